@@ -1,4 +1,4 @@
-//! What a person types to a chat: for the model, in one line or several; or for the chat itself, which no model hears.
+//! Parses what a person types in a chat: text for the model, of one or several lines, or a command to the chat itself, which no model sees.
 
 use crate::chat_screen::Screen;
 use crate::line_editor::buffer::TEXT_MAX;
@@ -10,7 +10,7 @@ use orchestrator_lines::streams::unusable;
 use orchestrator_records::transcripts;
 use policies::value::TrustName;
 
-/// The commands to a chat, for people.
+/// The commands to a chat, as help text.
 pub const HELP: &str = "\
   /model [NAME]   the model of the next answers; without a name, which there are
   /trust [LEVEL]  what is asked before a call: supervised or guided; never less than now
@@ -21,37 +21,37 @@ pub const HELP: &str = "\
 Alt-Enter, or Enter behind a \\, begins another line. Up and Ctrl-R bring back what you typed; what begins
 with a space is not kept. Tab completes a command. Ctrl-C clears the line; twice, or Ctrl-D, ends the chat.";
 
-/// Most conversations that a completion offers, the newest.
+/// Maximum number of conversations to offer for completion: the latest.
 const OFFERED: usize = 10;
 
-/// A line of the user's.
+/// A line from the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// For the model.
     Say(String),
     /// For the chat.
     Command(Command),
-    /// For nobody, and why.
+    /// An unknown command, with an explanation.
     Unknown(String),
 }
 
-/// What a chat does for the user; each without its argument lists or shows.
+/// A command of the user to the chat; without its argument, each lists or shows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// List the commands.
     Help,
-    /// Answer with this model from now on.
+    /// Use this model from now on.
     Model(Option<String>),
-    /// Ask as this level says from now on.
+    /// Apply this level of trust from now on.
     Trust(Option<Trust>),
-    /// Undo what the last call has changed.
+    /// Undo the changes of the last call.
     Undo,
-    /// Go on with this conversation.
+    /// Continue this conversation.
     Resume(Option<String>),
 }
 
 impl Line {
-    /// What a line that was typed means. Two slashes stand for one that the model is to see.
+    /// Parses a typed line. Two slashes at the start stand for a single one that the model is to see.
     pub fn parse(text: String) -> Self {
         let Some(words) = text.strip_prefix('/') else { return Self::Say(text) };
         if words.starts_with('/') {
@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-/// What a command to the chat that was begun may be as a whole.
+/// Completions of a partly typed command to the chat.
 pub fn complete(begun: &str) -> Vec<String> {
     let with = |command: &str, words: &[&str]| -> Vec<String> {
         words.iter().map(|word| format!("{command} {word}")).collect()
@@ -97,10 +97,10 @@ pub fn complete(begun: &str) -> Vec<String> {
     all.into_iter().filter(|whole| whole.starts_with(begun)).collect()
 }
 
-/// What the user types next where lines are the terminal's own, of one line or of several; `None` at the end, at an empty line and at a signal.
+/// The user's next text, of one or several lines, if the terminal edits lines itself; `None` at the end, at an empty line and at a signal.
 ///
 /// # Errors
-/// The terminal fails, or more than [`TEXT_MAX`] bytes are typed.
+/// If the terminal fails, or more than [`TEXT_MAX`] bytes are typed.
 pub async fn next_text(
     screen: &mut Screen,
     lines: &mut Lines,

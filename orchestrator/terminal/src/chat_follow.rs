@@ -1,4 +1,4 @@
-//! Follows a run: its events go to the front end, answers and signals come from the user.
+//! Follows a run: sends its events to the front end, and takes answers and signals from the user.
 
 use crate::chat_screen::Screen;
 use crate::print;
@@ -13,19 +13,19 @@ use std::collections::VecDeque;
 use std::io;
 use tokio::sync::mpsc;
 
-/// Where events go.
+/// The front end for events.
 pub enum Front {
-    /// A person, or a pipe that is read as text.
+    /// A person, or a pipe that expects text.
     Text(Screen),
-    /// A program, a line of JSON an event.
+    /// A program, which gets a line of JSON for each event.
     Json(Output),
 }
 
-/// Who answers questions.
+/// Who answers approval questions.
 pub enum Answers<'a> {
     /// A person at a terminal.
     Person(&'a mut Lines),
-    /// Nobody: each question is a no at once.
+    /// Nobody: the answer to each question is no.
     Nobody,
 }
 
@@ -37,7 +37,7 @@ impl Front {
         }
     }
 
-    /// Asks a person. What they typed before is no answer.
+    /// Asks a person. Discards earlier input, which cannot be an answer.
     async fn question(&mut self, confirm: &Confirm, answers: &mut Answers<'_>) -> io::Result<()> {
         if let Answers::Person(lines) = answers {
             terminal::discard_input();
@@ -56,7 +56,7 @@ impl Front {
         }
     }
 
-    /// Shows more of the question. What was typed before is no answer to that.
+    /// Shows more of the question. Discards earlier input, which cannot be an answer to that.
     async fn more(&mut self, answers: &mut Answers<'_>) -> io::Result<()> {
         if let Answers::Person(lines) = answers {
             terminal::discard_input();
@@ -79,7 +79,7 @@ impl Front {
     }
 }
 
-/// Shows events to the last one, and has questions answered. An output that nobody reads cancels the run.
+/// Shows all events and has questions answered. If the output closes, the run is cancelled.
 pub async fn follow(
     mut events: mpsc::Receiver<Event>,
     control: &Control,
@@ -99,7 +99,7 @@ pub async fn follow(
         };
         if let Err(error) = step {
             control.cancel();
-            // The rest is for nobody, and the run waits for who takes it.
+            // Nobody reads the remaining events, but the run waits until they are received.
             while events.recv().await.is_some() {}
             return match error.kind() {
                 io::ErrorKind::BrokenPipe => Ok(()),
@@ -132,7 +132,7 @@ async fn take(
                 if asked.len() == 1 { front.question(confirm, answers).await } else { Ok(()) }
             }
             Answers::Nobody => {
-                // One that has ended meanwhile needs no answer.
+                // A call that has ended by now needs no answer.
                 let _ = control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
                 let tool = &confirm.tool_name;
                 let message = format!("{tool} needs an approval, and nobody is here to give it: see --trust");
@@ -169,7 +169,7 @@ async fn answer(
     let word = match line {
         Next::Line(line) => String::from_utf8_lossy(&line).trim().to_lowercase(),
         Next::TooLong => String::new(),
-        // Nobody is there any more.
+        // The person is gone.
         Next::End => "q".to_owned(),
     };
     let answer = match word.as_str() {
@@ -180,7 +180,7 @@ async fn answer(
         "s" | "session" if confirm.session != "once" => Answer::Session,
         _ => return front.question(confirm, answers).await,
     };
-    // One that has ended meanwhile needs no answer.
+    // A call that has ended by now needs no answer.
     let _ = control.approve(&confirm.tool_id, confirm.part, answer).await;
     asked.pop_front();
     match asked.front() {
@@ -189,8 +189,8 @@ async fn answer(
     }
 }
 
-/// Takes signals: the first Ctrl-C cancels the calls under way, or the run where there are none; a second one, and every other
-/// signal, the run. The number of the signal that ended it, once there is one, is in what is returned; never returns before.
+/// Handles signals: the first Ctrl-C cancels the calls in progress, or the run if there are none; a second one, and every other
+/// signal, cancels the run. Returns the number of the signal that ended the run, and only then.
 pub async fn obey(signals: &mut Signals, control: &Control) -> i32 {
     let mut interrupted = false;
     loop {

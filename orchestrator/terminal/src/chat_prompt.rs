@@ -1,7 +1,7 @@
-//! Where a person types to a chat: an edited line on a terminal that can have one, else the terminal's own lines.
+//! The prompt of a chat: a line editor if the terminal supports one, otherwise the terminal's own lines.
 //!
-//! The terminal is raw only while something is typed. While a model works, its keys make signals and its lines are answers, as without
-//! an editor. Nothing blocks: other events have their turn between two keys, and a signal ends the wait.
+//! The terminal is in raw mode only while a person types. While a model works, keys produce signals and lines are answers, as
+//! without an editor. Nothing blocks: other events are handled between two keys, and a signal ends the wait.
 
 use crate::chat_command::{complete, next_text};
 use crate::chat_screen::Screen;
@@ -24,20 +24,20 @@ use std::time::{Duration, Instant};
 
 pub use crate::line_editor::buffer::TEXT_MAX;
 
-/// How long the rest of a key may take after its first byte.
+/// How long the rest of a key sequence may take after its first byte.
 const REST: Duration = Duration::from_millis(50);
-/// A terminal that has it passes a pasted text on between two marks.
+/// Switches on bracketed paste: a terminal that supports it encloses a pasted text in two marks.
 const PASTE_MARKS_ON: &str = "\x1b[?2004h";
 const PASTE_MARKS_OFF: &str = "\x1b[?2004l";
 
-/// What an edited line needs that cannot be had once we have confined ourselves.
+/// What a line editor needs that cannot be opened after the confinement.
 pub struct BeforeConfined {
     history: Option<(ChatHistory, Vec<String>)>,
     job: Job,
 }
 
 impl BeforeConfined {
-    /// Opens the history, if what is said is recorded at all.
+    /// Opens the history, if the chat is recorded at all.
     pub fn new(is_recorded: bool) -> Self {
         let open = || {
             let opened = ChatHistory::open();
@@ -47,7 +47,7 @@ impl BeforeConfined {
     }
 }
 
-/// A terminal at which a person types and gives answers.
+/// A terminal at which a person types texts and answers.
 pub struct Prompt {
     lines: Lines,
     editing: Option<Editing>,
@@ -57,7 +57,7 @@ struct Editing {
     raw: Raw,
     editor: LineEditor,
     decoder: KeyDecoder,
-    /// Keys that were read behind the end of a text: the beginning of the next.
+    /// Keys that were read after the end of a text: the beginning of the next one.
     waiting: VecDeque<Key>,
     window: Signals,
     file: Option<ChatHistory>,
@@ -65,12 +65,12 @@ struct Editing {
 }
 
 impl Prompt {
-    /// Reads what is typed from `lines`. Needs the runtime.
+    /// Reads input from `lines`. Needs the runtime.
     ///
     /// # Errors
-    /// Signals cannot be watched.
+    /// If signals cannot be watched.
     pub fn new(lines: Lines, before: Option<BeforeConfined>) -> Result<Self, Failed> {
-        // What cannot move its cursor has lines of its own; so has what cannot be set.
+        // A terminal that cannot move its cursor, or cannot be set to raw mode, edits lines itself.
         let can_draw = terminal::term() != "dumb";
         let raw = before.filter(|_| can_draw).and_then(|before| Some((before, Raw::enter().ok()?)));
         let Some((before, raw)) = raw else { return Ok(Self { lines, editing: None }) };
@@ -83,15 +83,15 @@ impl Prompt {
         Ok(Self { lines, editing })
     }
 
-    /// For answers to what is asked meanwhile.
+    /// The lines for answers to questions meanwhile.
     pub fn lines(&mut self) -> &mut Lines {
         &mut self.lines
     }
 
-    /// What the person says next; `None` at the end and at a signal.
+    /// The person's next text; `None` at the end and at a signal.
     ///
     /// # Errors
-    /// The terminal fails, or too much is typed where lines are the terminal's.
+    /// If the terminal fails, or too much is typed in its own lines.
     pub async fn next_text(
         &mut self,
         screen: &mut Screen,
@@ -109,10 +109,10 @@ impl Prompt {
     }
 }
 
-/// What happened at the terminal.
+/// An event at the terminal.
 enum Event {
     Keys(Vec<Key>),
-    /// Its size is another one, or it was another program's.
+    /// Its size has changed, or another program has used it.
     Redraw,
     End,
 }
@@ -157,7 +157,7 @@ impl Editing {
             };
             match event {
                 Event::Keys(keys) => self.waiting.extend(keys),
-                // A shell that stopped us has given the terminal a mode of its own.
+                // A shell that stopped us has set its own terminal mode.
                 Event::Redraw => self.raw.reenter()?,
                 Event::End => return self.end(screen, drawn).await,
             }
@@ -169,7 +169,7 @@ impl Editing {
         self.end_drawing(screen, drawn, rows).await.map(|()| None)
     }
 
-    /// Leaves `last` on the screen, and the cursor below.
+    /// Leaves `last` on the screen, and puts the cursor below it.
     async fn end_drawing(
         &self,
         screen: &mut Screen,
@@ -181,7 +181,7 @@ impl Editing {
         screen.draw_input(&format!("{rows}{PASTE_MARKS_OFF}\r\n")).await
     }
 
-    /// Keeps a text, in the file too. Where that fails, no more is written there.
+    /// Adds a text to the history and its file. After an error, the file is no longer written.
     fn remember(&mut self, text: &str) {
         if !self.editor.remember(text.trim_end()) {
             return;
@@ -217,7 +217,7 @@ fn size() -> (usize, usize) {
     (rows.into(), columns.into())
 }
 
-/// What makes `next` of the rows that were drawn last: these are cleared from their first on. Nothing in a row moves the cursor.
+/// The output that replaces the rows drawn last by `next`, clearing them from the first on. Nothing in a row moves the cursor.
 fn drawing(last: Option<&Drawing>, next: &Drawing, prompt: impl Fn(&str) -> String) -> String {
     let begin = |prefix| match prefix {
         Prefix::First => prompt("> "),
@@ -241,7 +241,7 @@ fn drawing(last: Option<&Drawing>, next: &Drawing, prompt: impl Fn(&str) -> Stri
     out
 }
 
-/// Nothing for no row: terminals take zero for one.
+/// Empty for zero rows: terminals take zero as one.
 fn move_up(rows: usize) -> String {
     if rows == 0 { String::new() } else { format!("\x1b[{rows}A") }
 }

@@ -1,4 +1,4 @@
-//! A run as text: what the model says on standard output, what its tools do on standard error.
+//! A run as text: the model's text on standard output, its tools on standard error.
 
 use crate::print::{Colour, paint, shown};
 use crate::terminal;
@@ -10,37 +10,37 @@ use orchestrator_text::input_lines::input_lines;
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 
-/// Lines of a command's output that are shown as it runs.
+/// Lines of a command's output to show while it runs.
 const LINES: usize = 8;
-/// Lines of a difference that are shown.
+/// Maximum lines of a diff to show.
 const DIFF_LINES: usize = 40;
-/// Characters of an input that are shown.
+/// Maximum characters of an input to show.
 const INPUT: usize = 200;
 
 /// The two streams of a terminal, or of a pipe.
 pub struct Screen {
     out: Output,
     err: Output,
-    /// Whether a person reads the standard error.
+    /// Whether a person reads standard error.
     tools: bool,
     colours: bool,
     /// Whether the text on standard output ends within a line.
     within_line: bool,
-    /// Lines of output of the call under way that were shown.
+    /// How many lines of output were shown for the call in progress.
     lines: usize,
     asked: Option<Question>,
 }
 
-/// Rows of the screen that are not a question's: its head, and the line that is answered.
+/// Rows of the screen besides those of a question: its head, and the line for the answer.
 const HEAD: usize = 4;
-/// Fewest rows of a page.
+/// Minimum rows of a page.
 const PAGE_MIN: usize = 5;
 
-/// A call that a person is asked about. Each row begins with a bar, so that none passes for a question of ours.
+/// A call that needs a person's approval. Each row begins with a bar, so that none can imitate our own question.
 struct Question {
     rows: Vec<String>,
     shown: usize,
-    /// Whether the rows are all of it.
+    /// Whether the rows are complete.
     is_whole: bool,
     answers: String,
 }
@@ -69,7 +69,7 @@ impl Question {
         self.is_whole && self.shown == self.rows.len()
     }
 
-    /// The next rows for a screen of so many, and what can be answered.
+    /// The next rows for a screen with `height` rows, and the possible answers.
     fn page(&mut self, height: usize) -> String {
         let end = (self.shown + height.saturating_sub(HEAD).max(PAGE_MIN)).min(self.rows.len());
         let mut page = self.rows[self.shown..end].concat();
@@ -129,7 +129,7 @@ impl Screen {
         }
     }
 
-    /// Asks whether a call may run; the answer is another's to read. What does not fit the screen follows by [`Self::more`].
+    /// Asks whether a call may run; the caller reads the answer. What does not fit on the screen follows with [`Self::more`].
     pub async fn question(&mut self, confirm: &Confirm) -> io::Result<()> {
         self.end_line().await?;
         self.asked = Some(Question::new(confirm, terminal::size().1.into()));
@@ -145,32 +145,32 @@ impl Screen {
         self.more().await
     }
 
-    /// Shows what comes next of the question, and what can be answered to that.
+    /// Shows the next part of the question, and the possible answers.
     pub async fn more(&mut self) -> io::Result<()> {
         let Some(question) = &mut self.asked else { return Ok(()) };
         let page = question.page(terminal::size().0.into());
         self.err.write_all(page.as_bytes()).await
     }
 
-    /// Whether all of what is asked about was on the screen: nobody allows what they have not seen.
+    /// Whether the whole question has been shown: nobody can approve what they have not seen.
     pub fn has_shown_all(&self) -> bool {
         self.asked.as_ref().is_none_or(Question::has_shown_all)
     }
 
-    /// Asks a person for the next thing to say, or for the next line of it.
+    /// Prompts a person for the next text, or for its next line.
     pub async fn prompt(&mut self, goes_on: bool) -> io::Result<()> {
         self.end_line().await?;
         let prompt = if goes_on { "… " } else { "> " };
         self.err.write_all(self.prompt_colour(prompt).as_bytes()).await
     }
 
-    /// Begins a line that a person edits.
+    /// Begins a line in the line editor.
     pub async fn begin_input(&mut self, marks: &str) -> io::Result<()> {
         self.end_line().await?;
         self.draw_input(marks).await
     }
 
-    /// Draws what a person edits: rows without anything that a terminal would obey, but what draws them.
+    /// Draws the edited text: rows without terminal sequences except those that draw them.
     pub async fn draw_input(&self, rows: &str) -> io::Result<()> {
         self.err.write_all(rows.as_bytes()).await
     }
@@ -180,17 +180,17 @@ impl Screen {
         paint(prompt, Colour::Green, self.colours)
     }
 
-    /// Answers a command of the person on standard error: lines of ours, in which what others say is safe to show.
+    /// Answers a person's command on standard error: in our own lines, with foreign text made safe to show.
     pub async fn answer(&mut self, text: &str) -> io::Result<()> {
         self.end_line().await?;
         self.err.write_all(format!("{}\n", text.trim_end()).as_bytes()).await
     }
 
-    /// Says on standard error what a person should know, whoever reads it.
+    /// Reports a problem on standard error, whoever reads it.
     pub async fn problem(&mut self, message: &str) -> io::Result<()> {
         self.end_line().await?;
         let prefix = paint("lazaret:", Colour::Red, self.colours);
-        // Messages hold what servers of models say, and are one line of ours.
+        // Messages quote model servers, and each has to stay on one line of ours.
         self.err.write_all(format!("{prefix} {}\n", escape::one_line(message)).as_bytes()).await
     }
 
@@ -267,13 +267,13 @@ impl Screen {
     }
 }
 
-/// What a hook that gave no answer has done, said whoever reads it.
+/// What happened because a hook gave no answer; reported whoever reads it.
 fn failed(ran: &HookRan) -> String {
     let why = ran.message.as_deref().unwrap_or("gave no answer");
     format!("the hook `{}` ({}) {why}", ran.hook, ran.event.name())
 }
 
-/// An input in a line.
+/// An input on one line.
 fn brief(input: &Value) -> String {
     let main = ["command", "path", "pattern", "query", "url", "question", "summary"];
     let text =

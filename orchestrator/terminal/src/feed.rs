@@ -8,18 +8,18 @@ use std::future::pending;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Chunks that are read before the command has taken the first of them.
+/// How many chunks to read before the command has taken the first of them.
 const AHEAD: usize = 2;
 
-/// Feeds the command of a call until `input` ends. Never returns: it is the call that ends.
+/// Feeds the command of a call until `input` ends. Never returns: the end of the call ends it.
 pub async fn feed(call: &CallHandle, input: Option<Input>) -> Infallible {
     if let Some(input) = input {
         let ahead = Arc::new(Semaphore::new(AHEAD));
         let mut bytes = vec![0; limit::CHUNK];
         loop {
-            // Never closed, so there is always a permit in the end.
+            // The semaphore is never closed, so this succeeds in the end.
             let permit = ahead.clone().acquire_owned().await.ok();
-            // An input that cannot be read is at its end.
+            // A read error counts as the end of the input.
             let Ok(count @ 1..) = input.read(&mut bytes).await else { break };
             call.input(StdinChunk { bytes: bytes[..count].to_vec(), permit });
         }

@@ -1,6 +1,5 @@
-//! The question of `lazaret run` on a terminal, after a command has failed that was refused hosts, or paths of which the executor
-//! knows: whether it may have them. Then it runs again, in a new cell, and the executor grants what was answered to that call or to
-//! this session.
+//! After a command of `lazaret run` on a terminal failed because hosts or paths were denied, asks whether it may have them. Then it
+//! runs again in a new cell, and the executor grants what was answered, for that call or for this session.
 
 use crate::refused_connections::RefusedConnections;
 use crate::{print, terminal};
@@ -13,26 +12,26 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Bytes of an answer that are read; a longer one is none.
+/// Maximum bytes of an answer; a longer one is invalid.
 const ANSWER_MAX: usize = 64;
 /// How long a question stands before an answer counts: what a terminal was made to say by the command's output has come by then.
 const SHOWN: Duration = Duration::from_millis(400);
 
-/// How long the policy file may take to be written, and bytes of what is said of it.
+/// Time limit for writing the policy file, and maximum bytes of the writer's report.
 const WRITTEN: Duration = Duration::from_secs(10);
 const LINE_MAX: u64 = 8192;
 
 /// What the person at the terminal has granted.
 pub struct MoreHosts {
-    /// What the command was refused; `None` where nobody is asked.
+    /// What the command was denied; `None` if nobody is asked.
     refused: Option<Rc<RefusedConnections>>,
     wants: Wants,
     extent: Extent,
-    /// What writes the policy file; absent where an answer from here does not count for good.
+    /// Writes the policy file; absent if an answer given here may not count permanently.
     writer: Option<UnixStream>,
 }
 
-/// What may be said of a host or a path.
+/// The possible answers about a host or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Once,
@@ -54,27 +53,27 @@ impl Answer {
 }
 
 impl MoreHosts {
-    /// Nothing yet. `refused` hears what the command could not reach, `writer` is told what is allowed for good.
+    /// No grants yet. `refused` collects what the command could not reach; `writer` receives permanent grants.
     pub fn new(refused: Option<Rc<RefusedConnections>>, writer: Option<UnixStream>) -> Self {
         Self { refused, wants: Wants::default(), extent: Extent::Session, writer }
     }
 
-    /// Whether somebody sits where the command's errors are shown, and can answer.
+    /// Whether a person sees the command's errors and can answer.
     pub fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// What the command wants when it runs next.
+    /// What the command wants in its next run.
     pub fn wants(&self) -> Wants {
         self.wants.clone()
     }
 
-    /// How far the person's yes to that reaches.
+    /// How far the person's approval extends.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Asks about each host and path that a command was refused which has failed; whether it is to run again.
+    /// Asks about each host and path that a failed command was denied; returns whether to run it again.
     pub async fn ask(&mut self, result: &CallResult) -> bool {
         let Some(refused) = self.refused.clone() else { return false };
         if matches!(result.ended, None | Some(Ended::Exited(0) | Ended::Cancelled)) {
@@ -102,7 +101,7 @@ impl MoreHosts {
         yes
     }
 
-    /// The paths that a command was denied and that a lease would open, each once.
+    /// The paths that a command was denied and that a lease would open, without duplicates.
     fn refused_paths(&self, result: &CallResult) -> Vec<Leased> {
         let mut paths: Vec<Leased> = Vec::new();
         for opens in result.denials().filter_map(|denial| denial.lease.as_ref()) {
@@ -115,7 +114,7 @@ impl MoreHosts {
         paths
     }
 
-    /// Has this written into the policy file, and says what became of that: the command gets it in any case.
+    /// Lets the writer add this to the policy file, and reports the outcome: the command gets it in any case.
     fn write(&mut self, opens: &Leased) {
         let Some(writer) = &mut self.writer else { return };
         let answer = writer.write_all(format!("{opens}\n").as_bytes()).and_then(|()| {
@@ -134,7 +133,7 @@ impl MoreHosts {
     }
 }
 
-/// Whether the policy file has a word for it: a profile grants hosts, and paths to read.
+/// Whether the policy file can express it: a profile grants hosts, and paths for reading.
 fn is_written(opens: &Leased) -> bool {
     match opens {
         Leased::Host(_) | Leased::Read(_) => true,
@@ -142,7 +141,7 @@ fn is_written(opens: &Leased) -> bool {
     }
 }
 
-/// What the command tried, in words.
+/// Describes what the command tried.
 fn tried(opens: &Leased) -> String {
     match opens {
         Leased::Host(host) => format!("reach {host}"),
@@ -151,7 +150,7 @@ fn tried(opens: &Leased) -> String {
     }
 }
 
-/// Asks until there is an answer. None, where the terminal is gone, is a no.
+/// Asks until there is an answer. If the terminal is gone, the answer is no.
 async fn question(opens: &Leased, can_write: bool) -> Answer {
     let always = if can_write { ["/ always ", "a/"] } else { [""; 2] };
     loop {

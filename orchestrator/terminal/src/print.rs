@@ -1,5 +1,5 @@
-//! What a person reads: results on standard output, problems on standard error, escaped, because a message may quote what a
-//! stranger wrote. Both lose known secrets here, whatever has brought one: a name, an id, a model of a server that echoes keys.
+//! Output for a person: results on standard output, problems on standard error, escaped, because a message may quote untrusted
+//! text. Known secrets are removed from both, wherever they come from: a name, an ID, a model of a server that echoes keys.
 
 use broker_protocol::Failed;
 use orchestrator_text::escape;
@@ -7,19 +7,19 @@ use orchestrator_text::known::redactor;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-/// Prints what went wrong.
+/// Reports an error or a problem.
 pub fn problem(message: &str) {
     to_stderr(&paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
 }
 
-/// Prints what a person should know although nothing went wrong.
+/// Reports something the user should know although nothing failed.
 pub fn note(message: &str) {
     to_stderr("lazaret:", message);
 }
 
 fn to_stderr(prefix: &str, message: &str) {
     let message = escape::for_terminal(&redactor().text(message));
-    // Where nobody reads it, nobody misses it.
+    // If nobody reads standard error, nothing is lost.
     let _ = writeln!(io::stderr().lock(), "{prefix} {}", redactor().text(&message));
 }
 
@@ -28,13 +28,13 @@ pub use orchestrator_text::escape::for_terminal as shown;
 /// The colours in use.
 #[derive(Clone, Copy)]
 pub enum Colour {
-    /// For what went wrong.
+    /// For errors and problems.
     Red,
-    /// For what holds.
+    /// For what is in force.
     Green,
 }
 
-/// `text` in colour, if it goes to a terminal whose user has not said NO_COLOR.
+/// `text` in colour, if it goes to a terminal and NO_COLOR is not set.
 pub fn paint(text: &str, colour: Colour, terminal: bool) -> String {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let code = match colour {
@@ -52,7 +52,7 @@ pub fn result(bytes: &[u8]) -> Result<(), Failed> {
 fn write(bytes: &[u8]) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        // Who stops reading has read enough.
+        // A reader that closes the pipe has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failed::internal(format!("cannot write the result: {error}")))
         }

@@ -1,4 +1,4 @@
-//! What cells of `lazaret run` could not reach, for the person who ran it: a program may hide what the relay has told it.
+//! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the relay answered.
 
 use crate::print;
 use broker_protocol::{ConnectionVerdict, limit};
@@ -7,14 +7,14 @@ use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Reasons that are printed; of more, only that there were some.
+/// Maximum number of reasons to print; of further ones, only that they exist.
 const SHOWN: usize = 8;
 
-/// Collects the reasons of refused connections, each once.
+/// Collects the reasons of refused connections, without duplicates.
 #[derive(Default)]
 pub struct RefusedConnections {
     reasons: RefCell<BTreeSet<String>>,
-    /// The hosts that are on no list and could be granted, as `NAME:PORT`.
+    /// Hosts that are on no list and could be granted, as `NAME:PORT`.
     leasable: RefCell<BTreeSet<String>>,
 }
 
@@ -38,7 +38,7 @@ impl Subscriber for RefusedConnections {
     }
 }
 
-/// Whether somebody could open it, or has to know of it.
+/// Whether the user could open it, or has to know of it.
 fn is_shown(verdict: ConnectionVerdict) -> bool {
     match verdict {
         ConnectionVerdict::NotListed | ConnectionVerdict::NotPublic => true,
@@ -47,18 +47,18 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
 }
 
 impl RefusedConnections {
-    /// The hosts that somebody could grant.
+    /// The hosts that the user could grant.
     pub fn leasable(&self) -> Vec<String> {
         self.leasable.borrow().iter().cloned().collect()
     }
 
-    /// Forgets what was refused: the command runs again.
+    /// Clears the list, since the command runs again.
     pub fn forget(&self) {
         self.reasons.borrow_mut().clear();
         self.leasable.borrow_mut().clear();
     }
 
-    /// Prints the reasons, once the command has ended.
+    /// Prints the reasons after the command has ended.
     pub fn report(&self) {
         let reasons = self.reasons.borrow();
         for why in reasons.iter().take(SHOWN) {

@@ -1,9 +1,9 @@
-//! What waits for events.
+//! The runtime that waits for events.
 
 use broker_protocol::Failed;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-/// One thread is enough: the work is done in other processes.
+/// One thread is enough: other processes do the work.
 pub fn runtime() -> Result<LocalRuntime, Failed> {
     Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Signals that are sent to this program.
+//! Signals received by this program.
 
 use broker_protocol::Failed;
 use std::future::poll_fn;
@@ -9,14 +9,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Listens to the signals of these numbers. Needs the runtime.
+    /// Listens to the signals with these numbers. Needs the runtime.
     pub fn listen(numbers: &[i32]) -> Result<Self, Failed> {
         let listen = |number: &i32| Ok((*number, signal(SignalKind::from_raw(*number))?));
         let listening = numbers.iter().map(listen).collect::<std::io::Result<_>>();
         listening.map(Self).map_err(|error| Failed::internal(format!("cannot watch signals: {error}")))
     }
 
-    /// The number of the next signal. Safe to be dropped while it waits.
+    /// The number of the next signal. Cancel-safe.
     pub async fn next(&mut self) -> i32 {
         poll_fn(|context| {
             let mut came = self

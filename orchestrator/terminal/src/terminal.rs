@@ -1,15 +1,15 @@
-//! The user's terminal while a command has a terminal of its own: every key goes through as it is, and whatever
-//! happens, the terminal is afterwards as it was.
+//! The user's terminal while a command has a terminal of its own: every key is passed on unchanged, and the terminal's mode is
+//! always restored afterwards.
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use std::io;
 use std::sync::Mutex;
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// How the terminal was, for the panic hook too: this program aborts on a panic, and then no guard is dropped.
+/// The terminal's earlier mode, also for the panic hook: this program aborts on a panic, so no guard is dropped.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The terminal of our standard input, in raw mode until this is dropped.
+/// The terminal of our standard input, in raw mode until this value is dropped.
 pub struct Raw {
     before: Termios,
     mode: Termios,
@@ -34,12 +34,12 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Puts the terminal back as it was, until [`Self::reenter`].
+    /// Restores the terminal's mode, until [`Self::reenter`].
     pub fn give_back(&self) -> io::Result<()> {
         Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.before)?)
     }
 
-    /// Enters raw mode anew after a stop: shells put their own mode back then.
+    /// Enters raw mode again after a stop: shells set their own mode then.
     pub fn reenter(&self) -> io::Result<()> {
         Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.mode)?)
     }
@@ -59,19 +59,19 @@ fn restore() {
     }
 }
 
-/// Discards what was typed and not read yet: a key that was struck before a question is no answer to it.
+/// Discards input that was not read yet: a key pressed before a question is no answer to it.
 pub fn discard_input() {
-    // What is no terminal has nothing of the kind.
+    // Only terminals have such input.
     let _ = tcgetattr(io::stdin()).and_then(|mode| tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &mode));
 }
 
-/// Rows and columns of the terminal; those of a VT100 where there is none.
+/// Rows and columns of the terminal; without one, those of a VT100.
 pub fn size() -> (u16, u16) {
     let known = terminal_size_of(io::stdout()).or_else(|| terminal_size_of(io::stdin()));
     known.map_or((24, 80), |(Width(columns), Height(rows))| (rows, columns))
 }
 
-/// The terminal's type, where `TERM` can be one.
+/// The terminal's type, if the value of `TERM` is valid.
 pub fn term() -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
     let usable = |term: &String| !term.is_empty() && term.len() <= 64 && term.bytes().all(plain);

@@ -1,4 +1,4 @@
-//! A call that a person typed: typing it was the yes to its own question. Where answers are taken elsewhere, it is said where.
+//! Calls that a person typed: typing the command has approved the call. If another channel takes answers, this reports which.
 
 use crate::print;
 use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The result of a request that prints nothing before its end.
 pub async fn ask(session: &Session, asker: &str, request: Request) -> Result<Arc<CallResult>, Failed> {
-    // Unsafe characters are escaped, or go to a file or a program as they are.
+    // Unsafe characters are escaped later, or go unchanged to a file or a program.
     let context = CallContext { raw: true, ..CallContext::new(asker.into()) };
     follow(&mut session.call(context, Invocation::Request(request))).await
 }
@@ -28,20 +28,20 @@ pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
     Err(Failed::internal("the call ended without a result"))
 }
 
-/// Answers a question with a yes that reaches as far as `extent` where it opens something, or says where it is to be answered.
+/// Approves a question, with `extent` if it opens something; or reports where the question has to be answered.
 pub async fn answer(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion, extent: Extent) {
     let approval = match (question.challenge.channel, question.rejected) {
         (Channel::Separate, _) => return print::problem(&waiting(&question.challenge)),
         (Channel::Relay, None) if question.challenge.wants.is_empty() => Approval::Yes(Extent::Once),
         (Channel::Relay, None) => Approval::Yes(extent),
-        // No answer from here would be accepted.
+        // An answer from here would not be accepted.
         (Channel::Relay, Some(_)) => Approval::No,
     };
     // The call may have ended meanwhile.
     call.approve(part.map(|part| part.index), approval).await;
 }
 
-/// Answers no where nobody has typed the call, and says why; or says where the question is to be answered. Whether it was a no.
+/// Refuses a question about a call that nobody typed, and reports why; or reports where to answer it. Returns whether it refused.
 pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion) -> bool {
     let challenge = &question.challenge;
     match challenge.channel {

@@ -11,7 +11,7 @@ use orchestrator_tools::proposal::{self, Proposal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A call that waits, as a line.
+/// A pending call, as a line.
 #[derive(Serialize)]
 pub struct PendingLine<'a> {
     event: &'static str,
@@ -26,7 +26,7 @@ pub struct PendingLine<'a> {
 }
 
 impl<'a> PendingLine<'a> {
-    /// Of a call that waits.
+    /// The line for a pending call.
     pub fn new(pending: &'a PendingCall) -> Self {
         let Proposal { about, body, bytes } = &pending.proposal;
         Self {
@@ -43,7 +43,7 @@ impl<'a> PendingLine<'a> {
     }
 }
 
-/// A line of the program that asks.
+/// A line from that program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -73,7 +73,7 @@ impl From<Answer> for Approval {
     }
 }
 
-/// Speaks lines until the input ends.
+/// Exchanges lines until the input ends.
 pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
     let input = Input::stdin().map_err(|error| Failed::internal(error.to_string()))?;
     let mut lines = Lines::new(input);

@@ -1,8 +1,8 @@
-//! `lazaret approve` on a terminal: a call fills the screen, a key answers it.
+//! `lazaret approve` on a terminal: a call fills the screen, and a key answers it.
 //!
-//! A key that was pressed before a screen was there was meant for another one: no answer counts until the screen has stood
-//! for a moment. Every row that is printed is counted, at the widest that its characters may be, so that nothing of a call is
-//! ever pushed off the screen by what stands below it.
+//! A key pressed before a screen appeared was meant for another screen, so no answer counts until the screen has been visible for a
+//! moment. Every printed row is counted with the maximum width of its characters, so that no part of a call is ever pushed off the
+//! screen by the rows below it.
 
 use crate::approver::page::{self, View};
 use crate::approver::queue::{ApprovalQueue, QueueEvent};
@@ -17,11 +17,11 @@ use orchestrator_session::Approval;
 use orchestrator_text::escape;
 use std::time::{Duration, Instant};
 
-/// How long a screen stands before an answer counts.
+/// How long a screen must be visible before an answer counts.
 const MOMENT: Duration = Duration::from_millis(400);
-/// Rows that are not the call's: an empty one, the last message, the keys.
+/// Rows that do not belong to the call: an empty one, the last message, the keys.
 const FOOT: usize = 3;
-/// The smallest window, in rows and columns, in which calls are allowed: the keys must be seen.
+/// The smallest window, in rows and columns, in which calls can be allowed: the keys must be visible.
 const SMALLEST: (usize, usize) = (8, 40);
 
 /// Shows calls one after the other until the user leaves.
@@ -42,11 +42,11 @@ pub async fn serve(queue: ApprovalQueue) -> Result<(), Failed> {
 
 struct Dialog {
     screen: Screen,
-    /// The window in which the screen was drawn.
+    /// The window for which the screen was drawn.
     window: Window,
     /// When the screen was drawn.
     since: Instant,
-    /// What happened last.
+    /// A message about the last event.
     message: String,
 }
 
@@ -59,13 +59,13 @@ impl Dialog {
             let is_changed = tokio::select! {
                 event = queue.next() => self.update(event),
                 number = signals.next() => {
-                    // A terminal that cannot be set any more is gone: its input ends.
+                    // If the terminal cannot be reset it is gone, and its input ends.
                     let _ = (number == SIGCONT).then(|| raw.reenter());
                     true
                 }
                 read = input.read(&mut keys) => {
                     let Ok(count @ 1..) = read else { return Ok(()) };
-                    // Several at once were not pressed one after the other with a look between them.
+                    // Several keys at once were not pressed with a look at the screen between them.
                     if matches!(keys[0], b'q' | 3 | 4) {
                         return Ok(());
                     }
@@ -78,7 +78,7 @@ impl Dialog {
         }
     }
 
-    /// Takes in what happened: whether the screen is another one now.
+    /// Applies an event; returns whether the screen has to be redrawn.
     fn update(&mut self, event: QueueEvent) -> bool {
         let mut message = match &event {
             QueueEvent::SessionOpened(_, opened) => Some(format!("a session in {}", opened.project)),
@@ -91,7 +91,7 @@ impl Dialog {
         is_changed
     }
 
-    /// Does what a key is for: whether the screen is another one now.
+    /// Carries out a key; returns whether the screen has to be redrawn.
     fn press(&mut self, key: u8, queue: &ApprovalQueue) -> bool {
         let rows = self.window.rows_of_call();
         let view = &mut self.screen.view;
@@ -130,7 +130,7 @@ impl Dialog {
     fn show(&mut self) -> Result<(), Failed> {
         let window = Window::now();
         if window != self.window {
-            // Other pages: what was on the screen is not what is there now.
+            // The pages differ now, so the user has not seen what they contain.
             (self.window, self.screen.view) = (window, View::default());
         }
         print::result(draw(&mut self.screen, &self.message, window).as_bytes())?;
@@ -139,7 +139,7 @@ impl Dialog {
     }
 }
 
-/// Why a call cannot be allowed from this screen.
+/// Why a call cannot be allowed on this screen.
 fn refusal(drawn: Window, now: Window, view: &View) -> Option<&'static str> {
     if drawn != now {
         return Some("the window has changed: look again");
@@ -150,7 +150,7 @@ fn refusal(drawn: Window, now: Window, view: &View) -> Option<&'static str> {
     (!view.has_seen_end()).then_some("there is more of it: read it to its end first")
 }
 
-/// Rows and columns of the terminal.
+/// Size of the terminal in rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
     rows: usize,
@@ -163,12 +163,12 @@ impl Window {
         Self { rows: rows.into(), columns: columns.into() }
     }
 
-    /// Rows that a call has.
+    /// Rows available for a call.
     fn rows_of_call(self) -> usize {
         self.rows.saturating_sub(FOOT).max(1)
     }
 
-    /// Columns of a row. The last one stays free: some terminals begin a new row as soon as it is full.
+    /// Usable columns of a row. The last one stays free: some terminals begin a new row as soon as a row is full.
     fn room(self) -> usize {
         self.columns.saturating_sub(1)
     }
@@ -233,8 +233,8 @@ mod tests {
         QueueEvent::Pending(Box::new(PendingCall { key, challenge, until, request, proposal }))
     }
 
-    /// The rows of a terminal that has printed `text`, in which every character that may be wide is, and a full row is left at
-    /// once; and how often it had to move all rows up.
+    /// The rows of a terminal that has printed `text`, with every character as wide as possible and a new row begun at once after a
+    /// full one; and how often it scrolled.
     fn printed(text: &str, window: Window) -> (Vec<String>, usize) {
         let mut rows = vec![String::new()];
         let (mut column, mut moved) = (0, 0);
@@ -268,7 +268,7 @@ mod tests {
         let project = format!("a session in /{}bash (low risk), call 7: ls", " ".repeat(1800));
         for (rows, columns) in [(8, 40), (24, 80), (24, 81), (50, 200), (10, 41)] {
             let window = Window { rows, columns };
-            // The control: uncut, the message pushes the call away.
+            // The control: uncut, the message pushes the call off the screen.
             assert!(
                 printed(&format!("{}{project}", "x\r\n".repeat(rows - 1)), window).1 > 0
                     || columns * rows > 2000

@@ -1,4 +1,4 @@
-//! `lazaret approve` without a terminal: each call as text, each answer as a word on a line.
+//! `lazaret approve` without a terminal: each call is printed as text, each answer is a word on a line.
 
 use crate::approver::page;
 use crate::approver::queue::ApprovalQueue;
@@ -81,7 +81,7 @@ enum Word {
     Unknown,
 }
 
-/// What a line says about the call that `name` names. A yes names its call: one that comes late means no other.
+/// Parses a line about the call named `name`. A yes names its call, so that a late one applies to no other.
 fn word(line: &[u8], name: &str) -> Word {
     let line = line.trim_ascii();
     let (word, of) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));

@@ -1,4 +1,4 @@
-//! A call as pages of lines that fit a screen. A line that is too long goes on below; none is cut.
+//! A call as pages of lines that fit the screen. Long lines are wrapped; none is cut.
 
 use crate::approver::queue::PendingCall;
 use broker_protocol::Coverage;
@@ -6,7 +6,7 @@ use orchestrator_text::escape;
 use orchestrator_tools::proposal::Proposal;
 use std::time::Instant;
 
-/// One line that says which call it is.
+/// One line that identifies the call.
 pub fn title(pending: &PendingCall) -> String {
     let (session, call) = &pending.key;
     let left = pending.until.saturating_duration_since(Instant::now()).as_secs();
@@ -19,7 +19,7 @@ pub fn title(pending: &PendingCall) -> String {
     )
 }
 
-/// All of a call as lines of at most `columns` columns: what it is first.
+/// The whole call as lines of at most `columns` columns, with the summary first.
 pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
     let Proposal { about, body, bytes } = &pending.proposal;
     let rule = escape::line(&pending.challenge.rule);
@@ -34,7 +34,7 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
     head.iter().chain(about).chain(body).flat_map(|line| escape::wrapped(line, columns)).collect()
 }
 
-/// Which part of the lines is on the screen, and whether the end has been.
+/// Which part of the lines is visible, and whether the end has been visible.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct View {
     first: usize,
@@ -51,22 +51,22 @@ impl View {
         &lines[self.first..end]
     }
 
-    /// Goes on by a page.
+    /// Moves forward by a page.
     pub fn forward(&mut self, rows: usize) {
         self.first = self.first.saturating_add(rows.max(1));
     }
 
-    /// Goes back by a page.
+    /// Moves back by a page.
     pub fn back(&mut self, rows: usize) {
         self.first = self.first.saturating_sub(rows.max(1));
     }
 
-    /// Goes to the last page.
+    /// Moves to the last page.
     pub fn end(&mut self) {
         self.first = usize::MAX;
     }
 
-    /// Whether the end has been on the screen.
+    /// Whether the end has been visible.
     pub fn has_seen_end(&self) -> bool {
         self.seen_end
     }

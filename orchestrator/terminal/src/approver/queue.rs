@@ -1,4 +1,4 @@
-//! The calls that wait in all sessions, each read whole before it is shown.
+//! The pending calls of all sessions; each is read completely before it is shown.
 
 use broker_protocol::{
     CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant, ToApprover,
@@ -12,41 +12,41 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often new sessions are searched for.
+/// How often to search for new sessions.
 const SCAN: Duration = Duration::from_millis(500);
 
 /// A call by its session and number.
 pub type CallKey = (String, CallId);
 
-/// A call that waits and can be shown.
+/// A pending call that can be shown.
 #[derive(Debug)]
 pub struct PendingCall {
-    /// Which call it is.
+    /// Identifies the call.
     pub key: CallKey,
-    /// What the broker asks.
+    /// The broker's question.
     pub challenge: Challenge,
-    /// When its question runs out of time.
+    /// When the question expires.
     pub until: Instant,
-    /// What was asked for, as the broker has it.
+    /// The request, as the broker received it.
     pub request: Request,
-    /// The request, as it is shown.
+    /// The request in the form in which it is shown.
     pub proposal: Proposal,
 }
 
 /// Something that happened.
 #[derive(Debug)]
 pub enum QueueEvent {
-    /// A session takes answers.
+    /// A session accepts answers.
     SessionOpened(String, Box<Opened>),
-    /// A session takes none any more.
+    /// A session no longer accepts answers.
     SessionEnded(String, ExecutorError),
     /// A call can be shown.
     Pending(Box<PendingCall>),
-    /// A call waits no longer.
+    /// A call is no longer pending.
     Decided(CallKey, Decision),
     /// An answer was rejected.
     Rejected(String, Ungranted),
-    /// The grants of a session that last.
+    /// The lasting grants of a session.
     Grants(String, Vec<SessionGrant>),
 }
 
@@ -63,7 +63,7 @@ struct UnreadCall {
     challenge: Challenge,
     until: Instant,
     request: Option<Request>,
-    /// The file that it would change, as it is.
+    /// The current content of the file that it would change.
     before: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ impl ApprovalQueue {
         Self { connections: ApproverConnections::new(directories), scan, unread: BTreeMap::new() }
     }
 
-    /// What happens next. Safe to be dropped while it waits.
+    /// The next event. Cancel-safe.
     pub async fn next(&mut self) -> QueueEvent {
         loop {
             let (session, received) = tokio::select! {
@@ -125,7 +125,7 @@ impl ApprovalQueue {
             }
             ToApprover::Seen { call } => self.finish_reading(&session, call),
             ToApprover::Ended { call, decision } => {
-                // The one that is being read leaves when it is read.
+                // The one being read is removed once it has been read.
                 let queue = self.unread.entry(session.clone()).or_default();
                 let being_read = queue.front().map(|unread| unread.call);
                 queue.retain(|unread| unread.call != call || Some(call) == being_read);
@@ -140,7 +140,7 @@ impl ApprovalQueue {
         self.unread.get_mut(session)?.front_mut().filter(|unread| unread.call == call)
     }
 
-    /// A call is read; the next one is begun.
+    /// Completes a call that has been read, and begins to read the next one.
     fn finish_reading(&mut self, session: &str, call: CallId) -> Option<QueueEvent> {
         self.being_read(session, call)?;
         let queue = self.unread.get_mut(session)?;
@@ -148,7 +148,7 @@ impl ApprovalQueue {
         if let Some(next) = queue.front() {
             self.connections.send(session, &FromApprover::Look { call: next.call });
         }
-        // Without a request it has ended meanwhile.
+        // Without a request, the call has ended meanwhile.
         let request = request?;
         let before: Option<FileAnswer> = match before.is_empty() {
             true => None,
@@ -170,14 +170,14 @@ impl ApprovalQueue {
         self.connections.send(session, &message);
     }
 
-    /// Asks for the grants of a session that last, after taking back one of them.
+    /// Requests the lasting grants of a session, after revoking one of them if given.
     pub fn grants(&self, session: &str, revoke: Option<u64>) {
         let message = revoke.map_or(FromApprover::Grants, |grant| FromApprover::Revoke { grant });
         self.connections.send(session, &message);
     }
 }
 
-/// Why a session takes no answers any more.
+/// Why a session no longer accepts answers.
 pub fn end_message(session: &str, error: &ExecutorError) -> String {
     match error {
         ExecutorError::Lost => format!("{session}: the session has ended"),

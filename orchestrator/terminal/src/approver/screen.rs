@@ -1,14 +1,14 @@
-//! What is on the screen of a person who answers.
+//! The state of the screen of a person who answers.
 
 use crate::approver::page::View;
 use crate::approver::queue::{CallKey, PendingCall, QueueEvent, end_message};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The calls that wait, the first of them on the screen.
+/// The pending calls; the first one is on the screen.
 #[derive(Default)]
 pub struct Screen {
     waiting: VecDeque<PendingCall>,
-    /// The sessions that have been seen.
+    /// The sessions seen so far.
     sessions: BTreeSet<String>,
     pub view: View,
 }
@@ -19,18 +19,18 @@ impl Screen {
         self.waiting.front()
     }
 
-    /// What a line calls the call on the screen: its number, and its session where there has been another one.
+    /// The name of the call on the screen for lines: its number, and its session if there were several.
     pub fn name(&self) -> Option<String> {
         let (session, call) = &self.first()?.key;
         Some(if self.sessions.len() > 1 { format!("{call} {session}") } else { call.to_string() })
     }
 
-    /// How many wait behind it.
+    /// How many calls wait behind it.
     pub fn more(&self) -> usize {
         self.waiting.len().saturating_sub(1)
     }
 
-    /// Takes in what happened: whether another call is on the screen now, and what to print of it.
+    /// Applies an event; returns whether another call is on the screen now, and what to print.
     pub fn update(&mut self, event: QueueEvent) -> (bool, Option<String>) {
         let before: Option<CallKey> = self.first().map(|first| first.key.clone());
         let message = match event {

@@ -1,9 +1,9 @@
-//! The text that is edited, and the place in it. A place is always between two characters as people see them.
+//! The edited text and the cursor. Positions are always between two user-perceived characters.
 
 use orchestrator_text::clean::Cleaner;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Most bytes of what is typed at once.
+/// Maximum bytes of one text.
 pub const TEXT_MAX: usize = 1 << 20;
 
 /// A text with a cursor.
@@ -14,14 +14,14 @@ pub struct Buffer {
     killed: String,
 }
 
-/// Where the cursor may go.
+/// Destinations of the cursor.
 #[derive(Clone, Copy, Debug)]
 pub enum To {
     Left,
     Right,
-    /// The beginning of the word before.
+    /// The beginning of the previous word.
     WordLeft,
-    /// The end of the word behind.
+    /// The end of the next word.
     WordRight,
     ArgumentLeft,
     LineStart,
@@ -43,7 +43,7 @@ impl Buffer {
         self.at == self.text.len()
     }
 
-    /// Another text, with the cursor at its end.
+    /// Replaces the text, with the cursor at its end.
     pub fn set(&mut self, text: String) {
         self.at = text.len();
         self.text = text;
@@ -54,7 +54,7 @@ impl Buffer {
         std::mem::take(&mut self.text)
     }
 
-    /// Puts `text` at the cursor; false where it would be too long.
+    /// Inserts `text` at the cursor; false if the result would be too long.
     #[must_use]
     pub fn insert(&mut self, text: &str) -> bool {
         if self.text.len() + text.len() > TEXT_MAX {
@@ -65,7 +65,7 @@ impl Buffer {
         true
     }
 
-    /// Puts a character at the cursor that somebody has typed; one that cannot be seen there is left out.
+    /// Inserts a typed character at the cursor; one that would be invisible there is ignored.
     #[must_use]
     pub fn type_char(&mut self, c: char) -> bool {
         let before = self.text[..self.at].chars().next_back();
@@ -74,22 +74,22 @@ impl Buffer {
         !stays || self.insert(c.encode_utf8(&mut [0; 4]))
     }
 
-    /// Moves the cursor; false where it cannot go there.
+    /// Moves the cursor; false if it cannot move there.
     pub fn go(&mut self, to: To) -> bool {
         let at = self.place(to);
         std::mem::replace(&mut self.at, at) != at
     }
 
-    /// Deletes one character before the cursor, or behind it; false where there is none.
+    /// Deletes one character before or after the cursor; false if there is none.
     pub fn delete(&mut self, to: To) -> bool {
         let place = self.place(to);
         !self.remove(place).is_empty()
     }
 
-    /// Deletes what lies between here and there, and keeps it for [`Self::yank`]; false where that is nothing.
+    /// Deletes the text between the cursor and `to`, and keeps it for [`Self::yank`]; false if that is empty.
     pub fn kill(&mut self, to: To) -> bool {
         let place = match (to, self.place(to)) {
-            // At the end of a line, its line end.
+            // At the end of a line, deletes the line break.
             (To::LineEnd, place) if place == self.at => self.place(To::Right),
             (_, place) => place,
         };
@@ -145,7 +145,7 @@ impl Buffer {
         }
     }
 
-    /// The place in the line `start..end` that lies as many characters in as the cursor lies in its own, which begins at `own`.
+    /// The position in the line `start..end` with as many characters before it as the cursor has in its own line, which begins at `own`.
     fn along(&self, start: usize, end: usize, own: usize) -> usize {
         let count = self.text[own..self.at].graphemes(true).count();
         start + self.text[start..end].graphemes(true).take(count).map(str::len).sum::<usize>()
@@ -156,7 +156,7 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    /// A buffer from a text in which `|` is the cursor.
+    /// A buffer from a text in which `|` marks the cursor.
     fn buffer(marked: &str) -> Buffer {
         let at = marked.find('|').unwrap();
         Buffer { text: marked.replacen('|', "", 1), at, killed: String::new() }

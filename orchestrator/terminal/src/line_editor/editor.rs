@@ -1,35 +1,35 @@
-//! What each key does: the text, its history, search and completion.
+//! The effect of each key: on the text, its history, search and completion.
 
 use crate::line_editor::buffer::{Buffer, To};
 use crate::line_editor::history::History;
 use crate::line_editor::keys::Key;
 use crate::line_editor::layout::Drawing;
 
-/// Most characters that are searched for.
+/// Maximum characters of a search text.
 const NEEDLE_MAX: usize = 200;
 
-/// What can stand in the place of a text, for completion.
+/// Possible completions of a text.
 pub type Complete = fn(&str) -> Vec<String>;
 
-/// What is to be done after a key.
+/// What has to be done after a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Draw what there is now.
     Draw,
-    /// The text as it was typed; the next one begins empty.
+    /// The finished text; the next one begins empty.
     Done(String),
     End,
     ClearScreen,
     Suspend,
 }
 
-/// One text after the other, edited key by key.
+/// Edits one text after the other, key by key.
 pub struct LineEditor {
     buffer: Buffer,
     history: History,
-    /// The entry that is shown; behind the last one, what was typed anew.
+    /// The history entry shown; after the last one comes the new text.
     place: usize,
-    /// What was typed before entries were shown.
+    /// The text typed before entries were shown.
     draft: String,
     search: Option<Search>,
     /// Whether the last key was Control-C.
@@ -42,7 +42,7 @@ pub struct LineEditor {
 struct Search {
     needle: String,
     found: Option<usize>,
-    /// What to go back to.
+    /// The text to return to.
     before: String,
 }
 
@@ -60,7 +60,7 @@ impl LineEditor {
         }
     }
 
-    /// Keeps a text for the keys that show earlier ones; whether it is one to keep.
+    /// Adds a text to the history; returns whether it was added.
     pub fn remember(&mut self, text: &str) -> bool {
         let is_kept = self.history.add(text);
         self.place = self.history.len();
@@ -77,7 +77,7 @@ impl LineEditor {
         Drawing::new(self.buffer.text(), self.buffer.cursor(), remark, size)
     }
 
-    /// What is left on the screen of a text that was sent.
+    /// What stays on the screen of a submitted text.
     pub fn drawn_text(text: &str, size: (usize, usize)) -> Drawing {
         Drawing::new(text, text.len(), None, size)
     }
@@ -146,7 +146,7 @@ impl LineEditor {
             Key::KillArgument => buffer.kill(To::ArgumentLeft),
             Key::KillWord => buffer.kill(To::WordLeft),
             Key::KillNextWord => buffer.kill(To::WordRight),
-            // There is no search to leave; the others were taken before.
+            // There is no search to leave; other cases were handled before.
             Key::Escape
             | Key::Char(_)
             | Key::Paste(_)
@@ -196,7 +196,7 @@ impl LineEditor {
         Step::Draw
     }
 
-    /// Shows an entry of the history, or what was typed before; false where there is none.
+    /// Shows a history entry, or the text typed before; false if there is none.
     fn show_entry(&mut self, place: usize) -> bool {
         if place > self.history.len() {
             return false;
@@ -228,7 +228,7 @@ impl LineEditor {
         }
     }
 
-    /// A key within a search; the key where it ends the search and has a meaning of its own.
+    /// Handles a key within a search; returns the key if it ends the search and has an effect of its own.
     fn search_key(&mut self, mut search: Search, key: Key) -> Option<Key> {
         let newest = self.history.len();
         match key {
@@ -249,7 +249,7 @@ impl LineEditor {
                 self.buffer.set(search.before);
                 return None;
             }
-            // A text that is found is looked at before it is sent.
+            // A found text is shown before it is submitted.
             Key::Enter => return None,
             key => return Some(key),
         }
@@ -265,7 +265,7 @@ impl LineEditor {
     }
 }
 
-/// What two texts begin with alike.
+/// The common prefix of two texts.
 fn common_start<'a>(one: &'a str, other: &str) -> &'a str {
     let same = one.char_indices().zip(other.chars()).find(|((_, here), there)| here != there);
     let end = same.map_or(one.len().min(other.len()), |((at, _), _)| at);
@@ -287,7 +287,7 @@ mod tests {
         LineEditor::new(History::of(entries.iter().map(|entry| (*entry).to_owned())), complete)
     }
 
-    /// What the last of the keys does.
+    /// The effect of the last of the keys.
     fn press(editor: &mut LineEditor, bytes: &str) -> Step {
         let mut decoder = KeyDecoder::default();
         let mut keys = decoder.push(bytes.as_bytes(), Instant::now());

@@ -1,17 +1,17 @@
-//! What was typed before, in memory.
+//! The history of typed texts, in memory.
 
 use crate::line_editor::keys::cleaned;
 use std::collections::VecDeque;
 
 pub const ENTRIES_MAX: usize = 1000;
-/// Most bytes of one that is kept.
+/// Maximum bytes of a text that is kept.
 pub const ENTRY_MAX: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 pub struct History(VecDeque<String>);
 
 impl History {
-    /// Of what a file had. What somebody else may have written there is cleaned as a paste is.
+    /// A history from a file. Another program may have written it, so entries are cleaned like a paste.
     pub fn of(entries: impl IntoIterator<Item = String>) -> Self {
         let mut history = Self::default();
         entries.into_iter().for_each(|entry| {
@@ -20,8 +20,7 @@ impl History {
         history
     }
 
-    /// Keeps a text, and says whether it did: not one that begins with a space, as shells have it, that was the last one too, or
-    /// that is too long.
+    /// Adds a text and returns whether it did: not if it begins with a space (as in shells), repeats the last one, or is too long.
     pub fn add(&mut self, text: &str) -> bool {
         let is_kept = !text.is_empty()
             && !text.starts_with(char::is_whitespace)
@@ -44,7 +43,7 @@ impl History {
         self.0.get(place).map(String::as_str)
     }
 
-    /// The newest entry before `end` that has `needle` in it.
+    /// The newest entry before `end` that contains `needle`.
     pub fn find(&self, needle: &str, end: usize) -> Option<usize> {
         (0..end.min(self.len())).rev().find(|place| self.0[*place].contains(needle))
     }

@@ -1,27 +1,27 @@
-//! Keys from the bytes of a terminal in raw mode: UTF-8, control characters, xterm's sequences, bracketed paste.
+//! Decodes keys from the bytes of a terminal in raw mode: UTF-8, control characters, xterm's sequences, bracketed paste.
 //!
-//! A paste is a stranger's text. It is one key, without escape sequences and invisible characters. Some terminals pass the sequence
-//! that ends a paste on from within the pasted text; what follows would be typed, and its first line end would send it. So Enter
-//! only counts once the terminal was quiet for [`QUIET`] after the end of a paste; before, it is a line end in the text.
+//! A pasted text is untrusted. It is one key, without escape sequences and invisible characters. Some terminals pass on an
+//! end-of-paste sequence from within the pasted text: what follows would count as typed, and its first line break would submit it.
+//! So Enter counts only after the terminal was quiet for [`QUIET`] after a paste; before that, it is a line break in the text.
 
 use crate::line_editor::buffer::TEXT_MAX;
 use orchestrator_text::clean::Cleaner;
 use std::time::{Duration, Instant};
 
-/// How long no byte comes after a paste before Enter is a key that somebody pressed.
+/// How long no byte may come after a paste before Enter counts as a key.
 pub const QUIET: Duration = Duration::from_millis(50);
-/// Most bytes of a sequence; a longer one is no key.
+/// Maximum bytes of a sequence; a longer one is ignored.
 const SEQUENCE_MAX: usize = 32;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// What was pressed, by what it is for.
+/// A key, by its function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// One visible character, or one that joins others.
     Char(char),
     /// A whole pasted text, cleaned.
     Paste(String),
-    /// A paste of more than [`TEXT_MAX`] bytes, which was not kept.
+    /// A paste of more than [`TEXT_MAX`] bytes, which was dropped.
     PasteTooLong,
     Enter,
     /// Begins another line of the text.
@@ -48,7 +48,7 @@ pub enum Key {
     KillWord,
     /// Deletes to the end of a word.
     KillNextWord,
-    /// Puts what was deleted back here.
+    /// Inserts the text deleted last.
     Yank,
     Search,
     ClearScreen,
@@ -57,11 +57,11 @@ pub enum Key {
     Suspend,
 }
 
-/// Cuts bytes into keys, however they arrive.
+/// Splits bytes into keys, in whatever pieces they arrive.
 #[derive(Debug, Default)]
 pub struct KeyDecoder {
     state: State,
-    /// Until when Enter is no key, after a paste.
+    /// Until when Enter is not a key, after a paste.
     paste_until: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ pub struct KeyDecoder {
 enum State {
     #[default]
     Text,
-    /// The beginning of a character.
+    /// The beginning of a UTF-8 character.
     Character(Vec<u8>),
     Escape,
     /// The parameters of a control sequence.
@@ -85,10 +85,10 @@ enum State {
 }
 
 impl KeyDecoder {
-    /// The keys that are complete with `bytes`, which were read at once.
+    /// The keys completed by `bytes`, which were read at once.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
         if matches!(self.state, State::Paste { .. }) && bytes == b"\x03" {
-            // The end of the paste was lost, and its user is not to be.
+            // The end of the paste was lost; the user must still be able to type.
             self.state = State::Text;
             return vec![Key::Interrupt];
         }
@@ -104,12 +104,12 @@ impl KeyDecoder {
         keys
     }
 
-    /// Whether the bytes so far may be a key, or the beginning of another.
+    /// Whether the bytes so far may be a complete key or the beginning of another.
     pub fn is_within_key(&self) -> bool {
         !matches!(self.state, State::Text | State::Paste { .. })
     }
 
-    /// The key that the bytes so far are, as no more came.
+    /// The key that the bytes so far form, since no more came.
     pub fn end_key(&mut self) -> Option<Key> {
         match std::mem::take(&mut self.state) {
             State::Escape => Some(Key::Escape),
@@ -141,7 +141,7 @@ impl KeyDecoder {
                     None
                 }
                 b'@'..=b'~' => self.control(&parameters, byte, now),
-                // It was none: what ends it is read for itself.
+                // It was no sequence: the byte that ends it is decoded on its own.
                 _ => self.text(byte),
             },
             State::Single => match byte {
@@ -210,7 +210,7 @@ impl KeyDecoder {
             b'f' => return Some(Key::WordRight),
             b'd' => return Some(Key::KillNextWord),
             0x08 | 0x7f => return Some(Key::KillWord),
-            // A key with Alt that has no meaning here.
+            // A key with Alt that has no function here.
             b' '..=b'~' => {}
             _ => return self.text(byte),
         }
@@ -240,7 +240,7 @@ impl KeyDecoder {
                 self.paste_until = Some(now + QUIET);
                 return None;
             }
-            // Enter with a modifier, as terminals that can tell it apart say it.
+            // Enter with a modifier, as sent by terminals that can distinguish it.
             (b'u', 13) if modifiers & 7 != 0 => Key::NewLine,
             (b'u', 13) => Key::Enter,
             (b'~', 27) if text.ends_with(";13") => Key::NewLine,
@@ -252,7 +252,7 @@ impl KeyDecoder {
         text.push(byte);
         if !text.ends_with(PASTE_END) {
             if text.len() > TEXT_MAX + PASTE_END.len() {
-                // What it ends with may be the beginning of its end.
+                // The end of the buffer may be the beginning of the end mark.
                 text.drain(..text.len() - PASTE_END.len());
                 is_too_long = true;
             }
@@ -270,7 +270,7 @@ impl KeyDecoder {
     }
 }
 
-/// A text without escape sequences, control and invisible characters; its line ends are `\n`, however a terminal sends them.
+/// A text without escape sequences, control and invisible characters; its line breaks become `\n`, however the terminal sends them.
 pub fn cleaned(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     String::from_utf8_lossy(&Cleaner::default().clean(text.as_bytes())).into_owned()
@@ -330,10 +330,10 @@ mod tests {
     fn a_paste_that_ends_itself_sends_nothing() {
         let (mut decoder, now) = (KeyDecoder::default(), Instant::now());
         let escapes = |keys: Vec<Key>| keys.contains(&Key::Enter);
-        // The control: typed, it would be sent.
+        // The control: typed, it would be submitted.
         assert!(escapes(decoder.push(b"rm\r", now)));
         assert!(!escapes(decoder.push(b"\x1b[200~a\x1b[201~\rrm\r", now)));
-        // What is left of it comes in further pieces without a pause.
+        // The rest of it comes in further pieces without a pause.
         let mut at = now;
         for _ in 0..100 {
             at += QUIET / 2;

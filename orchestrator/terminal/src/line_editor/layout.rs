@@ -1,24 +1,24 @@
-//! Rows of the screen for a text that is edited. No row is as wide as the window, so that no terminal breaks one by itself: the
-//! rows that are counted here are the rows that are there.
+//! Lays out the edited text in rows of the screen. No row fills the window, so that no terminal wraps one: the rows counted here
+//! are the rows on the screen.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of what stands in front of each row.
+/// Width of the prefix of each row.
 const PREFIX: usize = 2;
-/// Fewest columns that are drawn for: what is narrower shows rows that are broken.
+/// Minimum number of columns: in a narrower window the rows are wrapped.
 const COLUMNS_MIN: usize = 5;
-/// Columns of a tab, wherever it stands.
+/// Width of a tab, at any position.
 const TAB: usize = 4;
 
-/// What stands in front of a row, in [`PREFIX`] columns.
+/// The prefix of a row, with [`PREFIX`] columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// The first row of the text.
     First,
-    /// The first row of another line of it.
+    /// The first row of a later line.
     Line,
-    /// A row that goes on, or is none of the text's.
+    /// A continued row, or a row that is not part of the text.
     None,
 }
 
@@ -26,19 +26,19 @@ pub enum Prefix {
 pub struct Row {
     pub prefix: Prefix,
     pub text: String,
-    /// Its width, with what stands in front.
+    /// Its width, including the prefix.
     pub columns: usize,
 }
 
-/// What is drawn: rows, and the cursor's row and byte in the text of that row. Not its column: terminals do not agree on how wide an
-/// emoji of several characters is, and what is printed up to there puts the cursor where it belongs in each.
+/// What is drawn: rows, and the cursor's row and byte in the text of that row. Not its column: terminals disagree about the width
+/// of an emoji of several characters, so printing the row up to the cursor positions it correctly in each.
 #[derive(Clone, Debug)]
 pub struct Drawing {
     pub rows: Vec<Row>,
     pub cursor: (usize, usize),
 }
 
-/// Most columns that a character, as people see it, takes on any terminal.
+/// Maximum columns of a user-perceived character on any terminal.
 fn columns(grapheme: &str) -> usize {
     let apart: usize = grapheme.chars().filter_map(UnicodeWidthChar::width).sum();
     apart.max(grapheme.width())
@@ -51,8 +51,8 @@ impl Row {
 }
 
 impl Drawing {
-    /// Of `text` with the cursor at the byte `cursor`, and of a remark below, in a window of so many rows and columns. Where it has
-    /// too few rows, those around the cursor are drawn.
+    /// Lays out `text` with the cursor at byte `cursor`, and a remark below, for a window of this size. If it has too few rows,
+    /// those around the cursor are drawn.
     pub fn new(text: &str, cursor: usize, remark: Option<&str>, (height, width): (usize, usize)) -> Self {
         let room = width.max(COLUMNS_MIN) - 1;
         let mut rows = vec![Row::new(Prefix::First)];
@@ -96,13 +96,13 @@ impl Drawing {
         self
     }
 
-    /// What stands before the cursor in its row.
+    /// The text before the cursor in its row.
     pub fn before_cursor(&self) -> (Prefix, &str) {
         let row = &self.rows[self.cursor.0];
         (row.prefix, &row.text[..self.cursor.1])
     }
 
-    /// The row of the cursor, counted from the first, where a terminal that has got `width` columns since has broken rows anew.
+    /// The cursor's row, counted from the first, after a terminal resized to `width` columns has rewrapped the rows.
     pub fn cursor_row(&self, width: usize) -> usize {
         let width = width.max(1);
         let above = self.rows[..self.cursor.0].iter().map(|row| row.columns.max(1).div_ceil(width));

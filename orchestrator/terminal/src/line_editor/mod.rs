@@ -1,5 +1,5 @@
-//! A line of input that a person edits, without a terminal: bytes become keys, keys change a text, the text becomes rows. Who reads
-//! and writes is [`crate::chat_prompt`], so that nothing here waits, and each step can be tested without a terminal.
+//! A line editor without a terminal: bytes become keys, keys change a text, the text becomes rows. [`crate::chat_prompt`] does the
+//! input and output, so that nothing here waits, and each step can be tested without a terminal.
 
 pub mod keys;
 pub mod buffer;
