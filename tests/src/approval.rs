@@ -1,4 +1,4 @@
-//! What tests of approval share: a policy, a runtime directory, and `lazaret approve` as a stranger to the client.
+//! Shared parts of the tests of approval: a policy, a runtime directory, and a `lazaret approve` that is unrelated to the client.
 
 use crate::process::LIMIT;
 use crate::session::Session;
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Gives a world a user's policy with this `[approval]`, and a runtime directory.
+/// Gives a world a user policy with this `[approval]`, and a runtime directory.
 pub fn set_policy(world: &World, approval: &str) {
     let text = format!("version = 1\n[approval]\n{approval}\n");
     world.write(&world.home.join("settings/lazaret/policy.toml"), text);
@@ -28,7 +28,7 @@ pub fn runtime(world: &World) -> PathBuf {
     world.home.with_file_name("run")
 }
 
-/// A command that reads that policy.
+/// Sets the environment in which a command finds that policy.
 pub fn dressed(world: &World, mut command: Command) -> Command {
     command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_RUNTIME_DIR", runtime(world));
     command
@@ -42,7 +42,7 @@ pub fn asked(session: &mut Session, id: &str) -> Value {
     event["approval"].clone()
 }
 
-/// The records of a kind in the audit of a world.
+/// The records of one kind in the audit of a world.
 pub fn audited(world: &World, kind: &str) -> Vec<Value> {
     let files = fs::read_dir(world.state.join("lazaret/audit"))
         .expect("an audit")
@@ -54,7 +54,7 @@ pub fn audited(world: &World, kind: &str) -> Vec<Value> {
     records.filter(|record| record["kind"] == kind).collect()
 }
 
-/// The sockets for approvals in a world, once there is one.
+/// The sockets for approvals in a world; waits until there is one.
 pub fn sockets(world: &World) -> Vec<PathBuf> {
     let directory = runtime(world).join("lazaret-approve");
     let list =
@@ -67,20 +67,20 @@ pub fn sockets(world: &World) -> Vec<PathBuf> {
     found
 }
 
-/// A running `lazaret approve --json` that nobody of the test's processes is an ancestor of.
+/// A running `lazaret approve --json` that descends from none of the test's processes.
 pub struct Approver {
     stdin: ChildStdin,
     lines: Receiver<Value>,
 }
 
 impl Approver {
-    /// Starts one as the world's user, without the filter that stands for the flat tier.
+    /// Starts it as the world's user, without the filter that simulates the flat tier.
     pub fn start(world: &World) -> Self {
         let command = world.host(programs::path("lazaret"));
         Self::start_by(world, command)
     }
 
-    /// The same of a prepared program.
+    /// The same with a prepared program.
     pub fn start_by(world: &World, program: Command) -> Self {
         let mut command = dressed(world, world.host("setsid"));
         command.args(["--fork", "sh", "-c", "read -r go && exec \"$@\"", "sh"]);
@@ -89,7 +89,7 @@ impl Approver {
         let mut starter = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stdin = starter.stdin.take().expect("stdin is a pipe");
         let stdout = starter.stdout.take().expect("stdout is a pipe");
-        // As long as its starter lives it has the test above it.
+        // While its starter lives, the test is one of its ancestors.
         assert!(process::wait(&mut starter, LIMIT).is_some(), "setsid does not let it go");
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -105,7 +105,7 @@ impl Approver {
         approver
     }
 
-    /// The next event of this name, if it comes in time; others are passed over.
+    /// The next event with this name, if it arrives in time; others are skipped.
     pub fn event(&mut self, name: &str, limit: Duration) -> Option<Value> {
         let end = Instant::now() + limit;
         loop {
@@ -124,7 +124,7 @@ impl Approver {
         self.stdin.write_all(text.as_bytes()).expect("the approver reads");
     }
 
-    /// Waits for the next call and answers it; returns how it was shown.
+    /// Waits for the next call and answers it; returns how the call was shown.
     #[track_caller]
     pub fn answer(&mut self, answer: &str) -> Value {
         let asked = self.event("asked", LIMIT).expect("no call was shown");

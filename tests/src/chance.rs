@@ -1,4 +1,4 @@
-//! Chance that is the same in every run, so that a failure can be repeated.
+//! Pseudo-random numbers that are the same in every run, so that a failure can be reproduced.
 
 /// A stream of numbers (xorshift64). The seed must not be 0.
 #[derive(Clone, Debug)]

@@ -34,16 +34,16 @@ pub struct Runner {
     pub quiet: bool,
 }
 
-/// One probe or control, as the runner judged it.
+/// One probe or control with the runner's verdict.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub id: String,
-    /// `ESCAPED`, `CONTAINED`, `SKIP`, `ERROR`, or `OK` and `BROKEN` of a control.
+    /// `ESCAPED`, `CONTAINED`, `SKIP`, `ERROR`; for a control `OK` or `BROKEN`.
     pub verdict: String,
 }
 
 impl Runner {
-    /// The runner with the programs under test in its path; the caller adds launchers and modes.
+    /// The runner, with the programs under test in its path; the caller adds launchers and modes.
     pub fn command(&self) -> Command {
         let mut runner = Command::new("/usr/bin/python3");
         runner.arg("-B").arg(folder().join("run.py")).arg("--out").arg(&self.out);
@@ -64,14 +64,14 @@ impl Runner {
     /// Runs it once in a tier of the sandbox, as an ordinary user or as root, and reads its results.
     ///
     /// # Errors
-    /// It does not start, fails, or leaves nothing that can be read.
+    /// If it does not start, fails, or leaves no readable results.
     pub fn run(&self, tier: &str, mode: &str) -> Result<Vec<Probe>, String> {
         let launcher = launcher(tier);
         let part = if self.only.is_some() { "-partial" } else { "" };
         let file = self.out.join(format!("{launcher}-{mode}{part}.json"));
         let _ = fs::remove_file(&file);
         let ended = self.command().arg(launcher).args(["--mode", mode]).status();
-        // It ends with 1 where anything got out, which is for the caller to judge.
+        // It exits with 1 if anything escaped, which the caller judges.
         let status = ended.map_err(|error| format!("the corpus' runner does not start: {error}"))?;
         let unreadable = |error: &dyn std::fmt::Display| format!("{status}; {}: {error}", file.display());
         let text = fs::read(&file).map_err(|error| unreadable(&error))?;
@@ -79,10 +79,10 @@ impl Runner {
         Ok(report["results"].as_array().into_iter().flatten().map(Probe::from).collect())
     }
 
-    /// Names of the probes of the corpus' core, by the headers of their files.
+    /// The names of the core probes of the corpus, from the headers of their files.
     ///
     /// # Errors
-    /// The corpus cannot be read, or has none.
+    /// If the corpus cannot be read, or has no core.
     pub fn core(&self) -> Result<Vec<String>, String> {
         let folder = folder().join("probes");
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

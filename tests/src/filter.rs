@@ -1,15 +1,15 @@
-//! Seccomp filters by hand, for helpers that play an older or a stricter machine.
+//! Handwritten seccomp filters for helpers that simulate an older or a stricter machine.
 //!
-//! Written as instructions, not with a compiler: a compiler's preamble kills foreign ABIs, and a helper that does so
-//! would win fights that the product must win by itself.
+//! They are written as instructions, without a compiler: a compiler's preamble kills foreign ABIs, and a helper that did so would
+//! block attacks that the product must block by itself.
 
 use seccompiler::{BpfProgram, sock_filter};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// The flags that ask for a new namespace: mount, cgroup, UTS, IPC, user, PID, network. `CLONE_NEWTIME` shares its bit
-/// with the exit signal of `clone` and is asked for with other flags.
+/// The flags that request a new namespace: mount, cgroup, UTS, IPC, user, PID, network. `CLONE_NEWTIME` shares its bit with the
+/// exit signal of `clone` and is requested with other flags.
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
@@ -19,9 +19,9 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Becomes the command of these words on such a machine; the process id stays. Returns what a helper ends with otherwise, and
-/// has said why: 2 where there is no command, and then how it is used; 125 where there is no filter; 127 where there is no
-/// such program. Sets `no_new_privs`, as every filter of an ordinary user does.
+/// Executes the command of these words on such a machine; the process ID stays the same. Otherwise returns the helper's exit code
+/// after reporting why: 2 without a command, with a usage message; 125 if there is no filter; 127 if the program does not exist.
+/// Sets `no_new_privs`, as every filter of an ordinary user requires.
 pub fn become_on(machine: &BpfProgram, usage: &str, mut words: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = words.next() else {
         eprintln!("usage: {usage}");
@@ -37,8 +37,8 @@ pub fn become_on(machine: &BpfProgram, usage: &str, mut words: impl Iterator<Ite
     ExitCode::from(127)
 }
 
-/// A machine whose namespaces are refused, as by AppArmor on Ubuntu or in a container: `clone` and `unshare` with a
-/// namespace flag answer `EPERM`, and `clone3`, whose flags a filter cannot see, `ENOSYS`.
+/// A machine that denies namespaces, like AppArmor on Ubuntu or a container: `clone` and `unshare` with a namespace flag return
+/// `EPERM`, and `clone3`, whose flags a filter cannot read, returns `ENOSYS`.
 pub fn without_namespaces() -> BpfProgram {
     let mut program = preamble();
     program.extend(when_call(libc::SYS_clone3, &[answer(fail(libc::ENOSYS))]));
@@ -53,10 +53,10 @@ pub fn without_namespaces() -> BpfProgram {
     program
 }
 
-/// What [`refusing`] can refuse: what a filter sees of system calls.
+/// What [`refusing`] can deny, as far as a filter can recognise it in system calls.
 pub const PRIVILEGES: &[&str] = &["clone", "host-name", "loopback", "mount", "move-mount", "bounding"];
 
-/// A machine that refuses one thing in new namespaces.
+/// A machine that denies one operation in new namespaces.
 pub fn refusing(privilege: &str) -> Option<BpfProgram> {
     let call = match privilege {
         "clone" => {
@@ -99,7 +99,7 @@ pub fn without_landlock() -> BpfProgram {
     program
 }
 
-/// A machine whose Landlock says yes and does nothing: `landlock_restrict_self` answers 0 and is not carried out.
+/// A machine whose Landlock reports success without effect: `landlock_restrict_self` returns 0 and is not carried out.
 pub fn pretending_landlock() -> BpfProgram {
     let mut program = preamble();
     program.extend(when_call(libc::SYS_landlock_restrict_self, &[answer(fail(0))]));
@@ -107,7 +107,7 @@ pub fn pretending_landlock() -> BpfProgram {
     program
 }
 
-/// A machine on which a supervisor is above us already: no filter may have a listener (`EBUSY`).
+/// A machine on which a supervisor is already above us: no filter may have a listener (`EBUSY`).
 pub fn without_listeners() -> BpfProgram {
     let mut program = preamble();
     let listens = jump(libc::BPF_JSET, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32, 0, 1);
@@ -119,7 +119,7 @@ pub fn without_listeners() -> BpfProgram {
     program
 }
 
-/// A machine on which nobody looks into another process, as with Yama's `ptrace_scope` 2 or 3.
+/// A machine on which no process may inspect another, as with Yama's `ptrace_scope` 2 or 3.
 pub fn without_looking() -> BpfProgram {
     let mut program = preamble();
     for call in [libc::SYS_process_vm_readv, libc::SYS_pidfd_getfd] {
@@ -129,7 +129,7 @@ pub fn without_looking() -> BpfProgram {
     program
 }
 
-/// A kernel before Linux 5.14, whose listeners do not answer with a descriptor.
+/// A kernel before Linux 5.14, whose listeners cannot answer with a descriptor.
 pub fn without_descriptors() -> BpfProgram {
     const ADD: u32 = 0x4018_2103;
     let mut program = preamble();
@@ -142,14 +142,14 @@ pub fn without_descriptors() -> BpfProgram {
     program
 }
 
-/// Lets other ABIs pass, then loads the number of the call.
+/// Admits other ABIs, then loads the system call's number.
 fn preamble() -> BpfProgram {
     const NUMBER: u32 = 0;
     const ABI: u32 = 4;
     vec![load(ABI), jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0), answer(ALLOW), load(NUMBER)]
 }
 
-/// Goes through `body` for one system call; `body` ends with an answer.
+/// Executes `body` for one system call; `body` ends with a verdict.
 fn when_call(number: libc::c_long, body: &[sock_filter]) -> BpfProgram {
     let mut program = vec![jump(libc::BPF_JEQ, number as u32, 0, body.len() as u8)];
     program.extend_from_slice(body);

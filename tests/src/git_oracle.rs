@@ -1,8 +1,8 @@
-//! What the user's git executes and which settings it reads in a project, by git's own eyes: taken before an attack and after it.
+//! What the user's git executes, and which settings it reads, in a project, according to git itself: recorded before and after an attack.
 //!
-//! In each directory that git may take for a repository: which one that is, `git config --list` with origins, `git status` without
-//! a file system monitor, a traced `git status`, and the hooks that lie ready. What may be another afterwards is a list by kind
-//! ([`Kind`]): objects, refs, the index, the work tree, and what `git init` and `git worktree add` make.
+//! For each directory that git may take for a repository: which repository that is, `git config --list` with origins, `git status`
+//! without a file system monitor, a traced `git status`, and the hooks that exist. What may differ afterwards is listed by kind
+//! ([`Kind`]): objects, refs, the index, the work tree, and what `git init` and `git worktree add` create.
 //!
 //! *Does not*: read an object, or try other commands than `git status`.
 
@@ -14,9 +14,9 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Most directories that are looked at: a race makes some hundreds that are all alike.
+/// Maximum number of directories to examine: a race creates hundreds that are all alike.
 const DIRECTORIES_MAX: usize = 24;
-/// Seconds that a git may take: one that reads a FIFO takes for ever.
+/// Seconds that a git may take: one that reads a FIFO never ends.
 const SECONDS: &str = "5";
 
 /// What git does in each directory that it may take for a repository.
@@ -25,13 +25,13 @@ pub struct GitView(BTreeMap<PathBuf, View>);
 
 #[derive(Debug, Default)]
 struct View {
-    /// The repository's own directory, its common one, and the top of the work tree; empty where there is none.
+    /// The repository's own directory, its common one, and the top of the work tree; empty if git finds none.
     repository: Vec<PathBuf>,
-    /// Scope, origin, key and value.
+    /// Scope, origin, key and value of each setting.
     settings: BTreeSet<String>,
-    /// The files that they come from.
+    /// The files that the settings come from.
     origins: BTreeSet<PathBuf>,
-    /// How a `git status` ends that starts no monitor.
+    /// The exit code of a `git status` that starts no monitor.
     status: i32,
     /// Paths and arguments.
     programs: BTreeSet<String>,
@@ -39,23 +39,23 @@ struct View {
     hooks: BTreeMap<PathBuf, Digest>,
 }
 
-/// What a file is to git that it has opened.
+/// What a file that git has opened is to git.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An object, a ref, the index and the like: commits make them.
+    /// An object, a ref, the index and the like: commits create them.
     Content,
-    /// A repository's own settings, which are listed.
+    /// A repository's own settings, which are listed separately.
     Listed,
     /// A file of the work tree, which git may read.
     WorkTree,
-    /// The link of a worktree to its repository, and what that says of it.
+    /// The link between a worktree and its repository, with its content.
     Worktree,
-    /// All else: settings, attributes, alternates, what other programs read. With its digest where a cell could write it.
+    /// Everything else: settings, attributes, alternates, files that other programs read. With its digest if a cell could write it.
     Other(Option<Digest>),
 }
 
 impl GitView {
-    /// What the user's git does in the zones of a world now.
+    /// What the user's git does now in the zones of a world.
     pub fn of(world: &World) -> Self {
         let mut directories = vec![world.project.clone(), world.central.clone()];
         let mut below = vec![world.project.clone(), world.central.clone()];
@@ -84,7 +84,7 @@ impl GitView {
         )
     }
 
-    /// What git executes or reads now that it did not before `after` was taken, a line each.
+    /// What git executed or read in `after` but not before, one line each.
     pub fn changes(&self, after: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         for (directory, now) in &after.0 {
@@ -113,7 +113,7 @@ impl GitView {
         changes
     }
 
-    /// A repository that has come about may have the settings that git writes into one.
+    /// A new repository may have the settings that git itself writes.
     fn judge_new(&self, now: &View, say: &mut impl FnMut(String)) {
         let known = |setting: &String| self.0.values().any(|view| view.settings.contains(setting));
         let new = now.settings.iter().filter(|setting| !known(setting) && !is_harmless(setting));
@@ -121,7 +121,7 @@ impl GitView {
     }
 
     /// # Panics
-    /// Where git executes or reads something now that it did not before.
+    /// If git now executes or reads something that it did not before.
     #[track_caller]
     pub fn assert_unchanged(&self, world: &World, attack: &str) {
         let changes = self.changes(&Self::of(world));
@@ -160,7 +160,7 @@ impl View {
         view
     }
 
-    /// A traced `git status`, as the user types it.
+    /// Traces a `git status` as the user would run it.
     fn trace(&mut self, world: &World, directory: &Path) {
         let file = world.base().join(format!("trace-{}", unique()));
         let mut command: Command = world.host("timeout");
@@ -173,7 +173,7 @@ impl View {
             let Some((_, call)) = line.trim_start().split_once(' ') else { continue };
             let call = call.trim_start();
             if call.starts_with("exec") {
-                // Git tells a monitor since when.
+                // Git passes a time to the monitor.
                 let is_time =
                     |word: &&str| word.len() < 10 || !word.bytes().all(|byte| byte.is_ascii_digit());
                 let words = call.split(", 0x").next().unwrap_or(call).split('"');
@@ -222,11 +222,11 @@ impl View {
     }
 }
 
-/// So that a look changes nothing, and reads no catalogue of messages.
+/// Prevents that the observation changes anything or reads message catalogues.
 const QUIET: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
 
 fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
-    // Joined with nothing where git knows of no repository.
+    // Joined with an empty path if git knows no repository.
     let unknown = directory.as_os_str().as_encoded_bytes().ends_with(b"/");
     if unknown || !directory.starts_with(world.base()) {
         return BTreeMap::new();
@@ -236,7 +236,7 @@ fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
     ready.filter_map(|path| Some((path.clone(), Digest::of(&fs::read(path).ok()?)))).collect()
 }
 
-/// Whether a path in a repository is what commits, branches and merges make.
+/// Whether commits, branches and merges create this path in a repository.
 fn is_content(below: &Path) -> bool {
     let names: Vec<_> = below
         .components()
@@ -246,7 +246,7 @@ fn is_content(below: &Path) -> bool {
         })
         .collect();
     match names[..] {
-        // They lead to objects of other repositories.
+        // These lead to objects of other repositories.
         ["objects", "info", "alternates" | "http-alternates"] => false,
         ["objects" | "refs" | "logs", ..] | ["info", "exclude" | "refs"] => true,
         [name] => {
@@ -258,21 +258,21 @@ fn is_content(below: &Path) -> bool {
     }
 }
 
-/// Whether this is a file by which a linked worktree and its repository know each other, and leads nowhere else.
+/// Whether this is a file by which a linked worktree and its repository refer to each other, and to nothing else.
 fn is_worktree(path: &Path) -> bool {
     let in_worktrees =
         path.parent().and_then(Path::parent).is_some_and(|directory| directory.ends_with("worktrees"));
     let name = path.file_name().and_then(|name| name.to_str());
     in_worktrees
         && match name {
-            // Without it git takes the directory for none.
+            // Without this file, git does not accept the directory.
             Some("commondir") => fs::read(path).map_or(true, |text| text == b"../..\n"),
             Some("gitdir" | "HEAD" | "index" | "ORIG_HEAD" | "locked") => true,
             Some(_) | None => false,
         }
 }
 
-/// Whether a file `.git` leads to the part of a worktree in a repository, which leads back.
+/// Whether a file `.git` leads to a worktree's part of a repository, which leads back.
 fn leads_to_worktree(link: &Path) -> bool {
     let text = fs::read_to_string(link).unwrap_or_default();
     let Some(own) = text.strip_prefix("gitdir: ").map(|own| Path::new(own.trim_end())) else { return false };

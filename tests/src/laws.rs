@@ -1,5 +1,5 @@
-//! Laws of the code that are better checked than asked for. Each is a function over a tree, so that a test can plant a
-//! violation in a copy and see it caught. What cannot be read is a violation too.
+//! Laws of the code that are better checked than requested. Each is a function over a tree, so that a test can plant a violation in
+//! a copy and check that it is caught. Anything that cannot be read is a violation too.
 
 pub mod imports;
 pub mod source;
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is wrong, for people to read; empty where the law holds.
+/// Descriptions of violations; empty if the law holds.
 pub type Violations = Vec<String>;
 
-/// Our crates, each with those of ours that it may use. What is not listed may use none.
+/// Our crates, each with the crates of ours that it may use. A crate that is not listed may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("policies-network", &["broker-protocol"]),
     ("policies", &["broker-protocol", "policies-network"]),
@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("executor-worker", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
     ("executor-audit", &["broker-protocol", "policies", "executor-sys"]),
-    // An ordinary program, outside the trusted base.
+    // An ordinary program outside the trusted computing base.
     ("executor-attack", &["broker-protocol"]),
     ("executor-trace", &[]),
     (
@@ -243,16 +243,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-telemetry",
         ],
     ),
-    // `policies` to fuzz its parsers; the programs are driven from outside.
+    // `policies` is used to fuzz its parsers; the programs are tested from outside.
     ("lazaret-tests", &["broker-protocol", "policies"]),
 ];
 
-/// Most lines of a crate before its tests.
+/// Maximum lines of a crate before its tests.
 const LINES_MAX: usize = 6_000;
-/// Most packages that the broker is built of, itself among them.
+/// Maximum number of packages that the broker is built from, including itself.
 const BROKER_PACKAGES_MAX: usize = 45;
 
-/// What the broker is built without: threads for others' work, the network, and search, which is the file worker's.
+/// What the broker must be built without: async runtimes and thread pools, the network, and search, which belongs to the file worker.
 const NOT_IN_EXECUTOR: [&str; 15] = [
     "tokio",
     "mio",
@@ -271,7 +271,7 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
     "regex-automata",
 ];
 
-/// The programs of the executor: the folder of the page with the dependencies' reasons, and the crates it is about.
+/// The programs of the executor: the folder whose README gives reasons for dependencies, and the crates it covers.
 const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("executor", &["executor", "executor/sys", "executor/layers", "executor/supervisor", "executor/cell"]),
     ("executor/worker", &["executor/worker"]),
@@ -302,7 +302,7 @@ pub fn imports_run_downwards(root: &Path) -> Violations {
 /// A crate of the workspace: a library, a program, or a suite of tests.
 #[derive(Debug)]
 pub struct Crate {
-    /// Name of the package, and of the program or suite where the package has several crates.
+    /// Name of the package, and of the program or suite if the package has several crates.
     pub name: String,
     package: String,
     is_suite: bool,
@@ -312,7 +312,7 @@ pub struct Crate {
 /// Every crate of the workspace.
 ///
 /// # Errors
-/// Something cannot be read.
+/// If something cannot be read.
 pub fn crates(root: &Path) -> Result<Vec<Crate>, String> {
     let mut crates = Vec::new();
     for package in packages(root)? {
@@ -338,10 +338,10 @@ fn is_of_kind(target: &Value, kinds: &[&str]) -> bool {
 }
 
 impl Crate {
-    /// Lines of its files before their tests; 0 of a suite.
+    /// Lines of its files before their tests; 0 for a suite.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// If a file cannot be read.
     pub fn lines(&self) -> Result<usize, String> {
         let lines = |file: &PathBuf| {
             let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
@@ -350,28 +350,28 @@ impl Crate {
         self.imports.files().iter().filter(|_| !self.is_suite).map(lines).sum()
     }
 
-    /// Circles of imports, each as its files below `root`.
+    /// Circular imports, each as its files below `root`.
     pub fn circles(&self, root: &Path) -> Vec<String> {
         let short = |file: &&Path| file.strip_prefix(root).unwrap_or(file).display().to_string();
         let named = |circle: &Vec<&Path>| circle.iter().map(short).collect::<Vec<_>>().join(" ");
         self.imports.circles().iter().map(named).collect()
     }
 
-    /// How many packages it is built of, itself among them.
+    /// The number of packages it is built from, including itself.
     ///
     /// # Errors
-    /// Cargo does not say.
+    /// If cargo fails.
     pub fn packages(&self, root: &Path) -> Result<usize, String> {
         packages_of(root, &self.package).map(|packages| packages.len())
     }
 }
 
-/// A file up to the tests at its end.
+/// The part of a file before the tests at its end.
 fn before_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |end| &text[..end])
 }
 
-/// No circle of imports between the files of a crate.
+/// No circular imports between the files of a crate.
 pub fn no_circles(root: &Path) -> Violations {
     let circles = |one: &Crate| {
         one.circles(root)
@@ -392,7 +392,7 @@ pub fn crates_stay_small(root: &Path) -> Violations {
     or_error(crates(root).map(|crates| crates.iter().filter_map(large).collect()))
 }
 
-/// The broker is built of few packages.
+/// The broker is built from few packages.
 pub fn the_broker_is_built_of_little(root: &Path) -> Violations {
     let many = |count: usize| {
         format!("executor is built of {count} packages, and not of {BROKER_PACKAGES_MAX} at most")
@@ -425,25 +425,25 @@ fn or_error(violations: Result<Violations, String>) -> Violations {
     violations.unwrap_or_else(|error| vec![error])
 }
 
-/// No item has a name of the list in [`words`].
+/// No item has a name from the list in [`words`].
 pub fn names_are_plain(root: &Path) -> Violations {
     or_error(words::of(root, &sources(root)).map(|(banned, _)| banned))
 }
 
-/// Doc comments of the workspace that only repeat a name.
+/// The number of doc comments in the workspace that only repeat a name.
 ///
 /// # Errors
-/// A file cannot be read.
+/// If a file cannot be read.
 pub fn filler(root: &Path) -> Result<usize, String> {
     words::of(root, &sources(root)).map(|(_, filler)| filler)
 }
 
-/// Every Rust file of the workspace, once: a member may lie inside another.
+/// Every Rust file of the workspace, without duplicates: a member may lie inside another.
 fn sources(root: &Path) -> BTreeSet<PathBuf> {
     members(root).iter().flat_map(|member| rust_files(&root.join(member))).collect()
 }
 
-/// Names and versions of the packages that one is built of.
+/// Names and versions of the packages that a package is built from.
 fn packages_of(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
     let listed =
         cargo(root, &["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--offline"])?;
@@ -467,8 +467,8 @@ pub fn executor_stays_small(root: &Path) -> Violations {
     NOT_IN_EXECUTOR.iter().filter(named).map(|name| format!("executor is built with {name}")).collect()
 }
 
-/// The dependencies of the executor's programs are those of the tables in their READMEs, each with a reason; what only builds them
-/// is named there too.
+/// The dependencies of the executor's programs are those in the tables of their READMEs, each with a reason; build dependencies are
+/// named there too.
 pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
     DEPENDENCIES.iter().flat_map(|(page, crates)| dependencies_without_reason(root, page, crates)).collect()
 }
@@ -517,8 +517,8 @@ fn dependencies_without_reason(root: &Path, folder: &str, crates: &[&str]) -> Vi
     violations
 }
 
-/// `unsafe` stands in one file of each crate: `src/sys.rs`, or `src/bin/PROGRAM/sys.rs` of a program that is a crate of its own.
-/// The executor has a crate of it, and all others of its crates forbid it.
+/// `unsafe` is only in one file of each crate: `src/sys.rs`, or `src/bin/PROGRAM/sys.rs` of a program that is its own crate. The
+/// executor has a crate for it, and all its other crates forbid it.
 pub fn unsafe_stays_in_sys(root: &Path) -> Violations {
     let is_sys = |path: &Path| {
         if path.starts_with(root.join("executor/sys/src")) {
@@ -543,13 +543,13 @@ pub fn unsafe_stays_in_sys(root: &Path) -> Violations {
     violations
 }
 
-/// Whether the compiler itself is to refuse `unsafe` in a crate. The self-attack is an ordinary program with a file of it.
+/// Whether a crate must make the compiler refuse `unsafe`. The self-attack is an ordinary program with a file for it.
 fn forbids_unsafe(member: &str) -> bool {
     member.starts_with("executor") && !matches!(member, "executor/sys" | "executor/attack")
 }
 
-/// The files that may start a program: of the orchestrator the one that does, and `lazaret-bash`, which becomes the program beside it; and
-/// those of the tracer, which starts the command in its cell.
+/// The files that may start a program: one of the orchestrator's, `lazaret-bash`, which executes the program beside it, and those
+/// of the tracer, which starts the command in its cell.
 const STARTERS: [&str; 4] = [
     "orchestrator/options/src/start.rs",
     "orchestrator/src/bin/lazaret-bash.rs",
@@ -557,7 +557,7 @@ const STARTERS: [&str; 4] = [
     "executor/trace/src/trace.rs",
 ];
 
-/// Processes are started by one file of the orchestrator, and by the executor's own system calls.
+/// Only one file of the orchestrator, and the executor's own system calls, start processes.
 pub fn one_file_starts_processes(root: &Path) -> Violations {
     let starts = |path: &Path, code: &str| {
         if STARTERS.iter().any(|file| path.ends_with(file)) {
@@ -575,7 +575,7 @@ pub fn one_file_starts_processes(root: &Path) -> Violations {
     scan(root, &sources, starts)
 }
 
-/// The layers are the same in every build: no `cfg` of debug, feature or test in them, except around a file's tests.
+/// The layers are the same in every build: they contain no `cfg` of debug, feature or test except around a file's tests.
 pub fn layers_do_not_depend_on_the_build(root: &Path) -> Violations {
     let check = |path: &Path, code: &str| match path.ends_with(SWITCH) {
         true => Vec::new(),
@@ -584,11 +584,11 @@ pub fn layers_do_not_depend_on_the_build(root: &Path) -> Violations {
     scan(root, &[LAYERS.into()], check)
 }
 
-/// The folder of the layers, and the file of the switch that leaves one out.
+/// The folder of the layers, and the file of the switch that disables one.
 const LAYERS: &str = "executor/layers/src";
 const SWITCH: &str = "executor/layers/src/ablation.rs";
 
-/// The one switch for layer ablation: a feature that nothing turns on, in one file, which does not compile in a release.
+/// The only switch for layer ablation: a feature that nothing enables, in one file, which does not compile in a release build.
 pub fn the_switch_stands_alone(root: &Path) -> Violations {
     let mut violations = Violations::new();
     for member in members(root) {
@@ -634,10 +634,10 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
     violations
 }
 
-/// The crate with the export of spans, which is behind a feature.
+/// The crate that exports spans, which is behind a feature.
 const EXPORT: &str = "orchestrator/telemetry";
 
-/// The program as it is built by default links nothing that exports spans: that is fourteen packages, and a way out of the machine.
+/// The default build links nothing that exports spans: that would be fourteen packages, and a way out of the machine.
 pub fn export_is_off_by_default(root: &Path) -> Violations {
     let linked = |packages: BTreeSet<String>| {
         let found = packages.iter().filter(|package| package.contains("opentelemetry"));
@@ -646,7 +646,7 @@ pub fn export_is_off_by_default(root: &Path) -> Violations {
     or_error(packages_of(root, "orchestrator").map(linked))
 }
 
-/// What a layer's contract names behind *Tested by* is there: a test of the suites or of the crate.
+/// The tests that a layer's contract names after *Tested by* exist, in the suites or in the crate.
 pub fn contracts_name_their_tests(root: &Path) -> Violations {
     let mut tests = String::new();
     for folder in ["tests/tests", "executor"] {
@@ -666,7 +666,7 @@ pub fn contracts_name_their_tests(root: &Path) -> Violations {
     violations
 }
 
-/// The page in the folder and the documentation of the crate are one text.
+/// The README in a crate's folder and the crate's documentation are the same text.
 pub fn every_crate_includes_its_readme(root: &Path) -> Violations {
     let mut violations = Violations::new();
     for member in members(root) {
@@ -686,7 +686,7 @@ pub fn every_crate_includes_its_readme(root: &Path) -> Violations {
     }
 }
 
-/// What cargo prints about a tree.
+/// The output of a cargo command about a tree.
 fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
     let mut cargo = programs::cargo();
     let output = cargo.current_dir(root).args(words).output();
@@ -697,7 +697,7 @@ fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The packages of the workspace as their manifests declare them.
+/// The packages of the workspace as declared in their manifests.
 fn packages(root: &Path) -> Result<Vec<Value>, String> {
     let listed = cargo(root, &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
     let metadata: Value =
@@ -705,13 +705,13 @@ fn packages(root: &Path) -> Result<Vec<Value>, String> {
     metadata["packages"].as_array().cloned().ok_or_else(|| "cargo metadata lists no packages".into())
 }
 
-/// Names of declared dependencies of any kind.
+/// Declared dependencies of any kind, by name.
 fn dependencies(package: &Value) -> BTreeMap<String, Value> {
     let declared = package["dependencies"].as_array().cloned().unwrap_or_default();
     declared.into_iter().filter_map(|one| Some((one["name"].as_str()?.to_owned(), one))).collect()
 }
 
-/// Folders of the workspace's members.
+/// The folders of the workspace's members.
 fn members(root: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
     let manifest = manifest.parse::<toml::Table>().unwrap_or_default();
@@ -719,7 +719,7 @@ fn members(root: &Path) -> Vec<String> {
     members.into_iter().flatten().filter_map(|member| member.as_str().map(str::to_owned)).collect()
 }
 
-/// Rows of a page's tables: the name in backticks in the first cell, and the last cell.
+/// The rows of a page's tables: the name in backticks from the first cell, with the last cell.
 fn table(page: &str) -> BTreeMap<String, String> {
     let rows = page.lines().filter(|line| line.trim_start().starts_with("| `"));
     rows.filter_map(|row| {
@@ -729,10 +729,10 @@ fn table(page: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Looks at every Rust file of some folders; `check` says the lines at fault.
+/// Reads every Rust file of some folders; `check` returns the lines with violations.
 fn scan(root: &Path, folders: &[String], check: impl Fn(&Path, &str) -> Vec<usize>) -> Violations {
     let mut violations = Violations::new();
-    // A crate's folder may have others in it.
+    // A crate's folder may contain other crates.
     let files: BTreeSet<PathBuf> = folders.iter().flat_map(|folder| rust_files(&root.join(folder))).collect();
     for path in &files {
         let rendered = path.strip_prefix(root).unwrap_or(path).display().to_string();
@@ -750,14 +750,14 @@ fn scan(root: &Path, folders: &[String], check: impl Fn(&Path, &str) -> Vec<usiz
     violations
 }
 
-/// Numbers of the lines with a word.
+/// Numbers of the lines that contain a word.
 fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let has_word = |line: &str| line.split(|c| !is_part(c)).any(|part| part == word);
     code.lines().enumerate().filter(|(_, line)| has_word(line)).map(|(number, _)| number + 1).collect()
 }
 
-/// Whether a line names the standard library's or tokio's way to start a process.
+/// Whether a line names the standard library's or tokio's API to start a process.
 fn names_command(line: &str) -> bool {
     let compact: String = line.split_whitespace().collect();
     compact.split("process::").skip(1).any(|rest| {
@@ -767,13 +767,13 @@ fn names_command(line: &str) -> bool {
     })
 }
 
-/// Whether a line starts or becomes a program by the system's own calls.
+/// Whether a line starts or executes a program by a system call.
 fn names_exec(line: &str) -> bool {
     const CALLS: [&str; 7] = ["execv", "execve", "execveat", "execvp", "execvpe", "fexecve", "posix_spawn"];
     CALLS.iter().any(|call| !lines_with_word(line, call).is_empty())
 }
 
-/// Lines with a condition on debug, a feature or tests that is not the attribute of a tests module.
+/// Lines with a condition on debug, a feature or tests, except the attribute of a tests module.
 fn conditional_lines(code: &str) -> Vec<usize> {
     let lines: Vec<&str> = code.lines().collect();
     let is_condition = |line: &str| {

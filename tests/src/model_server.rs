@@ -1,4 +1,4 @@
-//! A server of a model, on this machine: answers each request with the next reply, and remembers what it was asked.
+//! A model server on this machine: answers each request with the next reply, and records the requests.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -7,38 +7,38 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What is answered to one request.
+/// The reply to one request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
-    /// Further lines of its head, each with its end.
+    /// Further header lines, each with its line break.
     pub head: String,
     pub body: String,
-    /// Bytes that are sent at once.
+    /// How many bytes to send at once.
     pub piece: usize,
     pub end: ReplyEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEnd {
-    /// As it should.
+    /// The whole reply is sent.
     Whole,
-    /// The connection is closed in its middle.
+    /// The connection is closed in the middle of the reply.
     Cut,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more is sent, and the connection stays open.
     Hang,
 }
 
-/// What the server was asked.
+/// A request that the server has received.
 #[derive(Clone, Debug)]
 pub struct SeenRequest {
     pub line: String,
-    /// The lines after it, in lower case.
+    /// The header lines, in lower case.
     pub head: String,
     pub body: Value,
 }
 
-/// A server that runs as long as the test's process does.
+/// A server that runs until the test's process ends.
 pub struct ModelServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<SeenRequest>>>,
@@ -55,7 +55,7 @@ impl Reply {
 }
 
 impl ModelServer {
-    /// Starts one that has `replies`, and to further requests says that there are no more.
+    /// Starts a server with `replies`; further requests are told that there are no more.
     pub fn start(replies: Vec<Reply>) -> Self {
         let replies = Mutex::new(replies.into_iter());
         let none = || Reply::status(400, &serde_json::json!({"error": {"message": "no more replies"}}));
@@ -64,7 +64,7 @@ impl ModelServer {
         })
     }
 
-    /// Starts one at `address`, of this machine, that answers each request with what `reply` makes of it.
+    /// Starts a server at the local `address` that answers each request with the result of `reply`.
     pub fn answering(address: &str, reply: impl Fn(&SeenRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a port of this machine");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -88,7 +88,7 @@ impl ModelServer {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<SeenRequest> {
         self.asked.lock().expect("no test panics with it").clone()
     }
@@ -109,7 +109,7 @@ fn read(stream: &mut TcpStream) -> Option<SeenRequest> {
     Some(SeenRequest { line: line.to_owned(), head, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
-/// A client that is gone misses the rest.
+/// A client that disconnects misses the rest.
 fn answer(mut stream: TcpStream, reply: &Reply) {
     let Reply { status, head, body, piece, end } = reply;
     let head =

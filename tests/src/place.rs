@@ -1,4 +1,4 @@
-//! Where a test runs: a tier of the sandbox and a user of the machine, in every combination the machine has.
+//! Where a test runs: a tier of the sandbox and a user, in every combination that the machine supports.
 
 use crate::process::{self, LIMIT};
 use crate::programs;
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The ordinary user that a run as root makes for itself.
+/// The ordinary user that a run as root creates.
 const ORDINARY: &str = "lazaret-test";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// Whoever runs the tests; when that is root, a user made for this.
+    /// The user who runs the tests; for root, a user created for this.
     Ordinary,
     Root,
 }
@@ -22,7 +22,7 @@ pub enum User {
 /// One combination of tier and user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The tier the session must get.
+    /// The tier that the session must have.
     pub tier: Tier,
     pub user: User,
 }
@@ -59,7 +59,7 @@ pub struct Account {
 }
 
 impl Place {
-    /// Every place of this machine.
+    /// Every place that this machine supports.
     pub fn all() -> Vec<Place> {
         let users = if geteuid().is_root() { vec![User::Ordinary, User::Root] } else { vec![User::Ordinary] };
         let tiers = [Tier::Namespaced, Tier::Flat];
@@ -72,12 +72,12 @@ impl Place {
         Place::all().into_iter().filter(|place| place.user == User::Ordinary).collect()
     }
 
-    /// The first place of [`Place::all`], for what does not depend on the place.
+    /// The first place of [`Place::all`], for tests that do not depend on the place.
     pub fn any() -> Place {
         *Place::all().first().expect("every machine has the flat tier")
     }
 
-    /// Whether the machine has this place. The flat tier can be had anywhere: it is simulated by a filter.
+    /// Whether the machine supports this place. The flat tier works anywhere, because a filter simulates it.
     fn exists(&self) -> bool {
         self.tier == Tier::Flat || self.user == User::Root || namespaces_for_ordinary()
     }
@@ -89,8 +89,8 @@ impl Place {
         }
     }
 
-    /// A command that starts `program` (a name of [`programs`]) in this place: as its user, and without namespaces in
-    /// the flat tier. Nothing is added between the caller and the program that stays: the pid is the program's own.
+    /// A command that starts `program` (a name of [`programs`]) in this place: as its user, and without namespaces in the flat
+    /// tier. No wrapper process remains in between: the PID is the program's own.
     pub fn command(&self, program: &str) -> Command {
         let mut command = match self.tier {
             Tier::Namespaced => Command::new(programs::path(program)),
@@ -104,8 +104,8 @@ impl Place {
         command
     }
 
-    /// Makes `command` run as the place's user. Supplementary groups go too: the standard library drops them with the
-    /// user id of root.
+    /// Makes `command` run as the place's user. It also loses its supplementary groups: the standard library drops them along with
+    /// root's user ID.
     pub fn as_user(&self, command: &mut Command) {
         let account = self.account();
         if account.uid != geteuid() {
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// The accounts are looked up once; a run as root makes the ordinary one if it is missing.
+/// Accounts are looked up once; a run as root creates the ordinary user if necessary.
 fn ordinary() -> &'static Account {
     static ACCOUNT: OnceLock<Account> = OnceLock::new();
     ACCOUNT.get_or_init(|| {
@@ -149,7 +149,7 @@ impl From<nix::unistd::User> for Account {
     }
 }
 
-/// Asks the kernel by trying, not a setting: some systems have the namespaces and a rule that takes them back.
+/// Tries it instead of reading a setting: some systems have namespaces and a rule that makes them useless.
 fn namespaces_for_ordinary() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Starting programs with a bound on everything, and looking at processes from outside through `/proc`.
+//! Starts programs with a bound on everything, and inspects processes from outside through `/proc`.
 
 use memchr::memmem;
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works, also beside a compiler that takes every processor: what takes longer hangs.
+/// Longer than anything that works, even beside a compiler that uses every processor: whatever takes longer hangs.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// How long output may stay open after its program has ended.
 const END_OF_OUTPUT: Duration = Duration::from_secs(5);
@@ -25,12 +25,12 @@ pub struct Finished {
     /// What it wrote to standard error.
     pub stderr: Vec<u8>,
     pub took: Duration,
-    /// Whether standard output and error were closed soon after its end: if not, something still holds them.
+    /// Whether standard output and error were closed soon after its end: otherwise, another process still holds them.
     pub closed: bool,
 }
 
 impl Finished {
-    /// The exit code, or 128 and the signal, as a shell would say.
+    /// The exit code, or 128 plus the signal, as in a shell.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
@@ -43,13 +43,13 @@ impl Finished {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Standard output, after a check that the program said it went well.
+    /// Standard output, after checking that the program succeeded.
     #[track_caller]
     pub fn success(&self) -> String {
         self.expect(0)
     }
 
-    /// Standard output, after a check of the exit code.
+    /// Standard output, after checking the exit code.
     #[track_caller]
     pub fn expect(&self, code: i32) -> String {
         assert_eq!(
@@ -63,7 +63,7 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, without input. Panics when it is not over within `limit`.
+/// Runs a command to its end, without input. Panics if that takes longer than `limit`.
 #[track_caller]
 pub fn run(command: &mut Command, limit: Duration) -> Finished {
     run_with_input(command, b"", limit)
@@ -80,7 +80,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> F
     running.finish(limit)
 }
 
-/// A program that is running, with its output being collected.
+/// A running program whose output is collected.
 pub struct Running {
     pub child: Child,
     started: Instant,
@@ -90,7 +90,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a command in a process group of its own, all its streams piped.
+    /// Starts a command in a process group of its own, with pipes for all its streams.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         let described = format!("{command:?}");
@@ -107,7 +107,7 @@ impl Running {
         self.child.id() as i32
     }
 
-    /// Waits for the end. Panics, and kills what was started, when it does not come within `limit`.
+    /// Waits for the end. If it does not come within `limit`, kills what was started and panics.
     #[track_caller]
     pub fn finish(mut self, limit: Duration) -> Finished {
         let Some(status) = wait(&mut self.child, limit) else {
@@ -129,7 +129,7 @@ impl Running {
         Finished { status, stdout, stderr, took, closed: stdout_closed && stderr_closed }
     }
 
-    /// What came on standard output so far, once it holds `text`. Panics when it does not within `limit`.
+    /// Waits until standard output contains `text`, and returns the output so far. Panics after `limit`.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str, limit: Duration) -> Vec<u8> {
         let found = until(limit, || {
@@ -142,7 +142,7 @@ impl Running {
     }
 }
 
-/// Reads a stream on a thread, so that nobody waits for it.
+/// Reads a stream on a thread, so that nothing has to wait for it.
 struct Collector {
     chunks: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
@@ -166,7 +166,7 @@ impl Collector {
         self.bytes.extend(self.chunks.try_iter().flatten());
     }
 
-    /// Everything, and whether the stream ended within `limit`.
+    /// The whole output, and whether the stream ended within `limit`.
     fn end(mut self, limit: Duration) -> (Vec<u8>, bool) {
         let end = Instant::now() + limit;
         loop {
@@ -215,7 +215,7 @@ pub fn contains(whole: &[u8], part: &[u8]) -> bool {
     memmem::find(whole, part).is_some()
 }
 
-/// A process as `/proc` shows it. The start time tells it from a later one with the same number.
+/// A process as `/proc` shows it. The start time distinguishes it from a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: i32,
@@ -228,7 +228,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process with this number, unless it is gone or only waits to be reaped.
+    /// The process with this number, unless it is gone or a zombie.
     pub fn find(pid: i32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat).into_owned();
@@ -249,7 +249,7 @@ impl Process {
         Process::find(self.pid).is_some_and(|now| now.started == self.started)
     }
 
-    /// Kills it, if it still is what it was.
+    /// Kills it if it is still the same process.
     pub fn kill(&self) {
         if self.is_alive() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
@@ -257,14 +257,14 @@ impl Process {
     }
 }
 
-/// Every process that can be seen.
+/// Every visible process.
 pub fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(Process::find).collect()
 }
 
-/// A process and everything below it, parents first.
+/// A process and all its descendants, parents first.
 pub fn tree(root: i32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = all.iter().filter(|process| process.pid == root).cloned().collect();
@@ -277,18 +277,17 @@ pub fn tree(root: i32) -> Vec<Process> {
     found
 }
 
-/// Everything below a process, itself left out.
+/// All descendants of a process, without itself.
 pub fn below(root: i32) -> Vec<Process> {
     tree(root).into_iter().filter(|process| process.pid != root).collect()
 }
 
-/// Live processes with `marker` in their command line; the caller itself and its `lazaret` are asked to be told apart
-/// by the marker's place.
+/// Live processes with `marker` in their command line. The marker's position in it has to exclude the caller and its `lazaret`.
 pub fn with_marker(marker: &str) -> Vec<Process> {
     all().into_iter().filter(|process| process.command.contains(marker)).collect()
 }
 
-/// Live processes that were started with `text` somewhere in their environment, where that can be read.
+/// Live processes with `text` somewhere in their initial environment, if that is readable.
 pub fn with_environment(text: &str) -> Vec<Process> {
     let has_it = |process: &Process| {
         fs::read(format!("/proc/{}/environ", process.pid))
@@ -304,10 +303,10 @@ pub fn left_after(processes: &[Process], limit: Duration) -> Vec<Process> {
     alive()
 }
 
-/// Looks in a row that must find nothing: a process has no command line for a moment while it becomes another program.
+/// Number of consecutive checks that must find nothing: during an exec, a process has no command line for a moment.
 const LOOKS: u32 = 5;
 
-/// Fails when a process with `marker` is alive after `limit`, and kills it, since it comes from the failing test.
+/// Fails if a process with `marker` is alive after `limit`, and kills it, since it comes from the failing test.
 #[track_caller]
 pub fn assert_gone(marker: &str, limit: Duration) {
     let mut clear = 0;
@@ -320,20 +319,20 @@ pub fn assert_gone(marker: &str, limit: Duration) {
     assert!(left.is_empty(), "still alive after {limit:?}: {left:#?}");
 }
 
-/// Kills a process that we started and everything below it.
+/// Kills a process that we started and all its descendants.
 pub fn kill_tree(root: i32) {
     tree(root).iter().for_each(Process::kill);
 }
 
-/// A line of `/proc/PID/FILE` that begins with `key`, as a number; sizes are in KiB.
+/// The line of `/proc/PID/FILE` that begins with `key`, as a number; sizes are in KiB.
 pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Starts a command. A program that a test has just copied is busy as long as a process that another test began in that moment
-/// has not become its own program: until then it has the copy's descriptor.
+/// Starts a command. A program that a test has just copied is busy while a process that another test is starting at that moment has
+/// not called exec yet: until then it holds the copy's descriptor.
 fn spawn(command: &mut Command) -> io::Result<Child> {
     for _ in 0..100 {
         match command.spawn() {

@@ -1,8 +1,8 @@
-//! Where the programs under test are, and a copy of them that every user can run.
+//! Locates the programs under test, and copies them to where every user can run them.
 //!
-//! `LAZARET_BIN` names a folder with `lazaret` and `lazaret-executor`; without it they are built first, in the profile
-//! of the running test, so that a test never meets an old program. All are copied to a folder that any user can read,
-//! because a target folder below a home directory often cannot be. A folder that has our helpers too is taken as it is.
+//! `LAZARET_BIN` names a folder with `lazaret` and `lazaret-executor`. Without it they are built first, in the profile of the
+//! running test, so that a test never uses an old program. All are copied to a folder that any user can read, because a target
+//! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,12 +29,12 @@ pub fn path(program: &str) -> PathBuf {
 /// A folder that every user can read, with all programs in it.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    // Kept even when it fails, so that a workspace that does not build says so once and not once a test.
+    // A failure is stored too, so that a workspace that does not build is reported once, not once for each test.
     FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The executor as a test build, which switches a layer off on request (`executor/layers/src/ablation.rs`). It is
-/// built in a target folder of its own, so that nobody takes it for the product.
+/// The executor as a test build, which disables a layer on request (`executor/layers/src/ablation.rs`). It is built in a target
+/// folder of its own, so that nobody mistakes it for the product.
 pub fn ablation_executor() -> &'static Path {
     static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     EXECUTOR.get_or_init(prepare_ablation).as_deref().unwrap_or_else(|error| panic!("{error}"))
@@ -53,7 +53,7 @@ fn prepare_ablation() -> Result<PathBuf, String> {
     let folder = scratch().join("ablation");
     make_folder(&folder);
     install(&target.join("debug"), &[EXECUTOR], &folder);
-    // The worker has no switch: the executor tells it which layers to put up.
+    // The worker has no switch: the executor tells it which layers to apply.
     fs::copy(path(WORKER), folder.join(WORKER)).map_err(|error| format!("{WORKER}: {error}"))?;
     Ok(folder.join(EXECUTOR))
 }
@@ -73,7 +73,7 @@ fn prepare() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// A folder of this test process that every user can enter, removed when the process ends.
+/// A folder of this test process that every user can enter; removed when the process ends.
 pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
@@ -92,7 +92,7 @@ extern "C" fn remove_scratch() {
     let _ = fs::remove_dir_all(scratch());
 }
 
-/// Removes what earlier test processes left that were killed.
+/// Removes the folders of earlier test processes that were killed.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
@@ -107,11 +107,11 @@ fn sweep() {
 
 fn make_folder(path: &Path) {
     fs::create_dir(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
-    // The umask of the caller must not decide whether another user can enter.
+    // The caller's umask must not determine whether another user can enter.
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a folder we made is ours");
 }
 
-/// The target folder of the running profile: that of this executable, or its parent's when this is a test.
+/// The target folder of the running profile: this executable's, or its parent's if this is a test.
 pub fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -122,8 +122,8 @@ pub fn built() -> &'static Path {
     })
 }
 
-/// Cargo, as it was started for this program. What it tells a program about its own package is left out: crates whose build
-/// depends on such a variable, and all that use them, would be built again.
+/// Cargo, without the variables that it sets for a program about its own package: crates whose build depends on such a variable,
+/// and all that use them, would be built again.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let told = |name: &OsString| {
@@ -136,7 +136,7 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// Builds what is about to be installed. A build with nothing to do takes a tenth of a second.
+/// Builds what will be installed. A build with nothing to do takes a tenth of a second.
 fn build(product_is_given: bool) -> Result<(), String> {
     let mut cargo = cargo();
     cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
@@ -172,7 +172,7 @@ fn install(from: &Path, programs: &[&str], to: &Path) {
     }
 }
 
-/// Whether a program is where cells have theirs. Prints the Debian package of one that is not.
+/// Whether a program exists where cells have their programs. If not, prints its Debian package.
 pub fn is_installed(program: &str, package: &str) -> bool {
     let found = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
     if !found {

@@ -1,7 +1,7 @@
-//! A running process whose system calls a test makes: what somebody has who has taken it over. Its own calls go on
-//! afterwards as if nothing had been.
+//! A running process whose system calls a test makes, as if the test had compromised it. Afterwards the process continues as if
+//! nothing had happened.
 //!
-//! Only on x86_64, whose registers it knows.
+//! Only for x86_64, whose registers it uses.
 
 use nix::errno::Errno;
 use nix::libc::user_regs_struct;
@@ -13,9 +13,9 @@ use nix::unistd::Pid;
 pub struct Puppet {
     pid: Pid,
     before: user_regs_struct,
-    /// Where a `syscall` instruction stands.
+    /// The address of a `syscall` instruction.
     call: u64,
-    /// Memory that the process does not use, below its stack.
+    /// Memory below the stack that the process does not use.
     free: u64,
 }
 
@@ -23,12 +23,12 @@ pub struct Puppet {
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     Number(u64),
-    /// Bytes in the process's memory; what is returned is lost.
+    /// Bytes to copy into the process's memory; changes to them are not returned.
     Bytes(&'a [u8]),
 }
 
 impl Puppet {
-    /// Stops `pid`, which has one thread and waits for something.
+    /// Stops `pid`, which must have one thread and be waiting for something.
     pub fn take(pid: i32) -> nix::Result<Self> {
         let pid = Pid::from_raw(pid);
         ptrace::seize(pid, ptrace::Options::empty())?;
@@ -38,11 +38,11 @@ impl Puppet {
         let call = before.rip - 2;
         let code = ptrace::read(pid, call as ptrace::AddressType)? as u64 & 0xffff;
         assert_eq!(code, 0x050f, "it does not wait in a system call");
-        // Beyond the 128 bytes that a function may use below its stack, and a page.
+        // Below the 128 bytes that a function may use under its stack, plus a page.
         Ok(Self { pid, before, call, free: (before.rsp - 8192) & !15 })
     }
 
-    /// Makes one system call; returns what the kernel returns.
+    /// Makes one system call; returns the kernel's result.
     pub fn call(&self, number: i64, arguments: &[Argument]) -> Result<u64, Errno> {
         let mut values = [0; 6];
         let mut free = self.free;
@@ -58,7 +58,7 @@ impl Puppet {
             };
         }
         let [rdi, rsi, rdx, r10, r8, r9] = values;
-        // No call of its own is to be begun again now.
+        // An interrupted call of the process must not be restarted now.
         let rax = number as u64;
         let now = user_regs_struct {
             rax,
@@ -81,7 +81,7 @@ impl Puppet {
     }
 
     fn put(&self, at: u64, bytes: &[u8]) -> nix::Result<()> {
-        // With a NUL behind, so that any text is a path.
+        // With a final NUL, so that an empty text is a path.
         for (index, word) in [bytes, &[0; 8]].concat().chunks(8).enumerate() {
             let mut whole = [0; 8];
             whole[..word.len()].copy_from_slice(word);
@@ -94,7 +94,7 @@ impl Puppet {
 
 impl Drop for Puppet {
     fn drop(&mut self) {
-        // One that has become another program, or is gone, has nothing to go back to.
+        // A process that has executed another program, or is gone, cannot be restored.
         let _ = ptrace::setregs(self.pid, self.before);
         let _ = ptrace::detach(self.pid, None);
     }

@@ -1,4 +1,4 @@
-//! What came of each attack of a run, written down for another program: the ablation command reads it.
+//! The result of each attack in a run, written to a file for another program: the ablation command reads it.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -6,16 +6,16 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// Names the file that rows are added to, if they are wanted.
+/// The variable that names the file for rows, if they are wanted.
 pub const VARIABLE: &str = "LAZARET_ROWS";
 
-/// What came of one attack. In order: of several tries the worst counts.
+/// The result of one attack, in increasing order: of several attempts the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Held,
-    /// It said nothing, so nothing is known.
+    /// It reported nothing, so the result is unknown.
     NotRun,
-    /// It got what it wanted.
+    /// It reached its goal.
     Escaped,
 }
 
@@ -32,14 +32,14 @@ impl Verdict {
     }
 }
 
-/// Adds the attacks of a class, if somebody wants to read them.
+/// Appends the attacks of a class, if the variable is set.
 pub fn write(class: &str, verdicts: &[(&str, Verdict)]) {
     let Some(file) = std::env::var_os(VARIABLE) else { return };
     let lines = verdicts.iter().map(|(attack, verdict)| {
         format!("{}\n", json!({ "class": class, "attack": attack, "verdict": verdict.word() }))
     });
     let lines: String = lines.collect();
-    // In one write, as tests run side by side.
+    // In one write, since tests run in parallel.
     let written = OpenOptions::new().create(true).append(true).open(&file);
     written.and_then(|mut file| file.write_all(lines.as_bytes())).expect("the file for rows can be written");
 }
@@ -47,7 +47,7 @@ pub fn write(class: &str, verdicts: &[(&str, Verdict)]) {
 /// Reads such a file: the worst verdict of each attack, by class and name.
 ///
 /// # Errors
-/// It cannot be read, or a line is not one of these.
+/// If it cannot be read, or a line is invalid.
 pub fn read(file: &Path) -> Result<BTreeMap<(String, String), Verdict>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut rows = BTreeMap::new();

@@ -17,12 +17,12 @@ pub struct Session {
     pub ready: Value,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// Events of calls that nobody has asked for yet.
+    /// Events of calls that no test has requested yet.
     waiting: HashMap<String, Vec<Value>>,
     next: u64,
 }
 
-/// Every event of one call, the result last.
+/// Every event of one call; the result comes last.
 #[derive(Debug)]
 pub struct Answer {
     /// Its output and other events, in order.
@@ -61,7 +61,7 @@ impl Session {
         self.child.id() as i32
     }
 
-    /// Sends one line; panics when the session does not take it.
+    /// Sends one line; panics if the session does not accept it.
     #[track_caller]
     pub fn send(&mut self, line: &Value) {
         self.try_send(line).expect("the session takes a line");
@@ -72,7 +72,7 @@ impl Session {
         stdin.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Starts a call and says its id.
+    /// Starts a call and returns its ID.
     #[track_caller]
     pub fn start_call(&mut self, tool: &str, input: Value) -> String {
         self.next += 1;
@@ -85,7 +85,7 @@ impl Session {
         self.send(&json!({"id": id, "cancel": true}));
     }
 
-    /// Everything of a call until its result. Panics when that does not come in `limit`.
+    /// All events of a call until its result. Panics if that does not come within `limit`.
     #[track_caller]
     pub fn answer_within(&mut self, id: &str, limit: Duration) -> Answer {
         let end = Instant::now() + limit;
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// The next event of a call, when one comes within `limit`.
+    /// The next event of a call, if one arrives within `limit`.
     pub fn event(&mut self, id: &str, limit: Duration) -> Option<Value> {
         let end = Instant::now() + limit;
         loop {
@@ -119,7 +119,7 @@ impl Session {
         }
     }
 
-    /// The next line, when one comes within `limit`.
+    /// The next line, if one arrives within `limit`.
     pub fn line(&mut self, limit: Duration) -> Option<Value> {
         self.lines.recv_timeout(limit).ok()
     }
@@ -157,24 +157,24 @@ impl Drop for Session {
 }
 
 impl Answer {
-    /// Whether the call went well.
+    /// Whether the call succeeded.
     pub fn ok(&self) -> bool {
         self.result["status"] == "success"
     }
 
-    /// What the call has to show; where that is nothing, its error.
+    /// The text of the result; if it is empty, the error.
     pub fn text(&self) -> &str {
         rendered(&self.result)
     }
 
-    /// The text of the result of a call that must have gone well.
+    /// The text of the result of a call that must have succeeded.
     #[track_caller]
     pub fn success(&self) -> &str {
         assert!(self.ok(), "the call failed: {}", self.result);
         self.text()
     }
 
-    /// The kind of the error, empty where there is none.
+    /// The kind of the error; empty if there is none.
     pub fn kind(&self) -> &str {
         self.result["error"]["kind"].as_str().unwrap_or_default()
     }
@@ -185,7 +185,7 @@ impl Answer {
     }
 }
 
-/// What a result has to show, without the error before it; where that is nothing, the error.
+/// The text of a result without the error before it; if it is empty, the error.
 pub fn rendered(result: &Value) -> &str {
     let text = result["result"].as_str().unwrap_or_default();
     let inside = result["error"]["message"].as_str().and_then(|error| {

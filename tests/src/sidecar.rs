@@ -1,4 +1,4 @@
-//! A running `lazaret serve`, and clients of it that speak HTTP and WebSocket as plainly as an attacker would.
+//! A running `lazaret serve`, and low-level HTTP and WebSocket clients for it, as an attacker would write them.
 
 use crate::process::{Finished, LIMIT, Running, until};
 use crate::world::World;
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Largest frame that a client here takes.
+/// Largest frame that a client here accepts.
 const FRAME_MAX: u64 = 64 << 20;
 
 /// A server that runs until the value is dropped or ended.
@@ -17,21 +17,21 @@ pub struct Sidecar {
     pub running: Running,
     pub token: String,
     pub port: u16,
-    /// The line that it has printed.
+    /// The line that it printed at its start.
     pub ready: Value,
 }
 
-/// What was answered to a request of HTTP.
+/// The response to an HTTP request.
 #[derive(Debug)]
 pub struct HttpAnswer {
     pub status: u16,
-    /// Its first line and its headers, in lower case.
+    /// The status line and headers, in lower case.
     pub head: String,
     pub body: String,
 }
 
 impl Sidecar {
-    /// Starts one on a free port, with a script as its model.
+    /// Starts a server on a free port, with a script as its model.
     pub fn start(world: &World, script: &Value, more: &[&str]) -> Self {
         let mut command = Self::command(world, script);
         command.args(more);
@@ -47,7 +47,7 @@ impl Sidecar {
         command
     }
 
-    /// Starts it, and waits for its line.
+    /// Starts it and waits for its first line.
     #[track_caller]
     pub fn of(command: &mut Command) -> Self {
         let mut running = Running::start(command);
@@ -58,12 +58,12 @@ impl Sidecar {
         Self { running, token: ready["token"].as_str().expect("a token").to_owned(), port, ready }
     }
 
-    /// The head that a client of ours sends.
+    /// The headers that a client of ours sends.
     pub fn head(&self) -> Vec<String> {
         vec![format!("Host: 127.0.0.1:{}", self.port), format!("Authorization: Bearer {}", self.token)]
     }
 
-    /// Makes a request with a head of the test's own.
+    /// Makes a request with custom headers.
     pub fn raw(&self, first: &str, head: &[String], body: &[u8]) -> HttpAnswer {
         HttpAnswer::read(&mut self.begin(first, head, body))
     }
@@ -74,12 +74,12 @@ impl Sidecar {
         let head: String = head.iter().map(|line| format!("{line}\r\n")).collect();
         let length = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
         let text = format!("{first} HTTP/1.1\r\n{head}{length}");
-        // A server that has refused already reads no more.
+        // A server that has already refused reads no more.
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(body));
         stream
     }
 
-    /// The head of a request with a body.
+    /// The headers of a request with a body.
     pub fn json_head(&self) -> Vec<String> {
         [self.head(), vec!["Content-Type: application/json".into()]].concat()
     }
@@ -92,14 +92,14 @@ impl Sidecar {
         self.raw(&format!("{method} {path}"), &self.json_head(), body.to_string().as_bytes())
     }
 
-    /// A connection on which nothing was said yet.
+    /// A new connection without any request.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).expect("a socket has time limits");
         stream
     }
 
-    /// A client with a WebSocket, which has read its greeting.
+    /// A WebSocket client that has read its greeting.
     #[track_caller]
     pub fn client(&self) -> WebSocket {
         let mut client = self.websocket(&self.head()).unwrap_or_else(|answer| panic!("{answer:?}"));
@@ -107,12 +107,12 @@ impl Sidecar {
         client
     }
 
-    /// The same with a head of the test's own; the answer where it is refused.
+    /// The same with custom headers; returns the response if it is refused.
     pub fn websocket(&self, head: &[String]) -> Result<WebSocket, HttpAnswer> {
         WebSocket::open(self.connect(), head)
     }
 
-    /// Ends it by the end of its input.
+    /// Ends it by closing its input.
     pub fn end(mut self) -> Finished {
         drop(self.running.child.stdin.take());
         self.running.finish(LIMIT)
@@ -120,10 +120,10 @@ impl Sidecar {
 }
 
 impl HttpAnswer {
-    /// Reads an answer to its end.
+    /// Reads a response to its end.
     pub fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // A connection that is reset after an answer has given it all the same.
+        // If the connection is reset after the response, the response is still valid.
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -141,7 +141,7 @@ impl HttpAnswer {
     }
 }
 
-/// A body without the marks of its pieces.
+/// A chunked body without the chunk headers.
 fn joined(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((length, rest)) = body.split_once("\r\n") {
@@ -153,24 +153,24 @@ fn joined(mut body: &str) -> String {
     whole
 }
 
-/// A client's end of a WebSocket.
+/// The client's end of a WebSocket.
 pub struct WebSocket {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Messages that were read while others were waited for.
+    /// Messages that arrived while others were waited for.
     waiting: VecDeque<Value>,
 }
 
-/// What came on a WebSocket.
+/// A frame received on a WebSocket.
 #[derive(Debug)]
 pub enum Frame {
     Message(Value),
-    /// It was closed, with this code where there was one.
+    /// It was closed, with this code if there was one.
     Closed(Option<u16>),
 }
 
 impl WebSocket {
-    /// Asks for one on a connection.
+    /// Requests an upgrade on a connection.
     pub fn open(mut stream: TcpStream, head: &[String]) -> Result<Self, HttpAnswer> {
         let head: String = head.iter().map(|line| format!("{line}\r\n")).collect();
         let text = format!(
@@ -190,12 +190,12 @@ impl WebSocket {
         Err(HttpAnswer { status, head: answer.to_lowercase(), body: String::new() })
     }
 
-    /// Sends a message of a type with its payload.
+    /// Sends a message with a type and a payload.
     pub fn say(&mut self, kind: &str, payload: Value) {
         self.text(&json!({ "type": kind, "payload": payload }).to_string());
     }
 
-    /// Sends a text, whatever it is.
+    /// Sends an arbitrary text.
     pub fn text(&mut self, text: &str) {
         self.frame(0x81, text.as_bytes()).expect("the server reads");
     }
@@ -214,13 +214,13 @@ impl WebSocket {
                 frame.extend((length as u64).to_be_bytes());
             }
         }
-        // A mask of zeros is a mask.
+        // A mask of zeros is valid.
         frame.extend([0; 4]);
         frame.extend(bytes);
         self.stream.write_all(&frame)
     }
 
-    /// The next message, waited for as long as anything takes.
+    /// The next message; fails after the general time limit.
     #[track_caller]
     pub fn next_message(&mut self) -> Value {
         if let Some(message) = self.waiting.pop_front() {
@@ -232,7 +232,7 @@ impl WebSocket {
         }
     }
 
-    /// What comes next within `limit`.
+    /// The next frame within `limit`.
     pub fn read(&mut self, limit: Duration) -> io::Result<Frame> {
         let begun = Instant::now();
         loop {
@@ -246,7 +246,7 @@ impl WebSocket {
                         let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
                         return Ok(Frame::Closed(code));
                     }
-                    // A client that is alive says so.
+                    // A live client answers pings.
                     9 => self.frame(0x8a, &payload)?,
                     _ => {}
                 }
@@ -266,7 +266,7 @@ impl WebSocket {
         }
     }
 
-    /// A frame, once all of it is there.
+    /// A frame, once it is complete.
     fn whole_frame(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
         let [first, second, ..] = self.buffer[..] else { return Ok(None) };
         let rest = &self.buffer[2..];
@@ -288,7 +288,7 @@ impl WebSocket {
         Ok(Some((first, payload)))
     }
 
-    /// The next message of a type; others that come before stay for later.
+    /// The next message of a type; others that come before it are kept.
     #[track_caller]
     pub fn next_of(&mut self, kind: &str) -> Value {
         if let Some(at) = self.waiting.iter().position(|message| message["type"] == kind) {
@@ -319,7 +319,7 @@ impl WebSocket {
         }
     }
 
-    /// Whether the server closes it within `limit`; what comes before is left out.
+    /// Whether the server closes it within `limit`; earlier frames are dropped.
     pub fn is_closed(&mut self, limit: Duration) -> bool {
         until(limit, || matches!(self.read(limit), Ok(Frame::Closed(_)) | Err(_)))
     }

@@ -1,7 +1,7 @@
-//! Runs a suite of tests, each once or in every place of this machine. A place is part of the test's name, so that it can be
-//! chosen: `cargo test -p lazaret-tests --test suites flat/ordinary::escapes`.
+//! Runs a suite of tests, each once or in every place of this machine. The place is part of the test's name, so it can be selected:
+//! `cargo test -p lazaret-tests --test suites flat/ordinary::escapes`.
 //!
-//! The lists in a suite's `main` cannot forget a function: one that is in none is dead code to the compiler.
+//! The lists in a suite's `main` cannot omit a function: one that is in no list is dead code to the compiler.
 
 use crate::place::Place;
 use crate::programs;
@@ -14,7 +14,7 @@ use std::thread;
 /// A test of a suite.
 #[derive(Clone, Copy)]
 pub struct Test {
-    /// The path of the function in its crate, which is the suite.
+    /// The path of the function in its crate, the suite.
     path: &'static str,
     run: Run,
     own_process: bool,
@@ -67,7 +67,7 @@ fn run_alone(name: &str) -> Result<(), Failed> {
     if output.status.success() { Ok(()) } else { Err(format!("{}\n{out}{errors}", output.status).into()) }
 }
 
-/// With the test's name on the thread, which a panic prints with its place in the code.
+/// The thread has the test's name, which a panic prints with its location in the code.
 fn in_own_thread(name: String, test: impl Fn() + Send + 'static) -> Result<(), Failed> {
     let run = move || catch_unwind(AssertUnwindSafe(test)).map_err(|panic| message(&*panic).to_owned());
     let thread = thread::Builder::new().name(name).spawn(run).map_err(|error| error.to_string())?;
@@ -79,7 +79,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
 }
 
-/// The same tests, only in the flat tier: for what namespaces would hide.
+/// The same tests only in the flat tier: for effects that namespaces would hide.
 pub fn flat_only(mut tests: Vec<Test>) -> Vec<Test> {
     for test in &mut tests {
         if let Run::InEach(_, chosen) = &mut test.run {
@@ -100,8 +100,8 @@ pub fn main(tests: Vec<Test>) -> ExitCode {
     start(tests, &Arguments::from_args())
 }
 
-/// The same where the tests mostly wait, for programs to start and for limits of time: more of them than there are processors run at
-/// once. Not for those that exhaust what all processes of a user share.
+/// The same for tests that mostly wait, for programs to start or for time limits: more of them than there are processors run at
+/// once. Not for tests that exhaust what all processes of a user share.
 pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
     const AT_ONCE: usize = 6;
     let mut arguments = Arguments::from_args();
@@ -110,13 +110,13 @@ pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
 }
 
 fn start(tests: Vec<Test>, arguments: &Arguments) -> ExitCode {
-    // A program that a test starts works where the test says, and not in the project that the suite is started in.
+    // A program started by a test works where the test specifies, not in the project in which the suite was started.
     std::env::set_current_dir("/").expect("the root can be entered");
     let trials = tests.into_iter().flat_map(Test::trials).collect();
     libtest_mimic::run(arguments, trials).exit_code()
 }
 
-/// Tests of this module that take a [`Place`], each run in every one.
+/// Tests of this module that take a [`Place`]; each runs in every place.
 #[macro_export]
 macro_rules! in_each_place {
     ($($name:ident),* $(,)?) => {

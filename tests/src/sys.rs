@@ -1,4 +1,4 @@
-//! Every `unsafe` block of the harness: thin, each with its reason.
+//! Every `unsafe` block of the test harness: thin, each with its reason.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Runs `action` when this process ends by returning from `main` or by `exit`.
 pub fn at_exit(action: extern "C" fn()) {
-    // SAFETY: `atexit` keeps a pointer to a function of this program, which is there as long as the process is.
+    // SAFETY: `atexit` keeps a pointer to a function of this program, which exists as long as the process.
     unsafe { libc::atexit(action) };
 }
 
@@ -45,7 +45,7 @@ pub fn with_default_signals(command: &mut Command) {
     unsafe { command.pre_exec(hear) };
 }
 
-/// Sets the size of a terminal; the kernel tells its foreground processes.
+/// Sets the size of a terminal; the kernel notifies its foreground processes.
 pub fn set_terminal_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCSWINSZ reads one `winsize`, which lives until the call returns.
@@ -55,7 +55,7 @@ pub fn set_terminal_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> i
     Ok(())
 }
 
-/// Lets what this process starts inherit a descriptor: the careless caller of a test.
+/// Lets child processes inherit a descriptor, as a careless caller would.
 pub fn let_inherit(descriptor: impl AsFd) -> io::Result<()> {
     // SAFETY: F_SETFD takes a number.
     if unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETFD, 0) } < 0 {
@@ -72,7 +72,7 @@ pub struct SharedSegment {
 }
 
 impl SharedSegment {
-    /// Makes one of a page, with the first key from `from` on that nobody has.
+    /// Creates a segment of one page, with the first unused key from `from` on.
     pub fn make(from: i32) -> io::Result<Self> {
         for key in from.. {
             // SAFETY: `shmget` takes plain numbers.
@@ -96,7 +96,7 @@ impl Drop for SharedSegment {
     }
 }
 
-/// A connected pair whose maker, as each end sees it, is the user `uid` of group `gid`. Needs root where that is another.
+/// A connected pair that, to each end, appears to be made by user `uid` of group `gid`. Needs root if that is another user.
 pub fn socket_pair_of(uid: u32, gid: u32) -> io::Result<(UnixStream, UnixStream)> {
     const SAME: libc::uid_t = u32::MAX;
     let made = std::thread::spawn(move || {

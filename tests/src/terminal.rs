@@ -1,4 +1,4 @@
-//! A pseudo-terminal made by the test, with a program on it: what a person at a keyboard has.
+//! A pseudo-terminal created by the test, with a program on it: what a person at a keyboard has.
 
 use crate::process::{self, Process, contains, until};
 use crate::sys;
@@ -20,15 +20,15 @@ use std::time::Duration;
 /// A program on a terminal of ours.
 pub struct Terminal {
     pub child: Child,
-    /// The test's end; none after a hang-up.
+    /// The test's end; `None` after a hang-up.
     keyboard: Option<File>,
-    /// Tells the watcher of the screen to let its end go.
+    /// Tells the thread that reads the screen to close its end.
     hung_up: Arc<AtomicBool>,
-    /// Kept open, so that the terminal's settings can be looked at after the program's end.
+    /// Kept open, so that the terminal's settings can be checked after the program's end.
     slave: Option<OwnedFd>,
     screen: Receiver<Vec<u8>>,
     seen: Vec<u8>,
-    /// How much of `seen` an earlier wait has used up.
+    /// How much of `seen` earlier waits have consumed.
     used: usize,
     before: Termios,
 }
@@ -56,7 +56,7 @@ impl Terminal {
         self.keyboard().write_all(keys.as_bytes()).expect("a terminal of ours takes input");
     }
 
-    /// Waits until `text` appears after what earlier waits have seen.
+    /// Waits until `text` appears after what earlier waits have consumed.
     #[track_caller]
     pub fn expect(&mut self, text: &str, limit: Duration) {
         let found = self.shows(text, limit);
@@ -64,7 +64,7 @@ impl Terminal {
         assert!(found, "no {text:?} on the terminal within {limit:?}, only {new:?}");
     }
 
-    /// Whether `text` comes within `limit`, behind what was expected before.
+    /// Whether `text` appears within `limit`, after what earlier waits have consumed.
     pub fn shows(&mut self, text: &str, limit: Duration) -> bool {
         let found = until(limit, || {
             self.seen.extend(self.screen.try_iter().flatten());
@@ -75,13 +75,13 @@ impl Terminal {
         found
     }
 
-    /// Everything that was on the screen so far.
+    /// Everything that has been on the screen so far.
     pub fn screen(&mut self) -> String {
         self.seen.extend(self.screen.try_iter().flatten());
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
-    /// What a person sees on a screen of this size: the rows that have something, without the spaces behind it.
+    /// What a person sees on a screen of this size: non-empty rows, without trailing spaces.
     pub fn rows(&mut self, rows: u16, columns: u16) -> Vec<String> {
         let size = |count| std::num::NonZero::new(count).expect("a screen has rows and columns");
         let mut screen = vt100::Parser::new(size(rows), size(columns), 0);
@@ -97,7 +97,7 @@ impl Terminal {
             .expect("a terminal of ours has a size");
     }
 
-    /// Takes the terminal away, as closing its window does: its session gets a hang-up signal.
+    /// Closes the terminal, like closing its window: its session gets a hang-up signal.
     pub fn hang_up(&mut self) {
         self.hung_up.store(true, Ordering::SeqCst);
         self.keyboard = None;
@@ -118,7 +118,7 @@ impl Terminal {
         status
     }
 
-    /// Whether the terminal's settings are what they were before the program.
+    /// Whether the terminal's settings are the same as before the program.
     pub fn is_restored(&self) -> bool {
         self.slave.as_ref().is_some_and(|slave| tcgetattr(slave).is_ok_and(|now| now == self.before))
     }
@@ -133,8 +133,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Both ends of a new terminal. No other program that this process starts may inherit them: it would keep the terminal
-/// alive.
+/// Both ends of a new terminal. No other program that this process starts may inherit them: it would keep the terminal open.
 fn open_pair() -> nix::Result<(File, OwnedFd)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let master = posix_openpt(flags)?;
@@ -144,7 +143,7 @@ fn open_pair() -> nix::Result<(File, OwnedFd)> {
     Ok((File::from(OwnedFd::from(master)), end))
 }
 
-/// Reads the screen on a thread, and asks now and then whether to let it go.
+/// Reads the screen on a thread, and checks from time to time whether to close it.
 fn watch(mut screen: File, hung_up: Arc<AtomicBool>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A client of `lazaret-executor broker` that speaks raw frames, good and bad, over a socketpair.
+//! A client of `lazaret-executor broker` that sends raw frames, valid and invalid, over a socket pair.
 
 use crate::process::LIMIT;
 use crate::process::{self, Process};
@@ -14,21 +14,21 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A broker that the test started, and its end of the connection.
+/// A broker started by the test, with our end of the connection.
 pub struct Broker {
     pub child: Child,
     pub stream: UnixStream,
     decoder: Decoder,
 }
 
-/// What came, or did not.
+/// The result of waiting for a message.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time")]
 pub enum Received {
     Message(FromBroker),
     /// The broker closed the connection.
     Closed,
-    /// Nothing whole within the time.
+    /// No complete message within the time.
     Nothing,
 }
 
@@ -37,22 +37,22 @@ pub enum Received {
 pub struct Done {
     pub outcome: Outcome,
     pub usage: Usage,
-    /// Live output, both streams as they came.
+    /// Live output of both streams, in order of arrival.
     pub output: Vec<u8>,
     /// The parts of a file tool's answer, joined.
     pub parts: Vec<u8>,
 }
 
 impl Broker {
-    /// Starts a broker in the world's place. It sends nothing yet.
+    /// Starts a broker in the world's place, without sending anything.
     pub fn start(world: &World) -> Self {
         Self::spawn(world, world.program("lazaret-executor"))
     }
 
-    /// The same by a prepared command.
+    /// The same with a prepared command.
     pub fn spawn(world: &World, mut command: std::process::Command) -> Self {
         let account = world.place.account();
-        // The broker serves its own user only, and asks the kernel who made the connection.
+        // The broker serves only its own user, and asks the kernel who created the connection.
         let pair = sys::socket_pair_of(account.uid.as_raw(), account.gid.as_raw());
         let (ours, theirs) = pair.expect("a socketpair can be had");
         command.arg("broker").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
@@ -82,7 +82,7 @@ impl Broker {
         Self::open_by(world, world.program("lazaret-executor"), opening(world))
     }
 
-    /// The same by a prepared command, and with another opening.
+    /// The same with a prepared command and a different opening.
     #[track_caller]
     pub fn open_by(world: &World, command: std::process::Command, opening: Open) -> (Self, Opened) {
         let mut broker = Self::spawn(world, command);
@@ -98,18 +98,18 @@ impl Broker {
         self.child.id() as i32
     }
 
-    /// Sends a message; panics when the broker does not take it.
+    /// Sends a message; panics if the broker does not accept it.
     #[track_caller]
     pub fn send(&mut self, message: &ToBroker) {
         self.send_bytes(&framed(message)).expect("the broker takes a frame");
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Sends a body under a length that fits it.
+    /// Sends a body with its correct length.
     pub fn send_body(&mut self, body: &[u8]) -> io::Result<()> {
         let mut frame = (body.len() as u32).to_le_bytes().to_vec();
         frame.extend_from_slice(body);
@@ -155,7 +155,7 @@ impl Broker {
         self.done(call)
     }
 
-    /// Waits for the end of a call, giving credit for output as it comes; other calls' messages are dropped.
+    /// Waits for the end of a call, giving credit for output as it comes; drops messages of other calls.
     #[track_caller]
     pub fn done(&mut self, call: CallId) -> Done {
         let (mut output, mut parts) = (Vec::new(), Vec::new());
@@ -175,7 +175,7 @@ impl Broker {
         }
     }
 
-    /// The answer of a tool that must have been called.
+    /// The answer of a file tool; the call must have succeeded.
     #[track_caller]
     pub fn ask(&mut self, call: CallId, request: Request) -> FileAnswer {
         let done = self.call(call, request);

@@ -1,5 +1,5 @@
-//! A world for one test: a project, a central root, a home with secrets in it, and things outside that must not be
-//! touched. Everything belongs to the user of the place and is removed with the value.
+//! A world for one test: a project, a central root, a home with secrets in it, and things outside that must not be touched.
+//! Everything belongs to the user of the place, and is removed when the value is dropped.
 
 use crate::place::Place;
 use crate::programs;
@@ -11,30 +11,30 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where a test's files are.
+/// The files of a test.
 #[derive(Debug)]
 pub struct World {
-    /// Who runs in it, and in which tier.
+    /// The user and tier of its programs.
     pub place: Place,
     pub project: PathBuf,
     pub central: PathBuf,
     /// A home with `.ssh/id_rsa` and other secrets.
     pub home: PathBuf,
-    /// A folder of the same user that is in neither root.
+    /// A folder of the same user outside both roots.
     pub outside: PathBuf,
-    /// Where this user's programs keep state: the records are in `lazaret` there.
+    /// Where this user's programs keep state; our records are in its `lazaret`.
     pub state: PathBuf,
-    /// The secret of this world: in every file that must not be read, and in the environment as `PLAIN_NAME`.
+    /// The secret of this world: in every file that must not be readable, and in the environment as `PLAIN_NAME`.
     pub canary: String,
-    /// The value of `MY_API_KEY`, which Lazaret takes out of what it shows; the canary alone it does not know.
+    /// The value of `MY_API_KEY`, which Lazaret redacts; it does not know the canary alone.
     pub key: String,
     base: PathBuf,
-    /// Which executor is started, and what it goes without.
+    /// The variables that select the executor, and the layer that it omits.
     executor: Vec<(&'static str, OsString)>,
 }
 
-/// What says to `lazaret` which executor it starts, and to a test build of it what it goes without. A run of the tests
-/// with these set tests that executor.
+/// The variables that tell `lazaret` which executor to start, and a test build which layer to omit. If a test run has them set, it
+/// tests that executor.
 const EXECUTOR: [&str; 2] = ["LAZARET_EXECUTOR", "LAZARET_ABLATE"];
 
 impl World {
@@ -57,7 +57,7 @@ impl World {
         world
     }
 
-    /// A world whose executor is a test build that goes without something.
+    /// A world whose executor is a test build that omits something.
     pub fn ablated(place: Place, switch: &str) -> Self {
         let mut world = Self::new(place);
         let executor = programs::ablation_executor().as_os_str().to_owned();
@@ -70,7 +70,7 @@ impl World {
         &self.executor
     }
 
-    /// Writes a file that belongs to the world's user, with its folders.
+    /// Writes a file that belongs to the world's user, and creates its folders.
     pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) {
         self.make_folder(path.parent().expect("a file is in a folder"));
         fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
@@ -93,24 +93,24 @@ impl World {
         path
     }
 
-    /// Puts a helper program of this crate into the project, where a cell can run it.
+    /// Copies a helper program of this crate into the project, where a cell can run it.
     pub fn put_helper(&self, program: &str) -> PathBuf {
         let bytes = fs::read(programs::path(program)).expect("an installed program can be read");
         self.put_program(program, bytes)
     }
 
-    /// What a file of the project holds.
+    /// The content of a file of the project.
     pub fn get(&self, name: &str) -> Vec<u8> {
         let path = self.project.join(name);
         fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
     }
 
-    /// The directory that holds all of it.
+    /// The directory that contains everything.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// Gives a path to the world's user.
+    /// Makes the world's user the owner of a path.
     pub fn own(&self, path: &Path) {
         let account = self.place.account();
         if account.uid != nix::unistd::geteuid() {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Makes a folder of the world's user, with its parents inside the world.
+    /// Creates a folder of the world's user, with its parents inside the world.
     pub fn make_folder(&self, path: &Path) {
         if path.exists() {
             return;
@@ -131,7 +131,7 @@ impl World {
         self.own(path);
     }
 
-    /// A command of the host in this world: its user and environment, no cell.
+    /// A command of the host in this world: with its user and environment, without a cell.
     pub fn host(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         self.place.as_user(&mut command);
@@ -139,7 +139,7 @@ impl World {
         command
     }
 
-    /// A program of ours in this world, in the tier of its place.
+    /// One of our programs in this world, in the tier of its place.
     pub fn program(&self, program: &str) -> Command {
         let mut command = self.place.command(program);
         self.dress(&mut command);
@@ -191,7 +191,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A cell may have left folders without the right to enter them; only root is not stopped by that.
+        // A cell may have left folders that its user cannot enter; only root can remove these.
         let _ = fs::remove_dir_all(&self.base);
     }
 }
@@ -205,14 +205,14 @@ fn chown_link(path: &Path, uid: u32, gid: u32) {
     changed.unwrap_or_else(|error| panic!("cannot chown {}: {error}", path.display()));
 }
 
-/// Digits that nobody else on this machine uses.
+/// Digits that are unique on this machine.
 pub fn unique() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     format!("{}{nanos:09}{:04}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A time for `sleep` that is five minutes, and by its digits a marker in the process list.
+/// A time for `sleep` of five minutes whose digits are a marker in the list of processes.
 pub fn long_sleep() -> String {
     format!("300.{}", unique())
 }
