@@ -401,7 +401,7 @@ pub fn the_broker_is_built_of_little(root: &Path) -> Violations {
     or_error(packages.map(|count| (count > BROKER_PACKAGES_MAX).then(|| many(count)).into_iter().collect()))
 }
 
-/// Tests want no features that the workspace's programs do not have, built with it: what differs is compiled twice, with all above it.
+/// Tests need no features that the workspace's programs lack: packages with other features, and all above them, are compiled twice.
 pub fn tests_add_no_features(root: &Path) -> Violations {
     let trees =
         features(root, "normal,build").and_then(|built| Ok((built, features(root, "normal,build,dev")?)));

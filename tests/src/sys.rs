@@ -29,8 +29,8 @@ pub fn with_controlling_terminal(command: &mut Command) {
     unsafe { command.pre_exec(take_terminal) };
 }
 
-/// Lets the command hear a hang-up, an interrupt and a quit, which it would ignore where this process does: under `nohup`, or
-/// in the background of a script. Only for what is to be ended by one: whoever starts tests so wants the others to go on.
+/// Gives the command the default actions for hang-up, interrupt and quit, which it would ignore if this process does: under `nohup`, or in
+/// a script's background. Only for commands that such a signal is to end: whoever ignores them wants all others to go on.
 pub fn with_default_signals(command: &mut Command) {
     let hear = || {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {

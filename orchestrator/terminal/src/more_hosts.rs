@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 /// Maximum bytes of an answer; a longer one is invalid.
 const ANSWER_MAX: usize = 64;
-/// How long a question stands before an answer counts: what a terminal was made to say by the command's output has come by then.
+/// How long a question is shown before an answer counts: by then, replies that the command's output drew from the terminal have come.
 const SHOWN: Duration = Duration::from_millis(400);
 
 /// Time limit for writing the policy file, and maximum bytes of the writer's report.

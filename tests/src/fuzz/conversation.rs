@@ -1,7 +1,7 @@
-//! The broker's state machine: a conversation of chance with a real broker, first in good frames and then in a bad one.
+//! Fuzzes the broker's state machine: a random conversation with a real broker, first in valid frames and then in an invalid one.
 //!
-//! The [`Ledger`] says whether what comes back is right. Everything else is looked at from outside: that the broker does
-//! not hang, stays small, does not crash, and that nothing it started outlives it.
+//! The [`Ledger`] checks the broker's messages. Everything else is checked from outside: that the broker does not hang, stays
+//! small, does not crash, and that nothing it started outlives it.
 
 use super::ledger::Ledger;
 use super::mutate::{body, pick};
@@ -19,9 +19,9 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// More than this a broker never needs, in KiB.
+/// A broker never needs more memory than this, in KiB.
 pub const MEMORY: u64 = 32 * 1024;
-/// Most frames before the bad one.
+/// Maximum number of frames before the invalid one.
 const FRAMES: u64 = 60;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct Summary {
     pub peak_kib: u64,
 }
 
-/// Holds one conversation; an error says what the broker did wrong, and what was said before.
+/// Holds one conversation; an error describes the broker's mistake and the messages before it.
 pub fn hold(world: &World, marker: &str, chance: &mut Chance) -> Result<Summary, String> {
     let script = [prefix(world, chance), frames(marker, chance)].concat();
     play(world, marker, &script, chance).map_err(|wrong| format!("{wrong}\n{}", describe(&script)))
@@ -59,7 +59,7 @@ fn describe(script: &[ToBroker]) -> String {
     script.iter().map(line).collect()
 }
 
-/// How a connection begins: mostly as it should.
+/// The beginning of a connection: usually a correct one.
 fn prefix(world: &World, chance: &mut Chance) -> Vec<ToBroker> {
     let hello = ToBroker::Hello(Hello::ours(None));
     let trust = *pick(&[Trust::Autonomous, Trust::Autonomous, Trust::Guided, Trust::Supervised], chance);
@@ -82,7 +82,7 @@ fn frames(marker: &str, chance: &mut Chance) -> Vec<ToBroker> {
     (0..count)
         .map(|_| {
             if chance.below(5) < 2 {
-                // A number in use ends the connection, so this is rare.
+                // Reusing a number ends the connection, so this is rare.
                 next += u64::from(chance.below(100) > 0);
                 let (call, request) = (next, request(marker, chance));
                 match chance.below(16) {
@@ -105,7 +105,7 @@ fn recent(next: CallId, chance: &mut Chance) -> CallId {
     next.saturating_sub(chance.below(4))
 }
 
-/// Something about a call that is, was or never was under way.
+/// A message about a call that is in progress, has ended or never existed.
 fn word(call: CallId, chance: &mut Chance) -> ToBroker {
     let number = |chance: &mut Chance| *pick(&[0, 1, 80, 4096, 65_536, u32::MAX], chance);
     match chance.below(15) {
@@ -146,7 +146,7 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
     }
 }
 
-/// A yes to a question that nobody has asked.
+/// A grant for a question that was never asked.
 fn forged(call: CallId) -> Grant {
     Grant { call, digest: Digest([7; 32]), nonce: Nonce([7; 16]), extent: Extent::Session }
 }
@@ -266,7 +266,7 @@ fn zone(path: &str, chance: &mut Chance) -> ZonePath {
     ZonePath::new(zone, path).expect("a path of ours")
 }
 
-/// A frame that is mostly no message: its length lies, or what it holds is mangled.
+/// A frame that is usually invalid: its length is wrong or its content is damaged.
 fn bad_frame(chance: &mut Chance) -> Vec<u8> {
     let body = body(chance);
     let length = match chance.below(8) {
@@ -279,16 +279,16 @@ fn bad_frame(chance: &mut Chance) -> Vec<u8> {
     [&length.to_le_bytes(), body.as_slice()].concat()
 }
 
-/// A client that writes the books.
+/// A client that keeps the ledger.
 struct Talk<'w> {
     broker: Broker,
     world: &'w World,
-    /// Reads what we send as the broker should.
+    /// Decodes what we send in the same way as the broker.
     mirror: Decoder,
     decoder: Decoder,
     ledger: Ledger,
     summary: Summary,
-    /// The broker has closed its end, or we ours.
+    /// The broker or we have closed the connection.
     closed: bool,
     left: bool,
 }
@@ -310,7 +310,7 @@ impl<'w> Talk<'w> {
         })
     }
 
-    /// Sends frames one by one, and listens now and then.
+    /// Sends frames one by one, and reads from time to time.
     fn say_all(&mut self, messages: &[ToBroker], chance: &mut Chance) -> Result<(), String> {
         for message in messages {
             self.say(&framed(message))?;
@@ -324,7 +324,7 @@ impl<'w> Talk<'w> {
         Ok(())
     }
 
-    /// Answers the questions that have come, mostly as they should be.
+    /// Answers the pending questions, usually correctly.
     fn answer(&mut self, chance: &mut Chance) -> Result<(), String> {
         self.hear()?;
         let asked: Vec<Grant> = self
@@ -352,7 +352,7 @@ impl<'w> Talk<'w> {
         Ok(())
     }
 
-    /// Sends bytes; what they mean goes into the books first.
+    /// Records the meaning of bytes in the ledger, then sends them.
     fn say(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.note(bytes);
         self.summary.frames += 1;
@@ -361,7 +361,7 @@ impl<'w> Talk<'w> {
             match self.broker.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) if error.kind() == IoError::WouldBlock => self.wait(PollFlags::POLLOUT, end)?,
-                // It has closed; what it has said before is still there.
+                // It has closed; its earlier messages are still there.
                 Err(_) => return self.hear(),
             }
         }
@@ -387,7 +387,7 @@ impl<'w> Talk<'w> {
         }
     }
 
-    /// Waits for the socket and reads what has come; an error after `end`, when the broker owes something.
+    /// Waits for the socket and reads what has arrived; an error after `end` if the broker still owes a message.
     fn wait(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
         if Instant::now() > end {
             return Err(format!("nothing for {LIMIT:?}; under way: {:?}", self.ledger.outstanding()));
@@ -395,7 +395,7 @@ impl<'w> Talk<'w> {
         self.pause(flags, end)
     }
 
-    /// Waits until the socket is ready or has something to read, at most to `end`, and reads that.
+    /// Waits until the socket is ready or readable, at most until `end`, and reads.
     fn pause(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
         let left = end.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
@@ -440,7 +440,7 @@ impl<'w> Talk<'w> {
         self.listen(Duration::from_millis(10))?;
         for call in self.ledger.outstanding() {
             self.say(&framed(&ToBroker::Cancel { call }))?;
-            // A command that has ended by itself, and whose last output waits for credit, hears no cancel.
+            // A command that has ended by itself, and whose last output waits for credit, ignores a cancel.
             self.say(&framed(&ToBroker::Credit { call, bytes: limit::OUTPUT_WINDOW }))?;
         }
         let end = Instant::now() + LIMIT;
@@ -451,7 +451,7 @@ impl<'w> Talk<'w> {
         Ok(())
     }
 
-    /// Closes our end; the broker must end, with a word where it owes one.
+    /// Closes our end; the broker must end, with a message if it owes one.
     fn disconnect(&mut self) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while self.ledger.must_end() && !self.closed {
@@ -471,7 +471,7 @@ impl<'w> Talk<'w> {
         if peak > MEMORY { Err(format!("the broker has taken {peak} KiB")) } else { Ok(()) }
     }
 
-    /// After the end: no crash, and nothing left of what it started.
+    /// After the end: no crash, and nothing that it started is left.
     fn check_end(mut self, started: Vec<Process>, marker: &str) -> Result<Summary, String> {
         let status = process::wait(&mut self.broker.child, LIMIT).ok_or("the broker is not over")?;
         if status.code() != Some(0) {

@@ -1,12 +1,12 @@
-//! What a client may expect of a broker, kept frame by frame: each call has one end, nothing comes unasked, output
-//! stays within its window, nothing runs that was asked about and not granted, and the connection ends only for a reason.
+//! What a client may expect of a broker, tracked frame by frame: each call ends once, nothing arrives unsolicited, output stays
+//! within its window, no call runs without a grant that it needs, and the connection ends only for a reason.
 //!
-//! It sees what was sent and what was received, not when: a broker that has not read yet is right too.
+//! It knows what was sent and received, but not when: a broker that has not read a frame yet is right too.
 
 use broker_protocol::{CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, Request, ToBroker, limit};
 use std::collections::BTreeMap;
 
-/// How far the connection has come, by what was sent.
+/// The phase of the connection, according to what was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     #[default]
@@ -15,37 +15,37 @@ enum Phase {
     Open,
 }
 
-/// What is known of one call number.
+/// The state of one call number.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     asked: u64,
     done: u64,
-    /// Bytes of live output that may have come so far.
+    /// Bytes of live output that may have arrived so far.
     allowed: u64,
     output: u64,
     sequence: u64,
     /// Bytes of input sent and credited.
     input: u64,
     credited: u64,
-    /// The number was used again before its end was seen: which output belongs to which cannot be told.
+    /// The number was reused before its end arrived: then output cannot be assigned.
     muddled: bool,
-    /// What the broker asked about it.
+    /// The broker's question about it.
     challenge: Option<Challenge>,
-    /// Whether the question was answered with a grant that names it.
+    /// Whether the question was answered with a matching grant.
     granted: bool,
 }
 
-/// The books of one connection.
+/// The ledger of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     phase: Phase,
-    /// What the broker has said of the phase.
+    /// The phase, according to the broker.
     heard: Phase,
     probes: u64,
-    /// Answers and questions about grants that were sent and not answered; most answers are not.
+    /// Answers and grant requests that were sent without a reply; most answers get none.
     answers: u64,
     lists: u64,
-    /// Texts that were to be kept and are not answered.
+    /// Texts to save without a reply yet.
     texts: u64,
     /// Whether a background process may be alive.
     background: bool,
@@ -57,13 +57,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The client has sent a frame.
+    /// Records a frame from the client.
     pub fn sent(&mut self, message: &ToBroker) {
         match (self.phase, message) {
             _ if self.must_end.is_some() => {}
             (Phase::Greeting, ToBroker::Hello(hello)) if hello.check().is_ok() => {
                 self.phase = Phase::Greeted;
-                // An expected policy may be another.
+                // The expected policy may differ.
                 self.may_end_if(hello.policy.is_some(), "a Hello with a digest");
             }
             (Phase::Greeted, ToBroker::Probe) => self.probes += 1,
@@ -98,7 +98,7 @@ impl Ledger {
             }
             // None of these sessions has a network.
             (Phase::Open, ToBroker::Connected(_)) => self.sent_nonsense("a connection without a network"),
-            // None of them is thrown away.
+            // None of these sessions is a throw-away one.
             (Phase::Open, ToBroker::Explain(_)) => self.sent_nonsense("Explain in a session that is kept"),
             (
                 Phase::Open,
@@ -110,12 +110,12 @@ impl Ledger {
         }
     }
 
-    /// The client has sent something after which the broker cannot go on.
+    /// Records that the client has sent something after which the broker cannot continue.
     pub fn sent_nonsense(&mut self, what: &str) {
         self.must_end.get_or_insert_with(|| what.to_owned());
     }
 
-    /// The client has sent an Open that may be refused.
+    /// Records that the client has sent an Open that may be refused.
     pub fn sent_odd_open(&mut self) {
         self.may_end_if(true, "an Open of other roots");
     }
@@ -147,7 +147,7 @@ impl Ledger {
         self.may_end_if(beyond, "input beyond its window");
     }
 
-    /// Notes what the broker has sent; an error says what is wrong with it.
+    /// Records a message from the broker; an error tells what is wrong with it.
     pub fn received(&mut self, message: &FromBroker) -> Result<(), String> {
         if self.fault {
             return Err(format!("after the Fault came {message:?}"));
@@ -217,7 +217,7 @@ impl Ledger {
         entry.ok_or_else(|| format!("{what} of the call {call}, which is not under way"))
     }
 
-    /// The calls whose end has not come.
+    /// The calls whose end has not arrived.
     pub fn outstanding(&self) -> Vec<CallId> {
         self.calls.iter().filter(|(_, entry)| entry.asked > entry.done).map(|(call, _)| *call).collect()
     }
@@ -228,7 +228,7 @@ impl Ledger {
         waiting.filter_map(|(call, entry)| Some((*call, entry.challenge.as_ref()?)))
     }
 
-    /// Whether the broker has ended the connection with a word.
+    /// Whether the broker has ended the connection with a message.
     pub fn has_ended(&self) -> bool {
         self.fault
     }
@@ -237,7 +237,7 @@ impl Ledger {
         self.must_end.is_some()
     }
 
-    /// The broker has closed its end; `left` says whether the client had closed its own before.
+    /// Records that the broker has closed its end; `left` tells whether the client had closed its own before.
     pub fn closed(&self, left: bool) -> Result<(), String> {
         match &self.must_end {
             Some(why) if !self.fault => Err(format!("no Fault after {why}")),
@@ -259,7 +259,7 @@ impl Entry {
         Ok(())
     }
 
-    /// An error where the call was asked about and nobody has granted it.
+    /// An error if the call needed a grant and got none.
     fn may_run(&self) -> Result<(), String> {
         if self.challenge.is_none() || self.granted || self.muddled {
             return Ok(());
@@ -294,7 +294,7 @@ impl Entry {
     }
 }
 
-/// Whether something was done for a call that ended so.
+/// Whether a call with this outcome has run.
 fn ran(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Ran(ran) => ran.ended != Ended::Cancelled,
@@ -303,7 +303,7 @@ fn ran(outcome: &Outcome) -> bool {
     }
 }
 
-/// An outcome that our own machinery may have without anything having been done to it.
+/// Accepts outcomes that our own machinery can have without outside interference.
 fn sound(outcome: &Outcome) -> Result<(), String> {
     match outcome {
         Outcome::Broken(broken) => Err(format!("nobody broke it: {broken}")),
@@ -317,7 +317,7 @@ fn sound(outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-/// The books can show a fault: a stream of each kind that a good broker never sends.
+/// Tests that the ledger detects faults: one stream of each kind that a correct broker never sends.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: one function for each thing of ours that reads hostile or foreign text.
+//! Properties that must hold for arbitrary bytes: one function for each of our parsers of hostile or foreign text.
 //!
-//! A function panics where its promise is broken and returns otherwise. `cargo fuzz` (see `tests/fuzz`) and the seeded
-//! run (`tests/tests/seeded.rs`) call the same ones, so that an input found by one is a case for the other.
+//! A function panics if its property is violated, and returns otherwise. `cargo fuzz` (see `tests/fuzz`) and the seeded run
+//! (`tests/tests/seeded.rs`) call the same functions, so that an input found by one is a case for the other.
 
 pub mod conversation;
 pub mod ledger;
@@ -24,15 +24,15 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
-/// A target: takes any bytes, panics where a promise is broken.
+/// A target: takes any bytes, panics if a property is violated.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name. The session's state machine is not here: it is a process, see [`conversation`].
+/// Every target by its name. The session's state machine is not among them: it is a process, see [`conversation`].
 pub const TARGETS: [(&str, Target); 5] =
     [("decoder", decoder), ("answer", answer), ("path", path), ("policy", policy), ("names", names)];
 
-/// The frames of both directions. The first byte says how the stream is cut, the rest is the stream: however it is
-/// cut, the same messages come out, and what comes out is written back as the same bytes.
+/// The frames of both directions. The first byte determines how the stream is cut, the rest is the stream: however it is cut, it
+/// decodes to the same messages, and these encode to the same bytes.
 pub fn decoder(data: &[u8]) {
     let Some((cut, stream)) = data.split_first() else { return };
     let cut = usize::from(*cut).max(1);
@@ -46,7 +46,7 @@ pub fn decoder(data: &[u8]) {
     decode_both_ways::<ToApprover>(stream, cut);
 }
 
-/// Decodes `stream` whole and cut into pieces.
+/// Decodes `stream` whole and in pieces.
 fn decode_both_ways<T>(stream: &[u8], cut: usize) -> Vec<T>
 where
     T: Serialize + DeserializeOwned + PartialEq + Debug,
@@ -61,7 +61,7 @@ where
     whole
 }
 
-/// The messages of `stream` and the error that ended it, if one did.
+/// The messages of `stream`, and the error that ended it, if any.
 fn decode_cut<T: DeserializeOwned>(stream: &[u8], cut: usize) -> (Vec<T>, Option<frame::FrameError>) {
     let (mut decoder, mut messages) = (Decoder::new(), Vec::new());
     for piece in stream.chunks(cut) {
@@ -78,7 +78,7 @@ fn decode_cut<T: DeserializeOwned>(stream: &[u8], cut: usize) -> (Vec<T>, Option
     (messages, None)
 }
 
-/// What the broker does with a request before it does anything.
+/// The checks that the broker makes before it carries out a request.
 fn judge(request: &Request) {
     if request.check().is_ok() {
         let _ = decide(shipped(), request);
@@ -98,7 +98,7 @@ fn host() -> Host {
     Host { home: "/home/u".into(), ..Host::default() }
 }
 
-/// A file tool's answer, which comes unread from a worker that nobody believes.
+/// The answer of a file tool, which comes unparsed from an untrusted worker.
 pub fn answer(data: &[u8]) {
     if let Ok(answer) = frame::decode_whole::<FileAnswer>(data) {
         let again = frame::encode_whole(&answer).expect("what was decoded can be encoded");
@@ -132,14 +132,14 @@ fn check_path(roots: &Roots, path: &ZonePath) {
     assert!(relative.is_empty() || relative.split('/').all(plain), "{path:?} has an odd name");
     assert!(relative.len() <= path::PATH_MAX && !relative.contains('\0'), "{path:?} is no path");
     assert_eq!(roots.parse(&path.to_string()).as_ref(), Ok(path), "shown as {path}");
-    // Below the central root in the project, the deeper root has the word.
+    // If the central root is inside the project, the deeper root counts.
     let again = roots.parse(&roots.absolute(path)).expect("an absolute path below a root");
     assert_eq!(roots.absolute(&again), roots.absolute(path));
     let bytes = frame::encode_whole(path).expect("a path can be sent");
     assert_eq!(frame::decode_whole::<ZonePath>(&bytes).as_ref().ok(), Some(path), "does not travel");
 }
 
-/// A policy file as the administrator or a user might have it.
+/// A policy file that an administrator or a user might have.
 pub fn policy(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Err(error) = PolicyFile::parse("p.toml", &text) {
@@ -154,7 +154,7 @@ pub fn policy(data: &[u8]) {
     }
 }
 
-/// An error in a text names its file, and a place that is in it.
+/// An error in a text names its file, and a position that exists in it.
 fn check_place(error: &PolicyError, text: &str) {
     match error {
         PolicyError::Text { file, line, column, message } => {
@@ -169,13 +169,13 @@ fn check_place(error: &PolicyError, text: &str) {
     }
 }
 
-/// Where a text is a policy, the error names what does not fit the other files.
+/// If a text is a valid policy, the error names what contradicts the other files.
 fn check_error(error: &PolicyError) {
     let of_text = matches!(error, PolicyError::Text { .. } | PolicyError::TooLarge { .. });
     assert!(!of_text && error.to_string().contains("p.toml"), "{error}");
 }
 
-/// No file takes back what the shipped ones close, or what they require.
+/// No file reverts what the shipped ones close or require.
 fn check_narrowing(policies: &Policies) {
     for profile in policies.profiles().chain([""]) {
         let Ok(policy) = policies.resolve(profile, &host()) else { continue };
@@ -193,8 +193,8 @@ fn check_narrowing(policies: &Policies) {
     }
 }
 
-/// Protected names. Before the first NUL a list of patterns, one a line, `!` before an exception for the one above;
-/// after it a path as the disk may have it, as long as the kernel takes one.
+/// Protected names. Before the first NUL comes a list of patterns, one a line, with `!` before an exception for the line above;
+/// after it a path as on disk, up to the length that the kernel accepts.
 pub fn names(data: &[u8]) {
     let split = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (list, path) = (String::from_utf8_lossy(&data[..split]), data.get(split + 1..).unwrap_or_default());
@@ -207,7 +207,7 @@ pub fn names(data: &[u8]) {
     let answer = matcher.protection(path);
     assert_eq!(answer, strongest_by_name(&matcher, path), "as a whole and name by name");
     let _ = matcher.leads_to(path);
-    // No two spellings of a name that a file system without case takes for one.
+    // No two spellings of a name that a case-insensitive file system considers equal.
     let text = String::from_utf8_lossy(path);
     for other in [text.to_lowercase(), text.to_uppercase(), path_without_case(&text)] {
         assert_eq!(matcher.protection(other.as_bytes()), answer, "{text:?} spelt {other:?}");
@@ -216,7 +216,7 @@ pub fn names(data: &[u8]) {
     assert!(answer.is_none() || matcher.protection(&below).is_some(), "open below {text:?}");
 }
 
-/// The patterns of a list that a policy file would take; each line's protection is by its length.
+/// The patterns of a list that a policy file would accept; a line's length determines its protection.
 fn protected_names(list: &str) -> Vec<ProtectedName> {
     let mut names: Vec<ProtectedName> = Vec::new();
     for line in list.lines() {
@@ -241,7 +241,7 @@ fn protected_names(list: &str) -> Vec<ProtectedName> {
     names
 }
 
-/// As a walk finds it, name by name; the one nearest the root where several are equal.
+/// As a directory walk finds it, name by name; of equal ones, the one nearest the root.
 fn strongest_by_name<'a>(matcher: &'a Matcher, path: &[u8]) -> Option<&'a ProtectedName> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     let mut strongest: Option<&ProtectedName> = None;
@@ -258,7 +258,7 @@ fn strongest_by_name<'a>(matcher: &'a Matcher, path: &[u8]) -> Option<&'a Protec
     strongest
 }
 
-/// Every other letter in upper case.
+/// The path with every other letter in upper case.
 fn path_without_case(text: &str) -> String {
     let flip =
         |(at, c): (usize, char)| if at % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };

@@ -1,10 +1,10 @@
-//! Good input made bad: a few changes at places of chance, with pieces that mean something.
+//! Mutates valid input: makes a few changes at random positions, with meaningful tokens.
 
 use super::seeds::{self, Seeds};
 use crate::chance::Chance;
 use broker_protocol::frame::PREFIX;
 
-/// Longest input that is made.
+/// Maximum length of a generated input.
 const MOST: usize = 64 * 1024;
 
 /// An input for `target`: a seed with up to six changes.
@@ -20,7 +20,7 @@ pub fn case(target: &str, chance: &mut Chance) -> Vec<u8> {
     data
 }
 
-/// The body of a frame to the broker with a few changes; it may still be a good one.
+/// The body of a frame to the broker with a few changes; it may still be valid.
 pub fn body(chance: &mut Chance) -> Vec<u8> {
     let seeds = seeds::of("decoder");
     let frames = seeds::frames_to_broker();
@@ -31,12 +31,12 @@ pub fn body(chance: &mut Chance) -> Vec<u8> {
     body
 }
 
-/// One of `all`, which is not empty.
+/// A random element of `all`, which is not empty.
 pub fn pick<'a, T>(all: &'a [T], chance: &mut Chance) -> &'a T {
     &all[chance.below(all.len() as u64) as usize]
 }
 
-/// Sets the cut, and mostly gives the first frame a length that fits: else few inputs come past the length.
+/// Sets the cut, and usually gives the first frame a matching length: otherwise few inputs would pass the length check.
 fn finish_stream(data: &mut Vec<u8>, chance: &mut Chance) {
     data.resize(data.len().max(1), 0);
     data[0] = chance.below(256) as u8;
@@ -62,21 +62,21 @@ fn change(data: &mut Vec<u8>, seeds: &Seeds, chance: &mut Chance) {
     data.truncate(MOST);
 }
 
-/// A piece of 0 to 32 bytes; not empty where there are any and it is not at the end.
+/// A range of 0 to 32 bytes; not empty unless it is at the end or there are none.
 fn range(length: usize, chance: &mut Chance) -> (usize, usize) {
     let from = chance.below(length as u64 + 1) as usize;
     let to = (from + 1 + chance.below(32) as usize).min(length);
     (from, to.max(from))
 }
 
-/// A piece again and again, at times very often: depth and length are where parsers break.
+/// Repeats a piece, sometimes very often: parsers break at depth and length.
 fn repeat(data: &mut Vec<u8>, from: usize, to: usize, chance: &mut Chance) {
     let max = if chance.below(50) == 0 { 4096 } else { 8 };
     let piece = data[from..to].repeat(1 + chance.below(max) as usize);
     data.splice(from..from, piece);
 }
 
-/// The rest of another input from here on.
+/// Replaces the rest from here on by a part of another input.
 fn splice(data: &mut Vec<u8>, from: usize, inputs: &[Vec<u8>], chance: &mut Chance) {
     let other = pick(inputs, chance);
     data.truncate(from);

@@ -1,17 +1,17 @@
-//! Good input to start from, for each target, and the pieces that mean something to it.
+//! Valid inputs to start from for each target, with its meaningful tokens.
 
 use std::sync::OnceLock;
 
-/// What a target's good input is made of.
+/// The valid inputs and tokens of a target.
 pub struct Seeds {
     pub inputs: Vec<Vec<u8>>,
     pub tokens: Vec<Vec<u8>>,
 }
 
-/// One example of every frame and answer, as the golden file has them.
+/// One example of every frame and answer, from the golden file.
 const GOLDEN: &str = include_str!("../../golden/frames.txt");
 
-/// Policy files: all that is shipped, one that uses everything, and small ones with a fault.
+/// Policy files: all shipped ones, one that uses every feature, and small ones with an error.
 const POLICIES: [&str; 12] = [
     include_str!("../../../policies/profiles/rules.toml"),
     "version = 1\n[approval]\ntrust = \"ask\"\ntimeout_s = 5\nchannel = \"separate\"\n",
@@ -109,7 +109,7 @@ const PATH_TOKENS: [&str; 14] = [
     "\u{202e}",
 ];
 
-/// Lists of patterns, as `names` takes them.
+/// Lists of patterns in the format of `names`.
 const LISTS: [&str; 7] = [
     ".env\n.env.*\n!*.example\n!.env.dist",
     ".git/hooks\n.git/config\n.git/modules/**/hooks\n.git/modules/**/config",
@@ -160,19 +160,19 @@ pub fn of(target: &str) -> &'static Seeds {
     &found.unwrap_or_else(|| panic!("there is no target {target}")).1
 }
 
-/// The frames of the golden file that go to the broker, without their length.
+/// The frames to the broker from the golden file, without their length.
 pub fn frames_to_broker() -> Vec<Vec<u8>> {
     golden("to broker").into_iter().map(|frame| frame[4..].to_vec()).collect()
 }
 
-/// A stream of one frame each, uncut; tokens are what may follow.
+/// Streams of one frame each, uncut; the tokens are frames that may follow.
 fn streams() -> Seeds {
     let frames = ["to broker", "from broker"].map(golden).concat();
     let inputs = frames.iter().map(|frame| [&[0xff], frame.as_slice()].concat()).collect();
     Seeds { inputs, tokens: [frames, numbers()].concat() }
 }
 
-/// Each list with each name.
+/// Every list combined with every name.
 fn lists() -> Seeds {
     let with = |list: &str, name: &str| format!("{list}\0{name}").into_bytes();
     let inputs = LISTS.iter().flat_map(|list| NAMES.map(|name| with(list, name))).collect();
@@ -186,7 +186,7 @@ fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Lengths and counts that have been trouble elsewhere.
+/// Lengths and counts that have caused trouble elsewhere.
 fn numbers() -> Vec<Vec<u8>> {
     let short = [0, 1, 4, 0x7f, 0xff, 0xffff, 1 << 20, (1 << 20) + 1, i32::MAX as u32, u32::MAX];
     let long = [0, 1, 1 << 20, 1 << 32, 1 << 60, i64::MAX as u64, u64::MAX];

@@ -1,8 +1,8 @@
-//! Circles of imports between the files of a crate.
+//! Finds circular imports between the files of a crate.
 //!
-//! A file imports another where it names something in it: in `use`, in a path of its code, or in the words of a macro call.
-//! A parent that only declares `mod child` does not import it. Code for tests does not count. What cannot be read or
-//! found is an error: a circle could hide there.
+//! A file imports another one if it names something in it: in a `use`, in a path in its code, or in the tokens of a macro call. A
+//! parent that only declares `mod child` does not import it. Test code does not count. Anything that cannot be read or found is an
+//! error: a circle could hide there.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, UseTree};
 
-/// Names from the root of the crate to a module.
+/// Module names from the crate's root to a module.
 type ModulePath = Vec<String>;
 
-/// The files of a crate, and which of them each imports.
+/// The files of a crate, and their imports of each other.
 #[derive(Debug, Default)]
 pub struct Imports {
     files: Vec<PathBuf>,
-    /// The file of each module; of an inline one that around it.
+    /// The file of each module; for an inline module, the file around it.
     modules: BTreeMap<ModulePath, usize>,
     edges: BTreeMap<usize, BTreeSet<usize>>,
 }
@@ -27,7 +27,7 @@ impl Imports {
     /// Reads a crate from its `lib.rs`, `main.rs` or the file of a test.
     ///
     /// # Errors
-    /// A file cannot be read or is not Rust, or a module has no file.
+    /// If a file cannot be read or is not Rust, or a module has no file.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut imports = Imports::default();
         let mut paths = Vec::new();
@@ -45,7 +45,7 @@ impl Imports {
         Ok(imports)
     }
 
-    /// Reads the file of `module`, whose children lie in `folder`. Adds the paths that it names to `paths`.
+    /// Reads the file of `module`, whose children are in `folder`. Adds the paths in its code to `paths`.
     fn add_file(
         &mut self,
         file: &Path,
@@ -104,7 +104,7 @@ impl Imports {
         }
     }
 
-    /// The file that `path` leads to, as it is written in `module`; `None` for what is not of this crate or in scope by a
+    /// The file that `path`, as written in `module`, leads to; `None` if it leads out of this crate, or is in scope through a
     /// `use`, which counts itself.
     fn target(&self, module: &ModulePath, path: &[String]) -> Option<usize> {
         let mut at = module.clone();
@@ -135,12 +135,12 @@ impl Imports {
         self.modules.get(&at).copied()
     }
 
-    /// The files of the crate, but for those of its tests.
+    /// The files of the crate, except those of its tests.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// The circles, each as its files.
+    /// The circles, each as a list of its files.
     pub fn circles(&self) -> Vec<Vec<&Path>> {
         let mut search =
             Search { imports: self, state: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
@@ -152,10 +152,10 @@ impl Imports {
     }
 }
 
-/// Tarjan's search for strongly connected components.
+/// Tarjan's algorithm for strongly connected components.
 struct Search<'a> {
     imports: &'a Imports,
-    /// Of a file that was seen: its number in the order of the search, the lowest it reaches, whether it is on the stack.
+    /// For each visited file: its index in the search, the lowest index it reaches, whether it is on the stack.
     state: BTreeMap<usize, (usize, usize, bool)>,
     stack: Vec<usize>,
     found: Vec<Vec<usize>>,
@@ -190,7 +190,7 @@ impl Search<'_> {
     }
 }
 
-/// The paths that some items name, but for those of modules in them and of code for tests.
+/// The paths in some items, except those in nested modules and in test code.
 #[derive(Default)]
 struct PathNames {
     paths: Vec<ModulePath>,
@@ -208,7 +208,7 @@ impl PathNames {
         }
     }
 
-    /// Adds the paths in the words of a macro call, which are no syntax tree.
+    /// Adds the paths in a macro call's tokens, which are no syntax tree.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path = ModulePath::new();
         let mut colons = 0;
@@ -232,7 +232,7 @@ impl PathNames {
             }
         }
         self.paths.push(path);
-        // A name alone is a variable, or in scope by a `use`.
+        // A single name is a variable, or in scope through a `use`.
         self.paths.retain(|path| path.len() > 1);
     }
 }
@@ -261,7 +261,7 @@ impl<'ast> Visit<'ast> for PathNames {
         self.add_tokens(call.tokens.clone());
     }
 
-    /// What it defines is used where it is called.
+    /// A macro's definition is used where the macro is called.
     fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
         if item.ident.is_none() {
             visit::visit_item_macro(self, item);
@@ -289,7 +289,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether something is compiled for tests only.
+/// Whether an item is compiled only for tests.
 pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     let is_test = |attribute: &Attribute| {
         let words = match &attribute.meta {
@@ -316,7 +316,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The circles of a crate of these files, each as file names.
+    /// The circles of a crate with these files, as file names.
     fn circles(files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
         let folder = crate::programs::scratch().join(format!("imports-{}", crate::world::unique()));
         for (name, text) in files {

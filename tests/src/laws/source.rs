@@ -1,11 +1,11 @@
-//! Rust files, and their text without comments and strings.
+//! Rust files, and their code without comments and strings.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// The Rust files below a folder, but for what was built.
+/// The Rust files below a folder, except build output.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -20,8 +20,8 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A text without its comments and without what stands in its strings and characters; lines stay where they are. Kept by text:
-/// many laws and many copies look at the same files.
+/// The code without its comments and without the content of strings and characters; line numbers stay the same. Cached by text,
+/// since many laws and many copies read the same files.
 pub fn code_only(text: &str) -> Arc<str> {
     static SEEN: LazyLock<Mutex<HashMap<String, Arc<str>>>> = LazyLock::new(Mutex::default);
     let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ fn end_of_quote(rest: &[char], quote: char) -> usize {
     rest.len()
 }
 
-/// The end of `r"…"` or `r#"…"#`; none where it is a raw name such as `r#type`.
+/// The end of `r"…"` or `r#"…"#`; `None` for a raw name such as `r#type`.
 fn raw_end(rest: &[char]) -> Option<usize> {
     let marks = rest[1..].iter().take_while(|c| **c == '#').count();
     let start = 1 + marks;

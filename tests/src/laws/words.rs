@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 
-/// Names of types, traits, functions and modules that say nothing to who does not know them already. On the right what the
-/// field says.
+/// Names of types, traits, functions and modules that mean nothing to readers who do not know them already. On the right the term
+/// that the field uses.
 const BANNED: [(&str, &str); 44] = [
     ("Told", "Rendered"),
     ("Asked", "Question, Approval"),
@@ -55,20 +55,20 @@ const BANNED: [(&str, &str); 44] = [
     ("misc", "the noun that it is"),
 ];
 
-/// Words up to which a doc comment only repeats a name.
+/// A doc comment with at most this many words only repeats a name.
 const FILLER: usize = 4;
 
-/// What a file says: its items with banned names, and how many doc comments are filler.
+/// The findings in a file: items with banned names, and the number of filler doc comments.
 #[derive(Debug, Default)]
 struct Words {
     banned: Vec<(String, &'static str)>,
     filler: usize,
 }
 
-/// Items with banned names in some files, and the number of filler comments there.
+/// Items with banned names in some files, and the number of filler comments in them.
 ///
 /// # Errors
-/// A file cannot be read, or there is none.
+/// If a file cannot be read, or there is none.
 pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<(Vec<String>, usize), String> {
     let (mut banned, mut filler) = (Vec::new(), 0);
     for file in files {
