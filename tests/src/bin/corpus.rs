@@ -1,8 +1,8 @@
 //! Runs the containment corpus against Lazaret: both tiers, as an ordinary user and as root.
 //!
-//! It installs the programs where every user can run them and starts `tests/corpus/run.py`, which decides from outside who
-//! got out and compares with `tests/corpus/open.toml`. It ends with 1 when a probe of the core gets out that is not listed,
-//! when one that is listed is held, when one could not be run, and when ordinary work is broken.
+//! It installs the programs where every user can run them and starts `tests/corpus/run.py`, which judges from outside what escaped,
+//! and compares the result with `tests/corpus/open.toml`. The exit code is 1 if a core probe escapes that is not listed, if a
+//! listed one is contained, if one could not be run, or if ordinary work is broken.
 
 use clap::Parser;
 use lazaret_tests::corpus::{self, Runner};

@@ -1,4 +1,4 @@
-//! What goes with `cargo fuzz`: its first inputs, and one input again without it.
+//! Companion of `cargo fuzz`: writes its first inputs, and replays an input without it.
 
 use clap::Parser;
 use lazaret_tests::fuzz::{TARGETS, seeds};

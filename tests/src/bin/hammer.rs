@@ -1,8 +1,8 @@
-//! Other people's hammers in a cell: `trinity` makes system calls of chance, `stress-ng` wears out one thing at a time.
+//! Stress tests by others, in a cell: `trinity` makes random system calls, `stress-ng` exhausts one resource at a time.
 //!
-//! What a cell's kernel interface may be hit with cannot be listed, so nothing is asked of these programs but to run.
-//! The judgement is made outside: canary files and a bystander of the same user are as they were, a session beside
-//! answers all the time, and nothing is left running.
+//! The possible calls to a cell's kernel interface cannot be listed, so these programs are only required to run. The check is made
+//! from outside: canary files and a bystander of the same user are unchanged, a session beside them always answers, and no process
+//! is left.
 
 use clap::Parser;
 use lazaret_tests::process::{self, Process, Running, left_after};
@@ -25,12 +25,12 @@ struct Options {
     place: Option<Place>,
 }
 
-/// How long each stressor runs, in seconds.
+/// Running time of each stressor, in seconds.
 const STRESS: &str = "3";
-/// How long a call beside may take while a cell takes all it can.
+/// How long a call in another session may take while a cell uses everything it can.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Ordinary work in excess: it must go through.
+/// Excessive but ordinary work: it must succeed.
 const WORK: [&[&str]; 5] = [
     &["--fork", "1"],
     &["--vm", "1", "--vm-bytes", "64M"],
@@ -38,7 +38,7 @@ const WORK: [&[&str]; 5] = [
     &["--mmap", "1", "--mmap-bytes", "32M"],
     &["--pipe", "1"],
 ];
-/// What a cell may refuse: it only must not get through.
+/// Attacks that a cell may refuse: they must only not succeed.
 const ATTACKS: [&[&str]; 9] = [
     &["--sock", "1"],
     &["--kill", "1"],
@@ -51,7 +51,7 @@ const ATTACKS: [&[&str]; 9] = [
     &["--seccomp", "1"],
 ];
 
-/// One thing to run in a cell.
+/// One program to run in a cell.
 struct Job {
     name: String,
     words: Vec<String>,
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every job in one place; what was wrong.
+/// Runs every job in one place; returns what was wrong.
 fn hammer(place: Place, seconds: u64) -> Vec<String> {
     println!(
         "\n{place}\n{:<22} {:>5} {:>6} {:>9} {:>7} {:>9}",
@@ -92,7 +92,7 @@ fn hammer(place: Place, seconds: u64) -> Vec<String> {
 }
 
 fn jobs(seconds: u64) -> Vec<Job> {
-    // Of these descriptors a cell gives none, and trinity tries for ever to make one.
+    // A cell provides none of these descriptors, and trinity would try for ever to create one.
     let closed = ["perf", "sockets", "drm"].map(|kind| format!("--disable-fds={kind}"));
     let trinity = ["trinity", "-q", "-l", "off", "-a", "64", "-C", "2", "-V", "victims"].map(str::to_owned);
     let mut jobs = vec![Job {
@@ -111,7 +111,7 @@ fn jobs(seconds: u64) -> Vec<Job> {
     jobs
 }
 
-/// Files to hold against what happened: in neither root, and the project's own for trinity to work on.
+/// Creates files to compare afterwards outside both roots, and the project's own files for trinity to work on.
 fn plant(world: &World) {
     for number in 0..4 {
         world.put(&format!("victims/file-{number}"), "to be worn out\n");
@@ -123,7 +123,7 @@ fn plant(world: &World) {
     symlink("canaries/0/file", world.outside.join("link")).expect("a link in a folder we made");
 }
 
-/// Runs one job beside a session, prints its row, and says what was wrong.
+/// Runs one job beside a session, prints its row, and returns what was wrong.
 fn run(world: &World, job: &Job) -> Vec<String> {
     let before = snapshot(world);
     let mut bystander = Bystander::start(world);
@@ -159,13 +159,13 @@ fn run(world: &World, job: &Job) -> Vec<String> {
     wrong
 }
 
-/// Lazaret's own codes are no end of a hammer; 124 is how trinity, which has none, ends.
+/// Lazaret's own exit codes are invalid for a job, except 124: trinity never ends by itself.
 fn judge_code(job: &Job, code: i32) -> Option<String> {
     let own = (125..=127).contains(&code) || code == 124 && job.name != "trinity";
     (own || job.must_work && code != 0).then(|| format!("ended with {code}"))
 }
 
-/// A session of the same user in the same roots, which must go on answering.
+/// A session of the same user in the same roots, which must keep answering.
 struct Beside {
     session: Session,
     calls: u32,
@@ -188,7 +188,7 @@ impl Beside {
         }
     }
 
-    /// What was wrong; one call more shows that the session is still there.
+    /// Returns what was wrong; a final call shows that the session still exists.
     fn end(mut self) -> Option<String> {
         self.call();
         let status = self.session.close(Duration::from_secs(10));
@@ -197,13 +197,13 @@ impl Beside {
     }
 }
 
-/// A process of the same user outside that says so when a signal reaches it.
+/// A process of the same user outside that reports any signal that reaches it.
 struct Bystander {
     running: Option<Running>,
 }
 
 impl Bystander {
-    /// A shell that waits for its input, which never comes, and prints the number of every signal it can hear.
+    /// A shell that waits for input that never comes, and prints the number of every signal it can trap.
     fn start(world: &World) -> Self {
         let script = "for n in {1..31} {34..64}; do trap \"echo signal $n\" $n 2>/dev/null; done; echo ready
             while :; do read -r -t 1 line; done";
@@ -212,7 +212,7 @@ impl Bystander {
         Self { running: Some(running) }
     }
 
-    /// What was wrong. The last signal is ours: a bystander that does not notice it proves nothing.
+    /// Returns what was wrong. The last signal is ours: a bystander that does not notice it proves nothing.
     fn end(&mut self) -> Option<String> {
         let mut running = self.running.take()?;
         let bystander = Process::find(running.pid());
@@ -237,7 +237,7 @@ impl Drop for Bystander {
     }
 }
 
-/// What can be seen of a file: content or target, mode, owner, times, links.
+/// The visible state of a file: content or target, mode, owner, times, links.
 type Seen = (Vec<u8>, u32, u32, u32, i64, i64, u64);
 
 /// Everything outside the zones that belongs to the world's user.
@@ -257,7 +257,7 @@ fn read_tree(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
         Ok(Vec::new())
     };
     let (mode, uid, gid) = (data.mode(), data.uid(), data.gid());
-    // The change time too: it tells of a mode or an owner that was put back.
+    // Includes the change time, which reveals that a mode or an owner was changed back.
     let seen =
         (content.unwrap_or_default(), mode, uid, gid, data.mtime_nsec(), data.ctime_nsec(), data.nlink());
     found.insert(path.to_owned(), seen);

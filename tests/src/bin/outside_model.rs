@@ -1,6 +1,6 @@
-//! `lazaret chat` against a mock of all vendors that nobody here wrote: `llmock` of the npm package `@copilotkit/aimock`. First two
-//! calls in one answer for each vendor, through the real executor and in one order of events; then runs in which the mock drops
-//! requests and breaks answers: each of them ends with the stream's end, and nothing is left running.
+//! Tests `lazaret chat` against a third-party mock of all vendors: `llmock` of the npm package `@copilotkit/aimock`. First two
+//! calls in one answer for each vendor, through the real executor and with one order of events; then runs in which the mock drops
+//! requests and breaks answers: each of them ends with the stream's end, and no process is left.
 
 use clap::Parser;
 use lazaret_tests::process::{self, Running, left_after, until};
@@ -21,14 +21,14 @@ struct Options {
 
 const VENDORS: [(&str, &str); 4] =
     [("claude", "claude-x"), ("openai", "gpt-x"), ("openai-chat", "gpt-x"), ("ollama", "llama3.1")];
-/// Longer than any run takes that works.
+/// Longer than any run that works.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One order of events for all vendors.
+/// The order of events, the same for all vendors.
 const ORDER: &str = "stream-start session text-delta turn-end tool-start tool-delta tool-result tool-start tool-result \
                      text-delta turn-end stream-end";
 
-/// What the mock answers. The answer to a conversation with results stands first: the order decides.
+/// The answers of the mock. Those to conversations with results come first, since the first match counts.
 fn fixture() -> Value {
     let call = |name: &str, input: Value| json!({"name": name, "arguments": input.to_string()});
     let calls = [
@@ -41,7 +41,7 @@ fn fixture() -> Value {
     ]})
 }
 
-/// A mock that is killed with this value.
+/// A mock that is killed when this value is dropped.
 struct Mock {
     child: Child,
     port: u16,

@@ -1,4 +1,4 @@
-//! Released MCP servers that nobody here wrote, in cells: each is started by `lazaret call mcp__…`, in every place, and its tools work.
+//! Tests released third-party MCP servers in cells: `lazaret call mcp__…` starts each one, in every place, and its tools work.
 
 use clap::Parser;
 use lazaret_tests::process::Finished;
@@ -18,7 +18,7 @@ struct Options {
     folder: Option<PathBuf>,
 }
 
-/// Longer than any call takes that works.
+/// Longer than any call that works.
 const LIMIT: Duration = Duration::from_secs(120);
 const NPM: [&str; 3] = [
     "@modelcontextprotocol/server-filesystem",
@@ -27,7 +27,7 @@ const NPM: [&str; 3] = [
 ];
 const PYPI: [&str; 2] = ["mcp-server-git", "mcp-server-time"];
 
-/// A call of a server's tool, and what its answer has.
+/// A call of a server's tool, and what its answer must contain.
 struct Row {
     server: &'static str,
     tool: &'static str,

@@ -1,5 +1,5 @@
-//! Projects that other people have written, as people work on them: fetched by name and version through the relay of a cell, and
-//! tested in cells of both tiers with the same counts as outside. Needs a network, and is none of the short tests.
+//! Tests real projects of others: fetches them by name and version through the relay of a cell, and runs their tests in cells of
+//! both tiers, with the same counts as outside. Needs a network, and is not one of the short tests.
 
 use clap::Parser;
 use lazaret_tests::place::User;
@@ -21,18 +21,18 @@ struct Options {
 
 const STEP: Duration = Duration::from_secs(900);
 
-/// A project, and how it is fetched and tested. Each script runs in the project's root.
+/// A project, and how to fetch and test it. Each script runs in the project's root.
 struct Project {
     name: &'static str,
-    /// What has to be in `PATH`.
+    /// Programs that must be in `PATH`.
     tools: &'static [&'static str],
     /// A shipped profile that shows its toolchain, and the preset of its registry.
     profile: &'static str,
     preset: &'static str,
     files: &'static [(&'static str, &'static str)],
-    /// Needs the registry.
+    /// The script that fetches it; needs the registry.
     fetch: &'static str,
-    /// Needs nothing, and prints how many tests passed, after this word.
+    /// The script that tests it; needs no network, and prints how many tests passed after this word.
     test: &'static str,
     counted: &'static str,
 }
@@ -165,7 +165,7 @@ fn is_there(tool: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
 }
 
-/// What the tests have counted, where it is the same in a cell and outside.
+/// The count of passed tests, if it is the same in a cell and outside.
 fn try_project(project: &Project, place: Place, private: &[String]) -> Result<String, String> {
     let world = World::new(place);
     for (name, content) in project.files {
@@ -185,7 +185,7 @@ fn try_project(project: &Project, place: Place, private: &[String]) -> Result<St
     if !open.status.success() {
         return Err(format!("fetching: {}{}", open.text(), open.errors()));
     }
-    // Offline, with the profile that everybody has.
+    // Offline, with the profile as shipped.
     let inside = count(project, &in_cell(&world, &["--profile", project.profile], project.test))?;
     let mut outside = Command::new("bash");
     outside.args(["-c", project.test]).current_dir(&world.project);
@@ -199,14 +199,14 @@ fn try_project(project: &Project, place: Place, private: &[String]) -> Result<St
 fn in_cell(world: &World, options: &[&str], script: &str) -> Finished {
     let mut command = world.lazaret("run");
     command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    // Where this machine's certificates are, which programs of their own bundles have to be told.
+    // Location of this machine's certificates, for programs that bring their own bundles.
     let certificates = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "CURL_CA_BUNDLE"];
     command.envs(certificates.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))));
     command.args(options).args(["--timeout", "600", "--", "bash", "-c", script]);
     run(&mut command, STEP)
 }
 
-/// The lines that count tests, without what changes from run to run: the time in brackets, after a semicolon or after `in`.
+/// The lines that count tests, without what differs between runs: the time in brackets, after a semicolon or after `in`.
 fn count(project: &Project, finished: &Finished) -> Result<String, String> {
     let text = finished.text();
     let counted = text.lines().filter(|line| line.contains(project.counted));

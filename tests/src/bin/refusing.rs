@@ -1,6 +1,6 @@
-//! `refusing PRIVILEGE CMD…` becomes a command on a machine that gives namespaces and refuses one thing in them: what Ubuntu's
-//! AppArmor rule does after `clone` has passed, and the filters of some containers. Each step is refused alone, so that none
-//! hides behind another. A filter cannot see which file is written: `uid-map` has a `/proc` that is read-only instead.
+//! `refusing PRIVILEGE CMD…` executes a command on a simulated machine that grants namespaces and denies one operation in them,
+//! like Ubuntu's AppArmor rule after `clone` has succeeded, and the filters of some containers. Each step is denied alone, so that
+//! none hides behind another. A filter cannot see which file is written: for `uid-map`, `/proc` is read-only instead.
 
 use lazaret_tests::filter;
 use nix::mount::{MsFlags, mount};
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Enters namespaces with the same user in which nothing of `/proc` can be written.
+/// Enters namespaces as the same user in which nothing in `/proc` can be written.
 fn read_only_proc() -> std::io::Result<()> {
     let (uid, gid) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;

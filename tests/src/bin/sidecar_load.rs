@@ -1,5 +1,5 @@
-//! Measures `lazaret serve`: how long the first text of an answer takes, and what 200 conversations at once cost. The exit code is 1
-//! where either is more than it may be.
+//! Measures `lazaret serve`: the time to the first text of an answer, and the cost of 200 simultaneous conversations. The exit code
+//! is 1 if either exceeds its limit.
 
 use lazaret_tests::process::figure;
 use lazaret_tests::sidecar::Sidecar;
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Longest median time from a message to the first text, with a model that answers at once.
+/// Maximum median time from a message to the first text, with a model that answers at once.
 const FIRST_TEXT: Duration = Duration::from_millis(20);
-/// Most memory of the server with all conversations, in KiB.
+/// Maximum memory of the server with all conversations, in KiB.
 const MEMORY: u64 = 256 << 10;
 const CONVERSATIONS: usize = 200;
 const ROUNDS: usize = 200;
@@ -24,16 +24,16 @@ fn main() -> ExitCode {
     if median <= FIRST_TEXT && memory <= MEMORY { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// From a message to its first text: what the provider, which is a script, and the network of this machine take is in it.
+/// The time from a message to its first text, including the scripted provider and the local network.
 fn first_text() -> (Duration, Duration) {
     let world = World::new(Place::any());
     let script = json!({"repeat": true, "turns": [{"text": "Hello."}]});
     let sidecar = Sidecar::start(&world, &script, &[]);
     let mut client = sidecar.client();
     let mut times: Vec<Duration> = Vec::new();
-    // The first one opens the session.
+    // The first round opens the session.
     for _ in 0..=ROUNDS {
-        // Fewer than are read of one client in a second.
+        // Stays below the rate at which messages of one client are read.
         std::thread::sleep(Duration::from_millis(25));
         let begun = Instant::now();
         client.say("chat:send", json!({"content": "x", "conversationId": "c", "history": []}));
@@ -46,7 +46,7 @@ fn first_text() -> (Duration, Duration) {
     (times[ROUNDS / 2], times[ROUNDS * 95 / 100])
 }
 
-/// Conversations that wait for an approval all at once, and then end; the most memory that the server had.
+/// Runs conversations that all wait for an approval at once, and ends them; returns the server's peak memory.
 fn conversations() -> u64 {
     let world = World::new(Place::any());
     let call = json!({"name": "bash", "input": {"command": "seq 1000"}});

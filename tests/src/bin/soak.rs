@@ -1,8 +1,8 @@
-//! Many mixed calls at once in one session after the other, while parts of it are killed at moments of chance.
+//! Makes many mixed calls in one session after another, while parts of the session are killed at random moments.
 //!
-//! Each call knows what its answer must be. A kill may make a call fail; it may never make it succeed wrongly, and
-//! without a kill it may not fail. Between rounds nothing is under way: then processes, descriptors, memory, mounts and
-//! files are counted and must not have grown.
+//! The right answer of each call is known. A kill may make a call fail, but never make it succeed wrongly, and without a kill it
+//! may not fail. Between rounds no call is in progress: then processes, descriptors, memory, mounts and files are counted, and must
+//! not have grown.
 
 use clap::Parser;
 use lazaret_tests::process::{self, Process};
@@ -31,20 +31,20 @@ struct Options {
 
 /// Calls under way at once.
 const AT_ONCE: usize = 4;
-/// Rounds of a run: between two of them nothing is under way.
+/// Rounds of a run: between two of them no call is in progress.
 const ROUNDS: u64 = 10;
 /// One kill in this many calls, on average.
 const KILL_EVERY: u64 = 200;
 /// How long any answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long what was killed, or has ended, may take to be gone.
+/// How long a process may take to disappear after it was killed or has ended.
 const SECOND: Duration = Duration::from_secs(1);
-/// A call that begins within this time after a kill may still meet the dead.
+/// A call that begins within this time after a kill may still meet the killed process.
 const NOTICED: Duration = Duration::from_millis(250);
-/// Processes of a session with nothing under way: `lazaret`, door, broker, warden, worker, and a cell with the process that is
-/// to be its program.
+/// Processes of an idle session: `lazaret`, listener, broker, warden, worker, and a cell with the process that is to become its
+/// program.
 const PROCESSES: usize = 7;
-/// What may come on top of the first round's figures, for caches and allocators: KiB and descriptors.
+/// Permitted growth over the first round's figures, for caches and allocators: KiB and descriptors.
 const MEMORY_SLACK: u64 = 8 * 1024;
 const DESCRIPTOR_SLACK: u64 = 4;
 
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A whole run in one place; what was wrong.
+/// A whole run in one place; returns what was wrong.
 fn soak(place: Place, calls: u64, seed: u64) -> Vec<String> {
     let started = Instant::now();
     let world = World::new(place);
@@ -78,27 +78,27 @@ fn soak(place: Place, calls: u64, seed: u64) -> Vec<String> {
     soak.wrong.into_iter().map(|what| format!("{place}: {what}")).collect()
 }
 
-/// What a call must answer.
+/// The right answer of a call.
 #[derive(Clone, Debug, PartialEq)]
 enum Right {
-    /// Success with this text, blanks at its ends aside.
+    /// Success with this text, ignoring blanks at its ends.
     Text(String),
     /// Success with a text that contains this.
     Contains(String),
     /// Success, whatever the text.
     Success,
-    /// A file of the slot: one of the contents it may have.
+    /// The file of the slot: one of its possible contents.
     File,
     /// An error of this kind.
     Kind(&'static str),
 }
 
-/// One place at which calls follow each other, with a file of its own.
+/// A sequence of calls with a file of its own.
 struct Slot {
     file: String,
-    /// What the file may hold: more than one content after a write that was disturbed.
+    /// Possible contents of the file: several after a write that was disturbed.
     contents: Vec<String>,
-    /// Kills before the session last learnt what the file holds.
+    /// Number of kills when the session last read the file.
     known_at: u64,
     call: Option<Call>,
 }
@@ -107,7 +107,7 @@ struct Call {
     id: String,
     tool: &'static str,
     right: Right,
-    /// What its file holds if it succeeds.
+    /// The content of its file if it succeeds.
     writes: Option<String>,
     started: Instant,
 }
@@ -166,7 +166,7 @@ impl<'w> Soak<'w> {
             chance: Chance(seed),
             marker: long_sleep(),
             next: 0,
-            // No slot knows its file yet.
+            // No slot has read its file yet.
             kills: 1,
             last_kill: None,
             tally: Tally { sessions: 1, ..Tally::default() },
@@ -194,7 +194,7 @@ impl<'w> Soak<'w> {
         }
     }
 
-    /// Starts a call of chance.
+    /// Starts a random call.
     fn start(&mut self, slot: usize) {
         self.next += 1;
         let number = self.next;
@@ -252,7 +252,7 @@ impl<'w> Soak<'w> {
         }
     }
 
-    /// Takes one event, and judges the call that it ends.
+    /// Takes one event, and judges the call if the event ends it.
     fn hear(&mut self) {
         let event = self.session.line(Duration::from_millis(200));
         let late = |slot: &Slot| slot.call.as_ref().is_some_and(|call| call.started.elapsed() > ANSWER);
@@ -290,7 +290,7 @@ impl<'w> Soak<'w> {
             (Some(content), true) => slot.contents = vec![content],
             (Some(content), false) => slot.contents.push(content),
             (None, true) if call.right == Right::File => {
-                // The shell's answer has no last line end; what it saw is one of the contents all the same.
+                // The shell's answer lacks the final line break; it must still be one of the contents.
                 let seen = event["result"].as_str().unwrap_or_default().trim_end();
                 slot.contents.retain(|content| content.trim_end() == seen);
                 slot.contents.truncate(1);
@@ -303,7 +303,7 @@ impl<'w> Soak<'w> {
         }
     }
 
-    /// Kills one part of chance.
+    /// Kills one random part.
     fn kill(&mut self) {
         let tree = process::tree(self.session.pid());
         let (part, name) = match self.chance.below(20) {
@@ -323,7 +323,7 @@ impl<'w> Soak<'w> {
         *self.tally.kills.entry(part).or_default() += 1;
     }
 
-    /// With `lazaret session` its calls are gone, and all that it started.
+    /// The calls of `lazaret session`, and all that it started, end with it.
     fn kill_orchestrator(&mut self, tree: &[Process]) {
         let _ = self.session.child.kill();
         self.kills += 1;
@@ -345,14 +345,14 @@ impl<'w> Soak<'w> {
         self.wrong.extend(left.iter().map(|process| format!("left by {what}: {process:?}")));
     }
 
-    /// Counts while nothing is under way.
+    /// Counts while no call is in progress.
     fn count(&mut self) -> Figures {
         let marker = format!("sleep {}", self.marker);
         process::until(SECOND, || process::with_marker(&marker).is_empty());
         let stray = process::with_marker(&marker);
         stray.iter().for_each(Process::kill);
         self.wrong.extend(stray.iter().map(|process| format!("outlived its call: {process:?}")));
-        // A cell that is on its way out is not there to stay.
+        // A cell that is ending must not be counted.
         process::until(SECOND, || process::tree(self.session.pid()).len() <= PROCESSES);
         let tree = process::tree(self.session.pid());
         let of =
@@ -368,7 +368,7 @@ impl<'w> Soak<'w> {
         Figures { processes: tree.len(), descriptors, memory, mounts, leftovers }
     }
 
-    /// Ends the last session in an orderly way; nothing of the run may be left.
+    /// Ends the last session normally; nothing of the run may be left.
     fn end(&mut self) {
         let tree = process::tree(self.session.pid());
         let last = std::mem::replace(&mut self.session, Session::open(self.world));
@@ -393,7 +393,7 @@ impl<'w> Soak<'w> {
     }
 }
 
-/// Whether an answer is right.
+/// Checks whether an answer is right.
 fn verdict(right: &Right, contents: &[String], event: &Value) -> Result<(), String> {
     let text = event["result"].as_str().unwrap_or_default();
     let kind = event["error"]["kind"].as_str().unwrap_or_default();
@@ -420,7 +420,7 @@ fn descriptors(pid: i32) -> u64 {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |entries| entries.count() as u64)
 }
 
-/// What is there while nothing is under way: of `lazaret session`, the broker and the warden.
+/// Figures while no call is in progress: of `lazaret session`, the broker and the warden.
 #[derive(Clone)]
 struct Figures {
     processes: usize,
@@ -441,7 +441,7 @@ impl Figures {
         )
     }
 
-    /// What is more than it was.
+    /// The figures that have grown.
     fn grown(&self, first: &Figures) -> Vec<String> {
         let mut grown = Vec::new();
         let mut compare = |what: &str, now: u64, then: u64, slack: u64| {
@@ -457,7 +457,7 @@ impl Figures {
             compare(&what, self.memory[part], first.memory[part], MEMORY_SLACK);
         }
         compare("mounts of the host", self.mounts as u64, first.mounts as u64, 0);
-        // One temporary file a kill may be left until the next session.
+        // Each kill may leave one temporary file until the next session.
         compare("files in the project", self.leftovers as u64, 3, 0);
         grown
     }
