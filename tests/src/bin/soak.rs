@@ -41,7 +41,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 /// A call that begins within this time after a kill may still meet the killed process.
 const NOTICED: Duration = Duration::from_millis(250);
-/// Processes of an idle session: `lazaret`, listener, broker, warden, worker, and a cell with the process that is to become its
+/// Processes of an idle session: `lazaret`, spawner, broker, warden, worker, and a cell with the process that is to become its
 /// program.
 const PROCESSES: usize = 7;
 /// Permitted growth over the first round's figures, for caches and allocators: KiB and descriptors.

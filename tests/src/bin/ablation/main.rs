@@ -1,9 +1,9 @@
-//! Switches one layer off after the other, attacks, and says which layer is the only one in front of what.
+//! Disables one layer after the other, attacks, and reports which attacks are stopped by a single layer.
 //!
-//! A step is a tier and a layer. It builds a test build of the executor that goes without that layer, runs the attacks of
-//! `tests/escapes.rs` and the corpus' core against it as an ordinary user, and keeps what came of them in a file, so that
-//! a run can be stopped and gone on with. Out of all files comes the table. It ends with 1 when an attack gets out that
-//! `corpus/single.toml` does not name, when one that is named is held, and when something could not be run.
+//! A step is a tier and a layer. It builds a test build of the executor without that layer, runs the attacks of `tests/escapes.rs`
+//! and the corpus' core against it as an ordinary user, and stores the results in a file, so that a run can be stopped and resumed.
+//! All files together give the table. The exit code is 1 if an attack escapes that `corpus/single.toml` does not name, if a named
+//! one is contained, or if something could not be run.
 
 mod step;
 mod table;
@@ -37,7 +37,7 @@ struct Options {
 fn main() -> ExitCode {
     let mut options = Options::parse();
     options.runner.quiet = true;
-    // Beside what the corpus command leaves there.
+    // Beside the results of the corpus command.
     options.runner.out.push("ablation");
     match run(&options) {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
     Ok(complaints)
 }
 
-/// The saved outcome of a step, or a new one.
+/// The stored outcome of a step, or a new one.
 fn outcome(options: &Options, step: &Step, wanted: bool) -> Result<Option<Outcome>, String> {
     let saved = step.saved(&options.runner.out);
     let current = || step.executor().map(|now| saved.as_ref().is_some_and(|saved| saved.executor == now));

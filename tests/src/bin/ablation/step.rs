@@ -1,4 +1,4 @@
-//! One tier without one layer: what is run, and what is kept of it.
+//! One tier without one layer: what to run, and which results to store.
 
 use lazaret_tests::corpus::Runner;
 use lazaret_tests::rows::{self, Verdict};
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 /// How long a session may take to open.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The classes of `escapes.rs` whose rows are wanted.
+/// The classes of `escapes.rs` whose rows are used.
 const CLASSES: [&str; 5] = ["files", "network", "processes", "kernel", "survivors"];
-/// Tests of that suite with other rows, or that take a layer away themselves.
+/// Tests of that suite that write other rows, or disable a layer themselves.
 const OTHERS: [&str; 2] =
     ["no_name_is_made_that_the_host_acts_on", "files_outside_stay_closed_without_landlock"];
-/// Where nothing is switched off: the product itself.
+/// The step in which nothing is disabled: the product itself.
 pub const NONE: &str = "none";
 
-/// A tier, and the layer that is off.
+/// A tier, and the disabled layer.
 pub struct Step {
     place: Place,
     layer: String,
@@ -32,22 +32,22 @@ pub struct Step {
 /// What came of a step.
 #[derive(Serialize, Deserialize)]
 pub struct Outcome {
-    /// The executor it came of.
+    /// The fingerprint of the executor that was tested.
     pub executor: u64,
     /// Why no session opened, if none did.
     pub closed: Option<String>,
-    /// By class and name of the attack: the word for what came of it.
+    /// The result of each attack in one word, by class and name.
     pub attacks: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// The steps of a place: nothing off, and then each layer that a session has there.
+/// The steps of a place: nothing disabled, and then each layer that a session has there.
 pub fn all(place: Place) -> Result<Vec<Step>, String> {
     let layers = layers(&World::new(place)).map_err(|error| format!("{place}: {error}"))?;
     let names = std::iter::once(NONE.to_owned()).chain(layers);
     Ok(names.map(|layer| Step { place, layer }).collect())
 }
 
-/// The layers that a session says it has, or why none opens.
+/// The layers that a session reports, or why none opens.
 fn layers(world: &World) -> Result<Vec<String>, String> {
     let finished = run(world.lazaret("run").args(["--json", "--", "true"]), LIMIT);
     let result: Value = serde_json::from_str(&finished.text()).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Step {
         &self.layer
     }
 
-    /// A number for the executor, other for any other one.
+    /// A fingerprint of the executor, different for every other one.
     pub fn executor(&self) -> Result<u64, String> {
         let path = match self.layer.as_str() {
             NONE => programs::path("lazaret-executor"),
@@ -103,7 +103,7 @@ impl Step {
         Ok(outcome)
     }
 
-    /// The attacks of this workspace, whose tests fail where one gets out: what counts are the rows they write.
+    /// The attacks of this workspace. Their tests fail if one escapes; only the rows they write count.
     fn own_attacks(&self, world: &World, outcome: &mut Outcome) -> Result<(), String> {
         let rows = programs::scratch().join(format!("rows-{}-{}", self.tier(), self.layer));
         let mut cargo = programs::cargo();
@@ -141,7 +141,7 @@ impl Step {
             let verdict = match probe.verdict.as_str() {
                 "ESCAPED" => Verdict::Escaped,
                 "CONTAINED" => Verdict::Held,
-                // What the machine cannot do is no verdict.
+                // An attack that the machine does not support has no verdict.
                 "SKIP" => continue,
                 _ => Verdict::NotRun,
             };
@@ -155,7 +155,7 @@ impl Step {
         out.join(format!("{}-{}.json", self.tier(), self.layer))
     }
 
-    /// What an earlier run kept, if it can be read.
+    /// The stored outcome of an earlier run, if it can be read.
     pub fn saved(&self, out: &Path) -> Option<Outcome> {
         serde_json::from_slice(&fs::read(self.file(out)).ok()?).ok()
     }
@@ -182,7 +182,7 @@ impl Outcome {
         self.attacks.entry(class.to_owned()).or_default().insert(attack, verdict.word().to_owned());
     }
 
-    /// Every attack with its class and what came of it.
+    /// Every attack with its class and its verdict.
     pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str, Option<Verdict>)> {
         self.attacks.iter().flat_map(|(class, attacks)| {
             attacks.iter().map(move |(name, word)| (class.as_str(), name.as_str(), Verdict::of_word(word)))

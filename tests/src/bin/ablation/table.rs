@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-/// Between these lines of the README the table stands.
+/// The lines of the README between which the table is.
 const MARKS: [&str; 2] = ["<!-- ablation: written by the command -->\n", "<!-- /ablation -->\n"];
 const TIERS: [&str; 2] = ["namespaced", "flat"];
 
-/// Attacks that one layer alone holds, and layers without which no session opens.
+/// Attacks that a single layer stops, and layers without which no session opens.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SingleLayers {
@@ -46,7 +46,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty one, with what `corpus/single.toml` names.
+    /// An empty table, with what `corpus/single.toml` names.
     pub fn new() -> Result<Self, String> {
         let file = programs::workspace().join("tests/corpus/single.toml");
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -58,7 +58,7 @@ impl Table {
         self.columns.push((step.tier().into(), step.layer().into(), outcome));
     }
 
-    /// Takes note of a step of which nothing is known.
+    /// Records a step without an outcome.
     pub fn miss(&mut self, step: &Step) {
         self.missing.push(format!("{step}: never run"));
     }
@@ -67,7 +67,7 @@ impl Table {
         self.columns.iter().find(|(t, l, _)| t == tier && l == layer).map(|(_, _, outcome)| outcome)
     }
 
-    /// Attacks that get out without a layer and do not with it, each with its class.
+    /// Attacks that escape without a layer but not with it, each with its class.
     fn lost<'t>(&'t self, tier: &str, layer: &str) -> BTreeSet<(&'t str, &'t str)> {
         let out = |layer: &str| -> BTreeSet<(&'t str, &'t str)> {
             let column = self.column(tier, layer).into_iter().flat_map(Outcome::verdicts);
@@ -178,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Puts the text into the README.
+    /// Writes the text into the README.
     pub fn write(&self) -> Result<(), String> {
         let file = programs::workspace().join("executor/layers/README.md");
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -190,7 +190,7 @@ impl Table {
     }
 }
 
-/// A line with a list, if there is anything in it.
+/// Writes a line with a list, if the list is not empty.
 fn say(page: &mut String, what: &str, names: Vec<String>) {
     if !names.is_empty() {
         let _ = writeln!(page, "{what} {}.", names.join(", "));

@@ -1,4 +1,4 @@
-//! Programs that are measured, and clients that measure what they speak with: without a thread, and with little to do of their own.
+//! Programs to measure, and the clients that measure them: without threads, and with little work of their own.
 
 use lazaret_tests::World;
 use lazaret_tests::process;
@@ -90,7 +90,7 @@ impl Mcp {
     }
 }
 
-/// A program that is spoken with in lines.
+/// A program with which lines are exchanged.
 struct Piped {
     child: Child,
     stdin: ChildStdin,
@@ -128,7 +128,7 @@ impl Drop for Piped {
     }
 }
 
-/// Something at the other end of a socket that sends back what it gets.
+/// A peer of a socket that echoes its input.
 pub struct Echo(UnixStream);
 
 impl Echo {

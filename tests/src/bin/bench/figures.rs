@@ -1,4 +1,4 @@
-//! What was measured, and how it is printed.
+//! The results of measurements, and their printed form.
 
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -8,13 +8,13 @@ pub struct Row {
     pub part: char,
     pub name: String,
     pub value: String,
-    /// The same as numbers, for `--json`.
+    /// The same values as numbers, for `--json`.
     pub figures: Value,
     /// What the main job asks for, and whether it holds.
     pub goal: Option<(String, bool)>,
 }
 
-/// Runs something and says how long it took, in microseconds.
+/// Runs an action and returns its duration in microseconds.
 pub fn time(action: impl FnOnce()) -> f64 {
     let started = Instant::now();
     action();

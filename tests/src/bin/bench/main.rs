@@ -1,5 +1,5 @@
-//! What Lazaret costs, measured beside what it is compared with: contenders take turns in one run, so that a busy machine
-//! is unfair to all alike. `cargo run --release -p lazaret-tests --bin bench`.
+//! Measures the cost of Lazaret beside that of alternatives. They take turns in one run, so that a busy machine affects all alike.
+//! `cargo run --release -p lazaret-tests --bin bench`.
 //!
 //! Plain spawning goes through the standard library, which uses `posix_spawn` here: an absolute program, no change of
 //! user or folder, nothing to do between fork and exec.
@@ -64,12 +64,12 @@ fn main() {
     }
 }
 
-/// Runs this program once more as the ordinary user, so that nothing measured has to change users first. Memory is looked
-/// at from here: only root may look into processes that hide themselves.
+/// Runs this program again as the ordinary user, so that no measured program has to change users first. Memory is inspected from
+/// here: only root may inspect processes that are not dumpable.
 fn measure_as_user(options: &Options) -> Vec<Value> {
     assert!(options.place().user == User::Ordinary, "only root becomes another user");
     let copy = programs::folder().join("bench");
-    // Not by its path: building the programs may have put a new one there.
+    // Not by its path: building the programs may have replaced it.
     std::fs::copy("/proc/self/exe", &copy).expect("our own folder takes a copy");
     let account = options.place().account();
     let only = options.only.replace('e', "");
@@ -115,7 +115,7 @@ fn measure(options: &Options) -> Vec<Row> {
         .collect()
 }
 
-/// `bash -c true` three ways, in turns.
+/// `bash -c true` in three ways, taking turns.
 fn warm_calls(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let mut session = Lines::open(&world, &[]);
@@ -124,7 +124,7 @@ fn warm_calls(options: &Options) -> Vec<Row> {
     for round in 0..options.count + 20 {
         let times =
             [time(plain_bash), time(|| session.bash("true")), time(|| raw_bash(&mut broker, round as u64))];
-        // The first rounds fill caches and pools.
+        // The first rounds only fill caches and pools.
         if round >= 20 {
             [&mut plain, &mut lines, &mut raw].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
         }
@@ -140,7 +140,7 @@ fn warm_calls(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// What registry, validation, policy and records cost: what a session takes longer than the raw protocol.
+/// The cost of registry, validation, policy and records: the difference between a session and the raw protocol.
 fn on_top(micros: f64) -> Row {
     let row = Row {
         part: 'a',
@@ -152,7 +152,7 @@ fn on_top(micros: f64) -> Row {
     row.goal("at most 300 µs", micros <= 300.0)
 }
 
-/// Two clients at once, each in a loop, against two plain spawners; three turns of two seconds each.
+/// Two simultaneous clients, each in a loop, against two plain spawners; three turns of two seconds each.
 fn two_at_once(options: &Options) -> Vec<Row> {
     let worlds = [World::new(options.place()), World::new(options.place())];
     let mut sessions = worlds.each_ref().map(|world| Lines::open(world, &[]));
@@ -198,7 +198,7 @@ fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 
     f64::from(count) / window.as_secs_f64()
 }
 
-/// `true` from nothing, in turns.
+/// Cold starts of `true`, taking turns.
 fn cold_start(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let mut bwrap = bubblewrap(&world, &["true"]);
@@ -227,7 +227,7 @@ fn cold_start(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The same call through `lazaret session` and `lazaret mcp`, and `true` from nothing in two ways, in turns.
+/// The same call through `lazaret session` and `lazaret mcp`, and cold starts of `true` in two ways, taking turns.
 fn other_ways_in(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let (mut session, mut mcp) = (Lines::open(&world, &[]), Mcp::open(&world));
@@ -256,7 +256,7 @@ fn other_ways_in(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Reads through the broker against reads of our own, and against what a socket costs.
+/// Reads through the broker, compared with direct reads, and with the cost of a socket.
 fn file_reads(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let (mut broker, _) = Broker::open(&world);
@@ -288,7 +288,7 @@ fn file_reads(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// 100 MB from a server of this machine, directly and through the relay, as `curl` times it.
+/// 100 MB from a local server, directly and through the relay, as timed by `curl`.
 fn downloads(options: &Options) -> Vec<Row> {
     const BYTES: usize = 100_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
@@ -341,14 +341,14 @@ fn downloads(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Proportional memory of what waits for a call.
+/// Proportional memory of an idle session.
 fn idle_memory(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     world.put("file", "text");
     let mut session = Lines::open(&world, &[]);
     session.bash("true");
     session.call("file_read", &json!({"path": "file"}));
-    // What is needed to open a session is given back when it first has nothing to do.
+    // Memory needed only to open a session is released once the session is first idle.
     std::thread::sleep(Duration::from_secs(2));
     let pss = |pid: i32| figure(pid, "smaps_rollup", "Pss").unwrap_or(0) as f64 / 1024.0;
     let executor: f64 = process::below(session.pid()).iter().map(|process| pss(process.pid)).sum();
@@ -372,7 +372,7 @@ fn idle_memory(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Peak memory of every process of ours while a gigabyte passes.
+/// Peak memory of each of our processes while a gigabyte of output passes.
 fn flood_memory(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What ordinary work costs in a cell: reading, git, compilers.
+//! The cost of ordinary work in a cell: reading, git, compilers.
 
 use crate::clients::{Lines, bubblewrap, spawn};
 use crate::figures::{Row, Times, time};
@@ -9,7 +9,7 @@ const FILES: usize = 3000;
 struct Work {
     name: &'static str,
     command: &'static str,
-    /// Most that it may take in a warm session, in times of plain.
+    /// Maximum time in a warm session, as a multiple of the plain time.
     most: f64,
 }
 
@@ -24,11 +24,11 @@ const READING: [Work; 4] = [
     },
 ];
 
-/// What was compiled before is kept, and only linked again.
+/// Earlier compilation results are cached, so this only links again.
 const GO: Work =
     Work { name: "go test, a further time", command: "cd go && go test -count=1 ./...", most: 1.2 };
 
-/// Work on a repository of 3,000 files, in a warm session, by bubblewrap and without either, in turns.
+/// Work on a repository of 3,000 files, alternately in a warm session, by bubblewrap and without either.
 pub fn ordinary_work(place: Place, rounds: u32) -> Vec<Row> {
     let world = World::new(place);
     for number in 0..FILES {
@@ -47,7 +47,7 @@ pub fn ordinary_work(place: Place, rounds: u32) -> Vec<Row> {
         world.put("go/go.mod", "module p\n\ngo 1.18\n");
         world.put("go/p_test.go", "package p\n\nimport (\n\t\"net/http\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { _ = http.Client{} }\n");
         let mut session = Lines::open(&world, &["--profile", "go"]);
-        // There its cache cannot be written.
+        // There its cache is not writable.
         rows.extend(in_turns(&world, &mut session, &GO, count, false));
     }
     rows
@@ -64,7 +64,7 @@ fn in_turns(world: &World, session: &mut Lines, work: &Work, count: u32, has_bwr
         if has_bwrap {
             times[2] = time(|| spawn(&mut bwrap));
         }
-        // The first round fills caches.
+        // The first round only fills caches.
         if round >= 1 {
             [&mut plain, &mut ours, &mut theirs]
                 .into_iter()
@@ -82,7 +82,7 @@ fn in_turns(world: &World, session: &mut Lines, work: &Work, count: u32, has_bwr
     rows
 }
 
-/// A file in C that takes a compiler some milliseconds.
+/// A C file that takes a compiler some milliseconds.
 fn source(number: usize) -> String {
     let function = |part| {
         format!("int f{number}_{part}(int a) {{ return a % {} ? a * {part} : a + {number}; }}\n", part + 2)
