@@ -1,8 +1,8 @@
-//! Adds up what the processes of a call use together, where the kernel bounds only single ones.
+//! Adds up the resource usage of all processes of a call, where the kernel limits only single processes.
 //!
-//! Reading costs some microseconds a process, so it is done ten times a second, and only where the policy has a limit
-//! to compare with. What comes and goes between two readings is missed: the machine stays usable, a quota is not kept
-//! to the byte. A cgroup, where there is one, bounds memory and processes exactly.
+//! Reading costs some microseconds per process, so it is done ten times a second, and only where the policy
+//! has a limit to compare with. Usage between two readings is missed: the machine stays usable, but a quota
+//! is not exact to the byte. A cgroup, where there is one, limits memory and processes exactly.
 
 use broker_protocol::{Limit, Usage};
 use executor_sys::proc::{self, Stat};
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 /// Time between two readings, and before the first.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Processes that are read; more are over any limit.
+/// Maximum number of processes that are read; more exceed any limit.
 const PROCESSES_MAX: usize = 20_000;
 /// Microseconds of the clock that `/proc` counts CPU in: `USER_HZ` is 100 on every architecture of ours.
 const TICK_US: u64 = 10_000;
 
-/// What calls share with the rest of the machine.
+/// The resources that calls share with the rest of the machine.
 #[derive(Debug)]
 pub struct Capacity {
-    /// Bytes of memory (`MemTotal`); none if they cannot be read.
+    /// Bytes of memory (`MemTotal`); `None` if it cannot be read.
     memory: Option<u64>,
-    /// Where space is used up.
+    /// The directories whose file systems calls fill.
     roots: [PathBuf; 2],
 }
 
@@ -35,7 +35,7 @@ pub struct Account {
     bounds: Bounds,
     /// The roots, and the bytes that must stay free on the file system of each.
     free: Vec<(PathBuf, [u64; 2])>,
-    /// Bytes written by each process that was ever seen.
+    /// Bytes written by each process seen so far.
     written: BTreeMap<i32, u64>,
     next: Instant,
 }
@@ -52,22 +52,22 @@ struct Bounds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     threads: u64,
-    /// Of no file, and of one process only.
+    /// Memory of one process alone, backed by no file.
     private: u64,
-    /// Of files or shared with other processes, counted for each.
+    /// Memory of files or shared with other processes, counted for each.
     shared: u64,
     written: u64,
 }
 
 impl Capacity {
-    /// That of this machine for a session on `roots`.
+    /// The capacity of this machine for a session on `roots`.
     pub fn new(roots: [PathBuf; 2]) -> Self {
         let total = proc::line("/proc/meminfo", "MemTotal");
         let kib = total.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
         Self { memory: kib.map(|kib| kib * 1024), roots }
     }
 
-    /// The roots, and how much of what is free there now a call must leave that may use up `share` percent.
+    /// The roots, and how much of the space free now must stay free when a call may use `share` percent of it.
     fn reserve(&self, share: u64) -> Vec<(PathBuf, [u64; 2])> {
         let left = |free: u64| free / 100 * 100u64.saturating_sub(share);
         let reserve = |root: &PathBuf| Some((root.clone(), free(root)?.map(left)));
@@ -96,14 +96,14 @@ impl Account {
         self.next
     }
 
-    /// Reads the cell behind `pidfd`; returns the limit that is exceeded. A cell that is gone exceeds none.
+    /// Reads the cell behind `pidfd`; returns the limit it exceeds. A cell that is gone exceeds none.
     pub fn check(&mut self, pidfd: BorrowedFd, now: Instant) -> Option<Limit> {
         self.next = now + INTERVAL;
         if self.free.iter().any(|(root, reserve)| is_short(root, reserve)) {
             return Some(Limit::DiskShare);
         }
         let mut sum = Sum::default();
-        // The cell's first process is not counted itself.
+        // The cell's first process is not counted.
         let pids = proc::descendants(number(pidfd)?, PROCESSES_MAX);
         for pid in &pids {
             sum.threads += Stat::of(*pid).map_or(0, |stat| stat.threads);
@@ -114,7 +114,7 @@ impl Account {
             }
         }
         sum.written = self.written.values().sum();
-        // Libraries are shared by all, and do not count; to tell them from shared memory costs more, and is rarely in question.
+        // Shared libraries must not count; telling them from shared memory costs more, so it is done only when a limit seems exceeded.
         if self.bounds.exceeded(sum).is_some() {
             sum.shared = pids.iter().filter_map(|pid| shared_memory(*pid)).max().unwrap_or_default();
         }
@@ -122,20 +122,20 @@ impl Account {
     }
 }
 
-/// Bytes and files that an ordinary user may still take on the file system of `path`. One that counts no files has none, and none
-/// are reserved there.
+/// Bytes and files that an ordinary user may still create on the file system of `path`. A file
+/// system that does not count files reports none, and none are reserved there.
 fn free(path: &Path) -> Option<[u64; 2]> {
     let stat = statvfs(path).ok()?;
     Some([stat.blocks_available() * stat.fragment_size(), stat.files_available()])
 }
 
-/// Whether less is free than must stay.
+/// Whether less is free than the reserve.
 fn is_short(root: &Path, reserve: &[u64; 2]) -> bool {
     free(root).is_some_and(|free| free.iter().zip(reserve).any(|(free, reserve)| free < reserve))
 }
 
-/// What the processes of the cell behind `pidfd` have used, as far as they are alive or were waited for by one that is: CPU
-/// of all, memory of the largest.
+/// What the processes of the cell behind `pidfd` have used, as far as they are alive or were reaped
+/// by one that is: CPU time of all, memory of the largest.
 pub fn usage(pidfd: BorrowedFd) -> Usage {
     let mut usage = Usage::default();
     for pid in number(pidfd).map(|root| proc::descendants(root, PROCESSES_MAX)).unwrap_or_default() {
@@ -167,7 +167,7 @@ fn number(pidfd: BorrowedFd) -> Option<i32> {
     proc::line(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()), "Pid")?.parse().ok()
 }
 
-/// Resident bytes of a process, from `/proc/PID/statm`: those that are its own, and those of files and shared memory.
+/// Resident bytes of a process from `/proc/PID/statm`: private ones, and those of files and shared memory.
 fn memory(pid: i32) -> Option<(u64, u64)> {
     const PAGE: u64 = 4096;
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
@@ -176,13 +176,13 @@ fn memory(pid: i32) -> Option<(u64, u64)> {
     Some((resident.saturating_sub(shared) * PAGE, shared * PAGE))
 }
 
-/// Resident bytes of shared memory: mappings without a file, `memfd`, `/dev/shm`, System V. Several processes may hold the same.
+/// Resident shared memory in bytes: mappings without a file, `memfd`, `/dev/shm`, System V. Several processes may share it.
 fn shared_memory(pid: i32) -> Option<u64> {
     let text = proc::line(format!("/proc/{pid}/status"), "RssShmem")?;
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Bytes that a process has passed to `write` and its kin, or, if they are more, has made a file system write: by mappings.
+/// Bytes that a process has passed to `write` and similar calls or, if larger, has caused a file system to write (through mappings).
 fn written(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let figure = |key: &str| {

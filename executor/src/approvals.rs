@@ -1,9 +1,9 @@
-//! Approval: which calls wait for an answer, which answers are taken, and which grants last for the session.
+//! Approval: which calls wait for an answer, which answers are accepted, and which grants last for the session.
 //!
-//! Comes from a verdict that asks; goes to the session, which starts what was granted and ends what was not. It does not
-//! believe the client: an answer counts only with the digest of the call that waits, which is the one that will run, and
-//! with the nonce of its one question; and with the channel `separate`, only from an approver ([`Approvers`]). What runs
-//! is the request that its call has kept, never one that came with the answer.
+//! A verdict of ask begins an approval; its result goes to the session, which starts what was granted and ends what was
+//! not. The client is not trusted: an answer counts only with the digest of the waiting call, which is the one that
+//! will run, and with the nonce of its one question; and with the channel `separate`, only from an approver
+//! ([`Approvers`]). What runs is the request stored with its call, never one that came with the answer.
 
 use crate::approvers::Approvers;
 use crate::fault::failed;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Most paths that are held open for questions of one session.
+/// Maximum number of paths held open for the questions of one session.
 const ASKED_PATHS: usize = 4 * limit::WANTED_PATHS;
 
 /// The approvals of a session.
@@ -31,59 +31,59 @@ const ASKED_PATHS: usize = 4 * limit::WANTED_PATHS;
 pub struct Approvals {
     channel: Channel,
     timeout: Duration,
-    /// Of this session; in every digest.
+    /// The nonce of this session, part of every digest.
     session: Nonce,
-    /// By their calls.
+    /// The questions that wait, by call.
     open: BTreeMap<CallId, OpenQuestion>,
     standing: Vec<SessionGrant>,
-    /// What was granted for a while.
+    /// Grants of hosts and paths that end.
     pub leases: Leases,
     /// The number of the last grant or lease.
     last: u64,
     violations: u32,
-    /// Where answers come from, if not from the client.
+    /// Where answers come from if not from the client.
     approvers: Option<Approvers>,
 }
 
-/// A question that waits for an answer. Nothing of its call has started.
+/// A question waiting for an answer. Nothing of its call has started.
 #[derive(Debug)]
 struct OpenQuestion {
     challenge: Challenge,
     tool: String,
     deadline: Instant,
-    /// Bytes that the call may hold meanwhile.
+    /// Bytes that the call may hold while it waits.
     cost: usize,
-    /// What lies at the paths that are asked about.
+    /// The opened objects at the paths in the question.
     paths: Vec<LeasedPath>,
 }
 
-/// A yes that was taken.
+/// An accepted yes.
 #[derive(Debug)]
 pub struct Approval {
     /// The rule that asked.
     pub rule: String,
     pub extent: Extent,
-    /// The call it was given to.
+    /// The call for which it was given.
     pub digest: Digest,
-    /// What it opens besides.
+    /// The hosts and paths that it grants besides.
     pub missing: Missing,
 }
 
-/// What comes of questions and answers, for the session.
+/// A result of questions and answers, for the session.
 #[derive(Debug)]
 pub enum ApprovalEvent {
     /// The call may run.
     Granted(CallId, Approval),
-    /// It will not.
+    /// The call will not run.
     Ended(CallId, Outcome),
-    /// An approver is to see the whole request of a call.
+    /// An approver has requested the whole request of a call.
     Preview { approver: u64, call: CallId },
     /// For the client.
     Reply(FromBroker),
 }
 
 impl Approvals {
-    /// Those of a session that begins.
+    /// The approvals of a session that begins.
     ///
     /// # Errors
     /// The kernel has no random bytes.
@@ -101,7 +101,7 @@ impl Approvals {
         })
     }
 
-    /// Whether a lasting grant answers `question` about `request`. Counts as a call that ran by it.
+    /// Whether a grant for the session covers `request`, about which `question` would be asked. Counts this use of the grant.
     pub fn covers(
         &mut self,
         question: &Question,
@@ -115,23 +115,22 @@ impl Approvals {
                 (Coverage::Call, Ok(encoded)) => {
                     Some(self.digest(request, &encoded, &Missing::default(), spec))
                 }
-                // It is asked about; what cannot be encoded fails there, for this reason.
+                // The call needs an approval; a request that cannot be encoded fails there, with this reason.
                 (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
             };
         self.has_standing(&question.rule, request.asked_as(), only)
     }
 
-    /// Whether there is a grant for the calls of `tool` that `rule` is about, or for `only` this one.
+    /// Whether there is a grant for the calls of `tool` under `rule`, or for `only` this one.
     fn has_standing(&mut self, rule: &str, tool: &str, only: Option<Digest>) -> bool {
         let same = |one: &&mut SessionGrant| one.rule == rule && one.tool == tool && one.only == only;
         let found = self.standing.iter_mut().find(same);
         found.map(|standing| standing.calls += 1).is_some()
     }
 
-    /// Asks about a call.
+    /// Creates the question for a call.
     ///
-    /// # Errors
-    /// Too much waits already, or our own machinery failed.
+    /// # Errors Too many questions are pending, or our own machinery failed.
     pub fn ask(
         &mut self,
         call: CallId,
@@ -168,7 +167,7 @@ impl Approvals {
         Ok(challenge)
     }
 
-    /// The digest of a call in its canonical form, `encoded` with where its links lead. Each part has its length before it, so that no two calls read alike.
+    /// The digest of a call's canonical form; `encoded` includes its link targets. Each part has its length before it, so no two match.
     fn digest(&self, request: &Request, encoded: &[u8], missing: &Missing, spec: &SandboxSpec) -> Digest {
         let directory = working_directory(request).map(|directory| spec.directory(directory));
         let wants: Vec<_> = missing.wants.each().collect();
@@ -194,32 +193,32 @@ impl Approvals {
         Digest(hash.finalize().into())
     }
 
-    /// Takes a yes from the client.
+    /// Handles a yes from the client.
     pub fn grant(&mut self, grant: &Grant) -> ApprovalEvent {
         self.take_grant(grant, Channel::Relay)
             .unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
     }
 
-    /// Takes a no from the client: its own call needs no more than its number.
+    /// Handles a no from the client, which names its own call by number alone.
     pub fn refuse(&mut self, call: CallId) -> ApprovalEvent {
         let nonce = self.open.get(&call).map_or(self.session, |open| open.challenge.nonce);
         let refused = self.take_refusal(call, nonce, Channel::Relay);
         refused.unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
     }
 
-    /// Takes back a grant that lasts, and lists the others. Calls that run by it go on; there may be no such grant.
+    /// Revokes a grant for the session, and lists the others. Calls that run under it continue; an unknown number is ignored.
     pub fn grants(&mut self, revoked: Option<u64>) -> ApprovalEvent {
         ApprovalEvent::Reply(FromBroker::Grants(self.list(revoked)))
     }
 
-    /// What lasts, without `revoked`: grants, then leases.
+    /// The grants and then the leases of the session, without `revoked`.
     fn list(&mut self, revoked: Option<u64>) -> Vec<SessionGrant> {
         self.standing.retain(|standing| Some(standing.grant) != revoked);
         revoked.into_iter().for_each(|number| self.leases.revoke(number));
         self.standing.iter().cloned().chain(self.leases.listed()).collect()
     }
 
-    /// The leases that `approval` of `call` begins, before they do: they are to be recorded first.
+    /// Prepares the leases that `approval` of `call` grants. They begin later, once they are recorded.
     ///
     /// # Errors
     /// The kernel has no random bytes.
@@ -229,7 +228,7 @@ impl Approvals {
         Ok(leases)
     }
 
-    /// Takes a yes that came by `from`. If it is not taken, what waits goes on waiting.
+    /// Handles a yes that came over `from`. If it is not accepted, the question stays open.
     fn take_grant(&mut self, grant: &Grant, from: Channel) -> Result<ApprovalEvent, Ungranted> {
         self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
         let open = self.open.remove(&grant.call);
@@ -286,7 +285,7 @@ impl Approvals {
         if from != self.channel {
             return Err(GrantFault::OtherChannel);
         }
-        // A clock that has run out is read only when the poll returns: an answer must not be quicker.
+        // The deadline is checked here too: an answer may arrive after it and before the poll returns.
         let open = self.open.get(&call).filter(|open| Instant::now() < open.deadline);
         let open = open.ok_or(GrantFault::NotWaiting)?;
         if open.challenge.nonce == nonce { Ok(open) } else { Err(GrantFault::OtherQuestion) }
@@ -297,12 +296,12 @@ impl Approvals {
         Ungranted { call, fault, violations: self.violations }
     }
 
-    /// Ends the wait of a call that its client has ended.
+    /// Closes the question of a call that its client has cancelled.
     pub fn cancel(&mut self, call: CallId) -> ApprovalEvent {
         self.end(call, Decision::Cancelled)
     }
 
-    /// Ends the wait of a call that will not run.
+    /// Closes the question of a call that will not run.
     fn end(&mut self, call: CallId, decision: Decision) -> ApprovalEvent {
         self.open.remove(&call);
         self.send_all(&ToApprover::Ended { call, decision });
@@ -320,19 +319,19 @@ impl Approvals {
         ApprovalEvent::Ended(call, failed(kind, message))
     }
 
-    /// When the next question runs out of time.
+    /// When the next question expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.open.values().map(|open| open.deadline).min()
     }
 
-    /// Ends the questions that have run out of time.
+    /// Ends the questions that have expired.
     pub fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
         let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
         let late: Vec<CallId> = late.map(|(call, _)| *call).collect();
         late.into_iter().map(|call| self.end(call, Decision::Expired)).collect()
     }
 
-    /// Adds everything the approvers wait for.
+    /// Adds every descriptor that the approvers wait for.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
         if let Some(approvers) = &self.approvers {
             waited.add_input(Token::Approvers, approvers.fd());
@@ -340,23 +339,23 @@ impl Approvals {
         }
     }
 
-    /// Takes in who has connected.
+    /// Accepts new connections of approvers.
     pub fn admit(&mut self) {
         self.approvers.iter_mut().for_each(Approvers::admit);
     }
 
-    /// Writes what the approvers' sockets take now.
+    /// Writes as much as the approvers' sockets accept now.
     pub fn flush(&mut self) {
         self.approvers.iter_mut().for_each(Approvers::flush);
     }
 
-    /// Takes what an approver has sent.
+    /// Handles the frames that an approver has sent.
     pub fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
         let frames = self.approvers.as_mut().map(|approvers| approvers.receive(number)).unwrap_or_default();
         frames.into_iter().filter_map(|frame| self.take(number, frame)).collect()
     }
 
-    /// Every frame of an approver, and who answers it.
+    /// Lists every frame of an approver, and what handles it.
     fn take(&mut self, number: u64, frame: FromApprover) -> Option<ApprovalEvent> {
         let taken = match frame {
             FromApprover::Look { call } => {
@@ -382,8 +381,8 @@ impl Approvals {
         None
     }
 
-    /// Shows an approver a whole request, which is none if its call does not wait any more. Returns the request for the file that
-    /// the call would change, as it is now.
+    /// Sends an approver a whole request, `None` if its call no longer waits. Returns the request
+    /// that reads the present content of the file that the call would change.
     pub fn preview(&mut self, number: u64, call: CallId, request: Option<&Request>) -> Option<Request> {
         let read = request.and_then(|request| {
             self.send(number, &ToApprover::Request { call, request: request.clone() });
@@ -395,12 +394,12 @@ impl Approvals {
         read
     }
 
-    /// Passes on a piece of the file that a call would change. It is not parsed.
+    /// Forwards a piece of the file that a call would change. It is not parsed.
     pub fn preview_part(&mut self, number: u64, call: CallId, bytes: Vec<u8>) {
         self.send(number, &ToApprover::Before { call, bytes });
     }
 
-    /// An approver has all there is to see of a call.
+    /// The preview of a call is complete.
     pub fn end_preview(&mut self, number: u64, call: CallId) {
         if let Some(approvers) = &mut self.approvers {
             approvers.end_preview(number, call);
@@ -426,13 +425,13 @@ impl OpenQuestion {
     }
 }
 
-/// The request for the file that a call would change, as it is now.
+/// The request that reads the present content of the file that a call would change.
 pub fn preview_read(request: &Request) -> Option<Request> {
     let path = changed_file(request)?.clone();
     Some(Request::FileRead(FileRead { path, offset: None, limit: None }))
 }
 
-/// The file whose content before and after tells what a call does.
+/// The file whose content before and after shows the effect of a call.
 fn changed_file(request: &Request) -> Option<&ZonePath> {
     match request {
         Request::FileWrite(write) => Some(&write.path),
@@ -454,7 +453,7 @@ fn changed_file(request: &Request) -> Option<&ZonePath> {
     }
 }
 
-/// What a grant for the session would allow that answers `question` about `request`.
+/// What a grant for the session would allow if it answers `question` about `request`.
 fn coverage(question: &Question, request: &Request, wants: &Wants) -> Coverage {
     if !wants.is_empty() {
         return Coverage::Wants;
@@ -466,7 +465,7 @@ fn coverage(question: &Question, request: &Request, wants: &Wants) -> Coverage {
     }
 }
 
-/// Where a request that runs a program has it start.
+/// The working directory in a request that runs a program.
 fn working_directory(request: &Request) -> Option<Option<&ZonePath>> {
     match request {
         Request::Service(service) => Some(service.directory.as_ref()),
@@ -474,7 +473,7 @@ fn working_directory(request: &Request) -> Option<Option<&ZonePath>> {
     }
 }
 
-/// Whether its client sends it input while it runs.
+/// Whether the client sends input while the request runs.
 fn takes_input(request: &Request) -> bool {
     let feeds = |stdin: &Stdin| match stdin {
         Stdin::Null => false,
@@ -483,7 +482,7 @@ fn takes_input(request: &Request) -> bool {
     matches!(request, Request::Service(_)) || request.command().is_some_and(|bash| feeds(&bash.stdin))
 }
 
-/// What a call may come to hold: its request, and the input that its client may send at once.
+/// Bytes that a call may hold: its request, and the input that its client may send at once.
 fn cost(request: &Request, encoded: usize) -> usize {
     encoded + if takes_input(request) { limit::INPUT_WINDOW as usize } else { 0 }
 }
@@ -502,7 +501,7 @@ mod tests {
         Approvals::new(&policy, None).unwrap()
     }
 
-    /// A question without a session.
+    /// Asks a question outside any session.
     fn ask(approvals: &mut Approvals, call: CallId, rule: &str) -> Challenge {
         let challenge = Challenge {
             digest: Digest([call as u8; 32]),

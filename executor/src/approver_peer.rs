@@ -1,13 +1,13 @@
-//! Who is at the other end of an approver's socket, and whether it may answer for the user.
+//! Decides whether the peer at an approver's socket may answer for the user.
 //!
-//! The client may not: it may be the very program that was talked into something. So a peer is refused when it is the
-//! client, descends from it or from the process that started it, shares their process session, or shares its terminal (on
-//! which the client could paint over what the user is shown); and, unless the policy gives that up, when it has no
-//! terminal of its own: a program that answers by itself has none. What a process cannot take off is checked too: a client that has confined itself carries a system
-//! call filter, and so does every process that it makes or that its children leave to others; a peer must carry fewer.
+//! The client may not: it may be the very program that was compromised. So a peer is refused when it is the client, descends from
+//! it or from the process that started it, shares their process session, or shares its terminal (on which the client could paint
+//! over what the user sees); and, unless the policy waives that, when it has no terminal of its own: a program that answers by
+//! itself has none. What a process cannot remove is checked too: a client that has confined itself has a seccomp filter, and so
+//! has every process that it starts, even if reparented; a peer must have fewer filters.
 //!
-//! Does not: tell a client *without* a filter from the user. Such a program runs with all rights of the user, who could
-//! as well change the policy; its processes are refused only as long as they do not hide where they come from.
+//! Does not tell a client *without* a filter from the user. Such a program runs with all rights of the user, and could
+//! as well change the policy; its processes are refused only as long as they do not hide their origin.
 
 use executor_sys::proc::{self, Stat};
 use executor_sys::process::euid;
@@ -17,18 +17,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use thiserror::Error;
 
-/// Most ancestors that are read.
+/// Maximum number of ancestors that are read.
 const GENERATIONS: usize = 128;
 
 /// The client of a session, as a process.
 #[derive(Debug)]
 pub struct Client {
     pub pid: i32,
-    /// When it began: tells it from a later process of its number.
+    /// Its start time, which distinguishes it from a later process with its number.
     started: u64,
-    /// The process that has started it and drives the session, with its own start; none for the first process of all.
+    /// The process that started it and drives the session, with its start time; `None` for the first process of all.
     driver: Option<(i32, u64)>,
-    /// The process sessions of both.
+    /// The process sessions of the client and its driver.
     sessions: Vec<i32>,
     /// Whether an approver must have a terminal.
     terminal: bool,
@@ -37,19 +37,19 @@ pub struct Client {
 /// Why a peer may not approve.
 #[derive(Debug, Error)]
 pub enum NotAdmitted {
-    /// It is another user's.
+    /// It belongs to another user.
     #[error("the approver has the user id {0}, this session another")]
     OtherUser(u32),
-    /// Nothing is known of it, or it has ended.
+    /// It could not be read, or has ended.
     #[error("the process that connects is unknown: {0}")]
     Unknown(io::Error),
-    /// The session's client cannot be read, so no approver can be told apart from it.
+    /// The session's client cannot be read, so no approver can be distinguished from it.
     #[error("the session's client has ended or cannot be read")]
     NoClient,
-    /// It is the client, or belongs to it.
+    /// It is the client, or descends from it or shares its process session.
     #[error("the session's own client may not answer, nor what it has started, nor what has started it")]
     OfTheClient,
-    /// It descends from what has started the client, or shares a process session with it.
+    /// It descends from the process that started the client, or shares its process session.
     #[error(
         "what has started the session's client may not answer, nor what it has started: use a terminal that was opened by itself"
     )]
@@ -59,13 +59,13 @@ pub enum NotAdmitted {
         "an approver needs a terminal of its own; `[approval] terminal = false` in a policy gives that up"
     )]
     NoTerminal,
-    /// It runs below the session.
+    /// It descends from the session's own processes.
     #[error("what runs in the session may not answer")]
     OfTheSession,
     /// It shares the client's terminal.
     #[error("the session's client can write to this terminal; use another one")]
     SameTerminal,
-    /// It carries the filters of the client.
+    /// It has the filters of the client.
     #[error("the approver is confined like the session's client, and may have been made by it")]
     Marked,
 }
@@ -75,10 +75,10 @@ pub enum NotAdmitted {
 struct Process {
     parent: i32,
     session: i32,
-    /// The number of its terminal, 0 for none.
+    /// The device number of its terminal, 0 for none.
     terminal: u64,
     started: u64,
-    /// System call filters it carries (`Seccomp_filters`, Linux 5.9). They are inherited, and never taken off.
+    /// How many seccomp filters it has (`Seccomp_filters`, Linux 5.9). Filters are inherited and cannot be removed.
     filters: u64,
 }
 
@@ -91,8 +91,8 @@ impl Process {
 }
 
 impl Client {
-    /// Who made the connection behind `socket`; `terminal` says whether who answers it must have one. What has started the
-    /// client is noted now: when it ends, nothing leads to it any more.
+    /// The client connected to `socket`; `terminal` says whether an approver must have one. The
+    /// process that started the client is recorded now: after its end nothing leads to it.
     pub fn of(socket: BorrowedFd, terminal: bool) -> io::Result<Self> {
         let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
         let Process { parent, session, started, .. } = Process::of(pid)?;
@@ -108,14 +108,14 @@ impl Client {
         if process.started == self.started { Ok(process) } else { Err(NotAdmitted::NoClient) }
     }
 
-    /// Whether who has connected `socket` may answer.
+    /// Checks whether the peer of `socket` may answer.
     pub fn admit(&self, socket: BorrowedFd) -> Result<(), NotAdmitted> {
         let unknown = |error: nix::Error| NotAdmitted::Unknown(error.into());
         let peer = getsockopt(&socket, sockopt::PeerCredentials).map_err(unknown)?;
         if peer.uid() != euid() {
             return Err(NotAdmitted::OtherUser(peer.uid()));
         }
-        // Linux 6.5; on an older kernel a peer that ends at once may be taken for the next process of its number.
+        // Needs Linux 6.5; on an older kernel, if a peer ends at once, a later process with its number may be checked instead.
         let pidfd = getsockopt(&socket, sockopt::PeerPidfd).ok();
         let process = Process::of(peer.pid()).map_err(NotAdmitted::Unknown)?;
         let client = self.read()?;
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// The ancestors of a process, nearest first, without the first process of all, as far as they can be seen.
+/// The ancestors of a process, nearest first, without the first process of all, as far as they can be read.
 fn ancestors(pid: i32, parent: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let (mut last, mut next) = (pid, parent);
@@ -180,7 +180,7 @@ mod tests {
 
     fn client(terminal: bool) -> Client {
         let own = Stat::of(std::process::id().cast_signed()).unwrap();
-        // What has started this test stands for what has started a client.
+        // The process that started this test stands for the one that started a client.
         let driver = Some((own.parent, Stat::of(own.parent).unwrap().started));
         Client { pid: 4_000_001, started: 7, driver, sessions: vec![4_000_200], terminal }
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!(matches!(check(process(driver, 6, 0)), Err(NotAdmitted::OfTheDriver)));
         let member = Process { session: 4_000_200, ..process(1, 6, 0) };
         assert!(matches!(check(member), Err(NotAdmitted::OfTheDriver)));
-        // Another process that has its number by now is nobody.
+        // A later process with the same number is not the driver.
         let later = Client { driver: Some((driver, 1)), ..client(true) };
         assert!(later.check(4_000_002, &process(driver, 6, 0), &process(4_000_009, 5, 0)).is_ok());
     }
@@ -212,7 +212,7 @@ mod tests {
         assert!(matches!(check(4_000_002, process(1, 5, 0), 0), Err(NotAdmitted::SameTerminal)));
     }
 
-    /// A filter is what a process cannot take off by forking twice.
+    /// A process cannot remove a filter by forking twice.
     #[test]
     fn a_peer_with_the_filters_of_the_client_is_refused() {
         let client = client(false);

@@ -1,8 +1,8 @@
-//! The second socket of a session whose policy has `approval.channel = "separate"`: approvers connect to it, see the calls
-//! that wait and answer them. The client's connection carries no answers then.
+//! The second socket of a session whose policy has `approval.channel = "separate"`: approvers connect to it,
+//! see the waiting calls and answer them. The client's connection then carries no answers.
 //!
-//! The socket lies in a directory that only its user can enter and no cell sees. Who connects is checked ([`Client::admit`]).
-//! Nothing here waits: an approver that does not read is cut off, and no more than [`APPROVERS`] are served at once.
+//! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`Client::admit`]).
+//! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
 use crate::approver_peer::Client;
 use crate::connection::Connection;
@@ -24,9 +24,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Sockets of sessions that were killed, checked when a session begins.
+/// Maximum number of other sessions' sockets checked, when a session opens, for a broker that has died.
 const SWEPT: usize = 256;
-/// Bytes that may wait for an approver before it is cut off: a largest request, a largest file, and some more.
+/// Bytes queued for an approver at which it is disconnected: a request and a file of the largest size, and some more.
 const QUEUE: usize = 4 << 20;
 
 /// Why there is no second socket, and so no session.
@@ -35,7 +35,7 @@ pub enum ApproversError {
     /// The client cannot be distinguished from an approver.
     #[error("the client's process cannot be read: {0}")]
     Client(io::Error),
-    /// What runs in a cell could reach the socket.
+    /// Programs in a cell could reach the socket.
     #[error("approvals would be taken in {}, which the session's cells can see", .0.display())]
     Visible(PathBuf),
     /// The socket cannot be made.
@@ -43,7 +43,7 @@ pub enum ApproversError {
     Socket { directory: PathBuf, source: io::Error },
 }
 
-/// The second socket and who is connected to it.
+/// The second socket and the connected approvers.
 #[derive(Debug)]
 pub struct Approvers {
     listener: UnixListener,
@@ -58,12 +58,12 @@ pub struct Approvers {
 struct Approver {
     connection: Connection,
     greeted: bool,
-    /// The call it is looking at.
+    /// The call whose preview it receives.
     preview: Option<CallId>,
 }
 
 impl Approvers {
-    /// Listens for the approvers of a session; its client is at the other end of `client`.
+    /// Listens for the approvers of a session whose client is at the other end of `client`.
     pub fn listen(
         spec: &SandboxSpec,
         opened: Opened,
@@ -83,12 +83,12 @@ impl Approvers {
         Ok(Self { listener, path, client, opened, connected: BTreeMap::new(), last: 0 })
     }
 
-    /// The socket to wait for new approvers on.
+    /// The socket that becomes readable for new approvers.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Each approver's socket, and what to wait for on it.
+    /// Each approver's socket, and the events to wait for.
     pub fn fds(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, PollFlags)> {
         self.connected.iter().map(|(number, approver)| {
             let mut flags = PollFlags::empty();
@@ -98,7 +98,7 @@ impl Approvers {
         })
     }
 
-    /// Takes in who has connected. Who may not answer gets the reason and is disconnected.
+    /// Accepts new connections. A peer that may not answer is sent the reason and disconnected.
     pub fn admit(&mut self) {
         for _ in 0..APPROVERS {
             let Ok((stream, _)) = self.listener.accept() else { return };
@@ -119,7 +119,7 @@ impl Approvers {
         }
     }
 
-    /// Reads what an approver has sent; the greeting is answered here. One that has left or broken the rules is gone.
+    /// Reads the frames of an approver; its hello is answered here. One that has left or broken the protocol is removed.
     pub fn receive(&mut self, number: u64) -> Vec<FromApprover> {
         let Some(approver) = self.connected.get_mut(&number) else { return Vec::new() };
         let received = approver.receive(&self.opened, self.client.pid);
@@ -138,12 +138,12 @@ impl Approvers {
         }
     }
 
-    /// Sends to every approver that has greeted.
+    /// Sends to every approver whose hello was received.
     pub fn send_all(&mut self, message: &ToApprover) {
         self.connected.retain(|_, approver| !approver.greeted || approver.send(message));
     }
 
-    /// Notes that an approver is shown a call; false when it is shown one already, and then it is gone.
+    /// Begins a preview for an approver; false, and the approver is disconnected, if it already receives one.
     pub fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
         let Some(approver) = self.connected.get_mut(&number) else { return false };
         if approver.preview.is_some() {
@@ -155,7 +155,7 @@ impl Approvers {
         true
     }
 
-    /// An approver has all there is to see of the call it is shown.
+    /// Ends the preview of a call for an approver.
     pub fn end_preview(&mut self, number: u64, call: CallId) {
         if let Some(approver) = self.connected.get_mut(&number) {
             approver.preview = None;
@@ -163,7 +163,7 @@ impl Approvers {
         self.send(number, &ToApprover::Seen { call });
     }
 
-    /// Writes what the sockets take now.
+    /// Writes as much as the sockets accept now.
     pub fn flush(&mut self) {
         self.connected.retain(|_, approver| approver.connection.flush().is_ok());
     }
@@ -171,13 +171,13 @@ impl Approvers {
 
 impl Drop for Approvers {
     fn drop(&mut self) {
-        // Without a name it is no less closed.
+        // If removing the name fails, the socket is closed all the same.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl Approver {
-    /// What it has sent; an error, with the reason if there is one, when its connection is over.
+    /// Reads its frames; an error, with the reason if there is one, when its connection is over.
     fn receive(&mut self, opened: &Opened, client: i32) -> Result<Vec<FromApprover>, Option<String>> {
         if !matches!(self.connection.read(), Ok(true)) {
             return Err(None);
@@ -203,19 +203,19 @@ impl Approver {
         Ok(frames)
     }
 
-    /// Queues a frame; false when too much waits already.
+    /// Queues a frame; false when too much is already queued.
     fn send(&mut self, message: &ToApprover) -> bool {
         self.connection.send(message).is_ok() && self.connection.waiting() <= QUEUE
     }
 }
 
-/// Ends a connection with its reason. What its socket does not take now, nobody reads.
+/// Ends a connection with its reason. What its socket does not accept now is lost.
 fn end(connection: &mut Connection, kind: ErrorKind, message: String) {
     let _ = connection.send(&ToApprover::Fault(Failed { kind, message }));
     let _ = connection.flush();
 }
 
-/// Where the sockets of a user's sessions lie: the first directory in one that is the user's alone, else the last.
+/// The directory for sockets of a user's sessions: in the first parent that is the user's alone, else in the last.
 fn directory(user: &User) -> PathBuf {
     let mut all = directories::approvals(&user.home, euid(), &|name| user.variable(name));
     let is_private = |path: &Path| {
@@ -225,7 +225,7 @@ fn directory(user: &User) -> PathBuf {
     all.swap_remove(found.unwrap_or(all.len() - 1))
 }
 
-/// Makes a socket in `directory`, whose name says whose it is.
+/// Creates a socket in `directory`; its name contains the process's number.
 fn make(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
     if let Some(parent) = directory.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -240,7 +240,7 @@ fn make(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
     Ok((listener, path))
 }
 
-/// Removes the sockets of brokers that are no more.
+/// Removes the sockets of brokers that have died.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().take(SWEPT) {

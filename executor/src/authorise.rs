@@ -1,5 +1,5 @@
-//! Whether a request may be carried out: its limits, the policy, and the approvals. What may run is [`Granted`], which is made only
-//! here and only after the audit has its entry.
+//! Decides whether a request may be carried out: by its limits, the policy, and the approvals. Only
+//! [`Granted`] may run; it is made only here, and only after the audit has its entry.
 
 use crate::approvals::Approvals;
 use crate::fault::failed;
@@ -37,37 +37,37 @@ impl Granted {
     }
 }
 
-/// What is decided about a request.
+/// The decision on a request.
 #[derive(Debug)]
 pub enum Authorised {
     Granted(Granted),
-    /// It waits for an answer to this challenge.
+    /// It waits for an approval that answers this challenge.
     Asked(Request, Challenge),
-    /// It will not run; with what it was denied.
+    /// It will not run; the denials say why.
     Ended(Outcome, Denials),
 }
 
-/// A call whose request has just come, was approved, or leads elsewhere by a link.
+/// A call whose request is new, has been approved, or leads elsewhere by a link.
 #[derive(Debug)]
 pub struct Submission<'c> {
     pub call: CallId,
-    /// Where links on its path lead, as far as they have been followed.
+    /// The targets of links on its path, as far as they have been followed.
     pub real: &'c [ZonePath],
-    /// What it wants beyond what the session has.
+    /// The hosts and paths it requests beyond what the session has.
     pub wants: &'c Wants,
-    /// The rule that was answered, and how far the answer reaches.
+    /// The rule whose question was answered, and the extent of the answer.
     pub approval: Option<(String, Extent)>,
 }
 
-/// What the session has under way.
+/// What the session has in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub calls: usize,
-    /// Background processes that are alive or wait for a cell.
+    /// Background processes that are alive or waiting for a cell.
     pub background: usize,
 }
 
-/// Decides about the request of a call.
+/// Decides a call's request.
 ///
 /// # Errors
 /// The audit cannot be written.
@@ -119,7 +119,7 @@ pub fn authorise(
     }
 }
 
-/// What lies at the paths that a session is opened with, or could be.
+/// Opens the objects at the paths that a session is, or could be, opened with.
 ///
 /// # Errors
 /// One of them cannot be granted.
@@ -133,7 +133,7 @@ fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T
     look(&Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown })
 }
 
-/// The decision on a request; where links on its path lead elsewhere, on that place too, which its reason then names.
+/// The policy's decision on a request. If links on its path lead elsewhere, the target is decided too, and the reason names it.
 fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Verdict {
     let Some(real) = real.last() else { return decide(policy, request) };
     let why = |why| format!("The path leads by a link to {}. {why}", real.to_string().escape_debug());
@@ -144,7 +144,7 @@ fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Ve
     }
 }
 
-/// A call that wants more than its session has is asked about for that too: one question, which names both.
+/// Makes one question out of the policy's own and that for leases the session does not have.
 fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
     if missing.wants.is_empty() {
         return verdict;
@@ -164,7 +164,7 @@ fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
     }
 }
 
-/// What cannot be granted ends a call that the policy itself would let run.
+/// Refuses a call that the policy would allow, if a lease it requests cannot be granted.
 fn also_refuse(verdict: Verdict, refused: Refused) -> Verdict {
     match verdict {
         Verdict::Allow | Verdict::Ask(_) => Verdict::Deny(refused),
@@ -172,7 +172,7 @@ fn also_refuse(verdict: Verdict, refused: Refused) -> Verdict {
     }
 }
 
-/// Why a request is not even decided on.
+/// Why a request is refused before the policy is applied.
 fn refuse(request: &Request, wants: &Wants, load: Load) -> Option<Outcome> {
     if let Err(error) = request.check().and_then(|()| wants.check()) {
         return Some(failed(ErrorKind::InvalidInput, error.to_string()));

@@ -1,9 +1,9 @@
-//! Background processes: calls that were answered when they began, and live on until they end, are killed, or the session
-//! ends.
+//! Background processes: their calls are answered when they begin, and they live on until they end,
+//! are killed, or the session ends.
 //!
-//! Each is a [`Command`] in a cell like any other, with the same limits and the same end: when its program has ended, what
-//! it left is killed. Its output goes to a file of the central root, up to the policy's `spill`; the last of it is kept here
-//! besides, so that a long log has an end that can be read. The cells end with the broker or the warden, as all cells do.
+//! Each is a [`Command`] in a cell like any other, with the same limits and the same end: when its program has ended, the
+//! processes it left are killed. Its output goes to a file in the central root, up to the policy's `spill`; the last part is also
+//! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
 use crate::account;
 use crate::poll::{Token, Waited};
@@ -15,13 +15,13 @@ use broker_protocol::{
 use executor_cell::Capture;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a command that lists have.
+/// Maximum bytes of a command shown in a list.
 const COMMAND_MAX: usize = 1024;
 
 /// The background processes of a session.
 #[derive(Debug, Default)]
 pub struct BackgroundProcesses {
-    /// By number, which is the order in which they began.
+    /// Ordered by number, which is the order in which they began.
     all: Vec<Process>,
     last: u64,
 }
@@ -56,7 +56,7 @@ impl BackgroundProcesses {
         })
     }
 
-    /// Takes over a command that has just begun.
+    /// Adds a command that has just begun.
     pub fn add(&mut self, mut command: Box<Command>) -> Started {
         self.last += 1;
         let log = command.plan_mut().output.open();
@@ -74,7 +74,7 @@ impl BackgroundProcesses {
         started
     }
 
-    /// Makes room in the list: the one that ended longest ago goes.
+    /// Makes room in the list by removing the one that ended longest ago.
     fn forget_one(&mut self) {
         if self.all.len() < limit::BACKGROUND_LISTED {
             return;
@@ -88,7 +88,7 @@ impl BackgroundProcesses {
         }
     }
 
-    /// Adds everything they wait for.
+    /// Adds every descriptor that they wait for.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
         for (id, command) in self.alive() {
             let fds = command.report_fd().into_iter().chain(command.output_fds());
@@ -96,12 +96,12 @@ impl BackgroundProcesses {
         }
     }
 
-    /// When something happens by itself.
+    /// When the next timeout is due.
     pub fn deadline(&self) -> Option<Instant> {
         self.alive().filter_map(|(_, command)| command.deadline()).min()
     }
 
-    /// Acts on clocks that have run out.
+    /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) {
         for process in &mut self.all {
             if let ProcessState::Alive(command) = &mut process.state {
@@ -130,7 +130,7 @@ impl BackgroundProcesses {
         }
     }
 
-    /// The answer to who wanted a process ended; `None` while it is alive.
+    /// The answer to a `background_kill`; `None` while the process is alive.
     pub fn killed(&self, id: u64) -> Option<FileAnswer> {
         match self.find(id) {
             Ok(process) if matches!(process.state, ProcessState::Alive(_)) => None,
@@ -138,12 +138,12 @@ impl BackgroundProcesses {
         }
     }
 
-    /// All of them, those that have ended too.
+    /// Lists all of them, including those that have ended.
     pub fn list(&self) -> FileAnswer {
         Ok(FileReply::Background(self.all.iter().map(Process::describe).collect()))
     }
 
-    /// A piece of what a process has printed.
+    /// Returns a piece of a process's output.
     pub fn log(&self, request: &BackgroundLog) -> FileAnswer {
         let (output, alive) = match &self.find(request.id)?.state {
             ProcessState::Alive(command) => (&command.plan().output, true),
@@ -200,7 +200,7 @@ impl Process {
     }
 }
 
-/// The beginning of a command, as people write it.
+/// The beginning of a command as a person would write it.
 fn command_line(command: &Command) -> String {
     let words = command.plan().words();
     let mut text = words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! One call from its frame to its end: what it waits for, what has come for it, and the frames it has for the client.
+//! One call from its frame to its end: its state, its input, and its frames for the client.
 
 use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
@@ -18,32 +18,32 @@ pub struct Call {
     pub id: CallId,
     pub started: Instant,
     pub state: CallState,
-    /// Where links on the path of its file lead, as far as they have been followed.
+    /// The targets of links on its file's path, as far as they have been followed.
     pub real: Vec<ZonePath>,
-    /// What it wants beyond what the session has.
+    /// The hosts and paths it requests beyond what the session has.
     pub wants: Wants,
-    /// The leases of the paths that its command has.
+    /// The leases of paths that its command holds.
     pub leases: Vec<u64>,
     input: Input,
-    /// The size of the client's window, if it has changed before there was a terminal.
+    /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
-    /// For the client, in order.
+    /// Frames for the client, in order.
     pub outbox: Vec<FromBroker>,
 }
 
 #[derive(Debug)]
 pub enum CallState {
-    /// It waits for an answer.
+    /// It waits for an approval.
     Asked(Request),
     /// It waits for a cell.
     Waiting,
-    /// A cell has it.
+    /// A cell is running it.
     Running(Box<Command>),
-    /// The file worker has it.
+    /// The file worker is processing it.
     Worker(Request),
     /// It is answered when this background process has ended.
     Killing(u64),
-    /// Its `Done` is to be sent.
+    /// Its `Done` has not been sent yet.
     Ended(Box<(Outcome, Usage, Denials)>),
 }
 
@@ -57,7 +57,7 @@ pub struct CallEnd {
 }
 
 impl Call {
-    /// A call that has just come.
+    /// Creates a new call without a request.
     pub fn new(id: CallId, wants: Wants) -> Self {
         let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
         Self {
@@ -73,12 +73,12 @@ impl Call {
         }
     }
 
-    /// The request that is asked about, if it is.
+    /// The request that waits for an approval, if it does.
     pub fn asked(&self) -> Option<&Request> {
         if let CallState::Asked(request) = &self.state { Some(request) } else { None }
     }
 
-    /// The same, to begin with.
+    /// Takes that request out, so that it can start.
     pub fn take_asked(&mut self) -> Option<Request> {
         match std::mem::replace(&mut self.state, CallState::Waiting) {
             CallState::Asked(request) => Some(request),
@@ -89,7 +89,7 @@ impl Call {
         }
     }
 
-    /// The request that the file worker has, to begin with.
+    /// Takes the request back from the file worker, to start again.
     pub fn take_from_worker(&mut self) -> Option<Request> {
         match std::mem::replace(&mut self.state, CallState::Waiting) {
             CallState::Worker(request) => Some(request),
@@ -100,7 +100,7 @@ impl Call {
         }
     }
 
-    /// The running command, if it is one.
+    /// The running command, if it is in a cell.
     pub fn command(&self) -> Option<&Command> {
         if let CallState::Running(command) = &self.state { Some(command) } else { None }
     }
@@ -109,7 +109,7 @@ impl Call {
         if let CallState::Running(command) = &mut self.state { Some(command) } else { None }
     }
 
-    /// Adds everything it waits for. A client that takes no more stops the output.
+    /// Adds every descriptor it waits for. While the client's queue is full, output is not read.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         let Some(command) = self.command() else { return };
         if let Some(fd) = command.report_fd() {
@@ -123,7 +123,7 @@ impl Call {
         }
     }
 
-    /// Its command has a cell.
+    /// Its command has been given a cell.
     pub fn start(&mut self, started: Started) {
         let Started { command, stdin } = started;
         if let Some((rows, columns)) = self.size {
@@ -134,7 +134,7 @@ impl Call {
         self.feed();
     }
 
-    /// Takes input. What comes for a call that has none is dropped: the client cannot always know.
+    /// Takes input. Input for a call that has none is dropped: the client cannot always know.
     pub fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         check_chunk(bytes, "input")?;
         match self.state {
@@ -149,13 +149,13 @@ impl Call {
         }
     }
 
-    /// No more input will come.
+    /// The client has closed the input.
     pub fn end_input(&mut self) {
         self.input.end();
         self.feed();
     }
 
-    /// Writes input that the command takes now.
+    /// Writes as much input as the command accepts now.
     pub fn feed(&mut self) {
         let bytes = self.input.feed();
         if bytes > 0 {
@@ -171,7 +171,7 @@ impl Call {
         match &mut self.state {
             CallState::Running(command) => command.resize(rows, columns),
             CallState::Waiting => self.size = Some((rows, columns)),
-            // It is no part of what was asked about.
+            // The window size is not part of what is approved.
             CallState::Asked(Request::Bash(bash)) => {
                 if let Stdin::Terminal(terminal) = &mut bash.stdin {
                     (terminal.rows, terminal.columns) = (rows, columns);
@@ -205,7 +205,7 @@ impl Call {
         }
     }
 
-    /// Takes what its command has printed, at most `room` bytes of it live, and its end: what came of it, when it is over.
+    /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.
     pub fn relay(&mut self, room: usize, buffer: &mut [u8]) -> Option<Finished> {
         let CallState::Running(command) = &mut self.state else { return None };
         let over = command.relay(self.id, room, buffer, &mut self.outbox);
@@ -227,12 +227,12 @@ impl Call {
         self.end_denied(outcome, usage, Denials::default());
     }
 
-    /// Ends one that was denied something.
+    /// Ends a call to which something was denied.
     pub fn end_denied(&mut self, outcome: Outcome, usage: Usage, denied: Denials) {
         self.state = CallState::Ended(Box::new((outcome, usage, denied)));
     }
 
-    /// Ends one that the client wants no more, before its program has begun if it is a command.
+    /// Cancels the call for the client; a command that has not begun does not start.
     pub fn cancel(&mut self) {
         let outcome = match &self.state {
             CallState::Waiting => Outcome::Ran(Ran {
@@ -251,7 +251,7 @@ impl Call {
         self.end(outcome, Usage::default());
     }
 
-    /// Its end, for the audit and the client, if it has ended.
+    /// Its end for the audit and the client, if it has ended.
     pub fn into_end(self) -> Option<CallEnd> {
         let CallState::Ended(end) = self.state else { return None };
         let wall_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -265,7 +265,7 @@ impl Call {
         self.into_end()
     }
 
-    /// Answers who wanted a background process ended, when it is.
+    /// Answers a `background_kill` when its process has ended.
     pub fn answer_kill(&mut self, background: &BackgroundProcesses) -> Result<(), Failed> {
         match self.state {
             CallState::Killing(process) => {
@@ -279,7 +279,7 @@ impl Call {
         }
     }
 
-    /// Ends it with an answer of the broker's own.
+    /// Ends it with an answer that the broker makes.
     pub fn answer(&mut self, answer: &FileAnswer) -> Result<(), Failed> {
         let bytes = frame::encode_whole(answer).map_err(|error| Failed::internal(error.to_string()))?;
         let parts = bytes.chunks(limit::CHUNK).map(<[u8]>::to_vec);

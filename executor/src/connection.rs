@@ -1,4 +1,4 @@
-//! A client's or an approver's side of a broker: frames in, frames out, both bounded.
+//! The broker's connection to a client or an approver: frames in both directions, both bounded.
 
 use broker_protocol::{Decoder, FrameError, encode};
 use executor_sys::fd;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes that wait for a slow client before the broker stops taking more from anywhere.
+/// Bytes queued for a slow client at which the broker stops taking more from any source.
 const QUEUE_FULL: usize = 512 * 1024;
 const READ: usize = 64 * 1024;
 
@@ -22,7 +22,7 @@ pub struct Connection {
     buffer: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
-    /// Descriptors, and the byte of `out` with which they go.
+    /// Descriptors to send, and the offset in `out` of the byte they are sent with.
     attached: Option<(usize, Vec<OwnedFd>)>,
 }
 
@@ -38,32 +38,32 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Whether something waits to be sent.
+    /// Whether there is output to send.
     pub fn has_output(&self) -> bool {
         self.sent < self.out.len()
     }
 
-    /// Whether so much waits that nothing more should be made.
+    /// Whether so much is queued that no more should be produced.
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// Bytes that may be made before it is full.
+    /// Bytes that may be queued before it is full.
     pub fn room(&self) -> usize {
         QUEUE_FULL.saturating_sub(self.waiting())
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes queued to be sent.
     pub fn waiting(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Bytes of a frame that has not come whole.
+    /// Bytes received of an incomplete frame.
     pub fn pending(&self) -> usize {
         self.decoder.pending()
     }
 
-    /// Reads what has come; false when the client has closed.
+    /// Reads what has arrived; false when the client has closed the connection.
     pub fn read(&mut self) -> io::Result<bool> {
         self.buffer.resize(READ, 0);
         let read = recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT);
@@ -78,12 +78,12 @@ impl Connection {
         }
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         self.decoder.next()
     }
 
-    /// Queues a frame. One that does not fit is our mistake.
+    /// Queues a frame. A frame over the limit is a bug of ours.
     pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
         encode(message, &mut self.out)
     }
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Writes what the socket takes now.
+    /// Writes as much as the socket accepts now.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.has_output() {
             match self.write() {
@@ -116,7 +116,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes once: up to where descriptors go, or from there on with them.
+    /// Writes once: up to the byte that carries descriptors, or from there on with them.
     fn write(&mut self) -> io::Result<usize> {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         let end = match &self.attached {
@@ -134,7 +134,7 @@ impl Connection {
         Ok(send(self.socket.as_raw_fd(), &self.out[self.sent..end], flags)?)
     }
 
-    /// Waits until all is sent, at most for `timeout`, before the connection ends.
+    /// Sends everything queued before the connection ends; blocks for at most `timeout`.
     pub fn drain(&mut self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while self.flush().is_ok() && self.has_output() {

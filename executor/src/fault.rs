@@ -1,4 +1,4 @@
-//! Failures by their kind: of a connection, which ends with one, and of a call.
+//! Constructors of failures by kind: those of a connection, which end it, and those of a call.
 
 use broker_protocol::{ErrorKind, Failed, Outcome, limit};
 
@@ -16,7 +16,7 @@ pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
     Outcome::Failed(Failed { kind, message: message.into() })
 }
 
-/// Refuses bytes of a frame that are more than a chunk.
+/// Refuses frame data larger than a chunk.
 pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
     let (got, max) = (bytes.len(), limit::CHUNK);
     if got <= max {

@@ -1,4 +1,4 @@
-//! The way to the file worker and back: one job at a time, answers passed on unread. The worker is started for the first job.
+//! The broker's side of the file worker: one job at a time, answers passed on unparsed. The first job starts the worker.
 
 use crate::fault::failed;
 use crate::poll::{Token, Waited};
@@ -15,22 +15,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Bytes of requests that may wait for the worker before no more are taken from the client.
+/// Bytes of requests queued for the worker at which no more are taken from the client.
 const WAITING_FULL: usize = 8 << 20;
-/// How long one file call may take; the tools bound themselves well below it.
+/// Time limit for one file call; the tools themselves stop well before it.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the file worker is to do.
+/// A job for the file worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerJob {
     /// A tool call.
     Call(CallId),
-    /// To read the file that a waiting call would change, for an approver. `followed` is whether a link has led elsewhere already.
+    /// Reads, for an approver, the file that a waiting call would change. `followed`: a link has already led elsewhere.
     Preview { approver: u64, call: CallId, followed: bool },
 }
 
 impl WorkerJob {
-    /// Its number for the worker.
+    /// The number that the worker gets for this job.
     fn number(self) -> CallId {
         match self {
             WorkerJob::Call(call) => call,
@@ -39,28 +39,28 @@ impl WorkerJob {
     }
 }
 
-/// What comes of a job.
+/// The result of a job, or part of it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WorkerEvent {
-    /// A piece of an answer.
+    /// Part of an answer.
     Part(WorkerJob, Vec<u8>),
     Ended(WorkerJob, Outcome, Usage),
-    /// Links on the path lead there. Nothing was done: it is for the broker to decide.
+    /// Links on the path lead there. The worker did nothing: the broker decides again.
     Elsewhere(WorkerJob, ZonePath),
 }
 
-/// What every worker of a session is started with.
+/// What every worker of a session starts with.
 #[derive(Debug)]
 pub struct WorkerStart {
     pub program: Rc<Worker>,
-    /// A [`WorkerSpec`](executor_layers::worker::WorkerSpec) as it is sent to one.
+    /// A [`WorkerSpec`](executor_layers::worker::WorkerSpec), encoded for the worker.
     pub spec: Vec<u8>,
-    /// Those of the session's namespaces, and of the undo directory.
+    /// Descriptors of the session's namespaces and of the undo directory.
     pub fds: Vec<OwnedFd>,
-    /// Whether another process than the one that is started answers: a member of the session's PID namespace.
+    /// Whether the started process forks the one that answers, a member of the session's PID namespace.
     pub forks: bool,
     pub cgroup: Option<Rc<Cgroup>>,
-    /// The session's id, as the audit has it.
+    /// The session's ID in the audit.
     pub session: String,
 }
 
@@ -69,13 +69,13 @@ impl WorkerStart {
         let (socket, theirs) = message::pair()?;
         let Child { pid, pidfd } = spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;
         let process = Process { socket, pidfd, spec_sent: 0, forks: self.forks };
-        // Before it has anything to work on.
+        // Before it has received any work.
         self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.add(pid))?;
         Ok(process)
     }
 }
 
-/// The file worker and what waits for it.
+/// The file worker and its queue.
 #[derive(Debug)]
 pub struct Files {
     start: WorkerStart,
@@ -88,15 +88,15 @@ pub struct Files {
 #[derive(Debug)]
 struct Process {
     socket: OwnedFd,
-    /// Of the process that was started, then of the one that answers.
+    /// First of the process that was started, then of the one that answers.
     pidfd: OwnedFd,
-    /// Bytes of the spec that it has.
+    /// Bytes of the spec sent so far.
     spec_sent: usize,
-    /// Whether the one that answers is still to be made.
+    /// Whether the process that answers has not been forked yet.
     forks: bool,
 }
 
-/// The job that the worker has.
+/// The job that the worker is processing.
 #[derive(Debug)]
 struct Current {
     job: WorkerJob,
@@ -107,12 +107,12 @@ struct Current {
 }
 
 impl Files {
-    /// No worker yet.
+    /// No worker is started yet.
     pub fn new(start: WorkerStart) -> Self {
         Self { start, worker: None, waiting: VecDeque::new(), current: None, events: Vec::new() }
     }
 
-    /// Queues a request, the links of which may lead to the places `real`.
+    /// Queues a request whose links may lead to the places in `real`.
     ///
     /// # Errors
     /// It is too large.
@@ -135,12 +135,12 @@ impl Files {
         self.waiting.iter().map(|(_, request)| request.len()).sum::<usize>() > WAITING_FULL
     }
 
-    /// What has come since this was asked last.
+    /// The events since the last call of this.
     pub fn take_events(&mut self) -> Vec<WorkerEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Adds the worker's socket, for its answers unless the client takes no more, and where it has not taken all.
+    /// Adds the worker's socket: for reading unless the client's queue is full, for writing while something is unsent.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         let Some(worker) = &self.worker else { return };
         let unsent = self.current.as_ref().is_some_and(|current| current.sent < current.request.len());
@@ -150,12 +150,12 @@ impl Files {
         waited.add(Token::Worker, worker.socket.as_fd(), flags);
     }
 
-    /// When the current job has taken too long.
+    /// When the current job exceeds its time limit.
     pub fn deadline(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.deadline)
     }
 
-    /// Gives up on `job`. A worker at work on it is ended; the next one gets a new one.
+    /// Cancels `job`. If the worker is processing it, the worker is killed and the next job gets a new one.
     pub fn cancel(&mut self, job: WorkerJob) {
         self.waiting.retain(|(waiting, _)| *waiting != job);
         if self.current.take_if(|current| current.job == job).is_some() {
@@ -164,7 +164,7 @@ impl Files {
         }
     }
 
-    /// Gives up on the current job if its time is over.
+    /// Cancels the current job if its time is over.
     pub fn tick(&mut self, now: Instant) {
         if let Some(late) =
             self.current.as_ref().filter(|current| current.deadline <= now).map(|late| late.job)
@@ -175,7 +175,7 @@ impl Files {
         }
     }
 
-    /// Waits until the worker is done with the job it has, at most for `timeout`: a write that is under way ends whole.
+    /// Lets the worker finish its current job, for at most `timeout`, so that a running write completes.
     pub fn finish_current(&mut self, timeout: Duration) {
         let (until, mut buffer) = (Instant::now() + timeout, Vec::new());
         self.waiting.clear();
@@ -189,7 +189,7 @@ impl Files {
         }
     }
 
-    /// Gives the worker what it takes now. It is started if something waits and there is none.
+    /// Sends the worker as much as it accepts now, and starts one if something is queued and none is running.
     fn advance(&mut self) {
         if self.current.is_none() {
             let Some((job, request)) = self.waiting.pop_front() else { return };
@@ -197,7 +197,7 @@ impl Files {
             self.current = Some(Current { job, request, sent: 0, answered: 0, deadline });
         }
         if self.worker.is_none() {
-            // Of those that have ended by now.
+            // Reaps the workers that have exited by now.
             while let Ok(Some(_)) = process::wait_any(false) {}
             match self.start.start() {
                 Ok(worker) => self.worker = Some(worker),
@@ -212,8 +212,8 @@ impl Files {
         }
     }
 
-    /// Sends what the worker takes, and receives one message. An answer is not parsed: it is bounded, and joined to its job. Where
-    /// links lead is a path like those of clients.
+    /// Sends what the worker accepts, and receives one message. An answer is not parsed, only bounded and
+    /// matched to its job. The target of a link is a path, decoded and checked like those of clients.
     pub fn receive(&mut self, buffer: &mut Vec<u8>) {
         self.advance();
         let Some(worker) = &mut self.worker else { return };
@@ -254,7 +254,7 @@ impl Files {
         }
     }
 
-    /// Ends the worker, and gives up on the job it has.
+    /// Kills the worker, and fails its current job.
     fn lose(&mut self, reason: &str) {
         self.worker = None;
         if let Some(Current { job, .. }) = self.current.take() {
@@ -267,13 +267,13 @@ impl Files {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is gone already if this fails.
+        // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
     }
 }
 
-/// Sends the chunks of `bytes` that the worker takes now; true if it has all of them. One that is gone is met when its socket is
-/// read.
+/// Sends as many chunks of `bytes` as the worker accepts now; true if all are sent. A worker that
+/// is gone is noticed when its socket is read.
 fn send(socket: BorrowedFd, bytes: &[u8], sent: &mut usize, fds: &[BorrowedFd]) -> bool {
     while *sent < bytes.len() {
         let rest = &bytes[*sent..];
@@ -289,7 +289,7 @@ fn send(socket: BorrowedFd, bytes: &[u8], sent: &mut usize, fds: &[BorrowedFd]) 
     true
 }
 
-/// The fixed figures at the start of a last message, which is long enough.
+/// Decodes the fixed numbers at the start of a last message, which is long enough.
 fn usage(bytes: &[u8]) -> Usage {
     let number = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     Usage { user_us: number(0), system_us: number(1), peak_kib: number(2), ..Usage::default() }

@@ -1,4 +1,4 @@
-//! The image of a session, if it has one: what may be one, and a policy by which cells see it.
+//! The image of a session, if it has one: which paths may be one, and the policy with which cells see it.
 
 use crate::roots;
 use crate::user::User;
@@ -23,7 +23,7 @@ pub struct ImageError {
 
 const WORLD_WRITABLE: u32 = 0o002;
 
-/// The policy with the image of the profile, else of the request. A session narrows what its profile says.
+/// The policy with the profile's image, else the request's. A session may not replace the image of its profile.
 pub fn choose(
     request: &Open,
     mut policy: EffectivePolicy,
@@ -47,7 +47,7 @@ fn refused(path: &Path, why: String) -> ImageError {
     ImageError { path: path.to_owned(), why }
 }
 
-/// The path of an image without links, if it may be one.
+/// The resolved path of an image, if it may be one.
 fn check(
     given: &Path,
     policy: &EffectivePolicy,
@@ -81,7 +81,7 @@ fn overlap(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// What cells see of the policy's image, and the policy by which they do.
+/// What cells see of the policy's image, and the resulting policy.
 pub fn show(
     policy: EffectivePolicy,
     layers: LayerSet,

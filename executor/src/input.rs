@@ -1,4 +1,4 @@
-//! A command's standard input: what has come for it, within its window, and what its program has taken.
+//! A command's standard input: what the client has sent within its window, and what the program has read.
 
 use broker_protocol::limit;
 use executor_cell::suspend;
@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct Input {
     pending: VecDeque<u8>,
-    /// Whether no more will come.
+    /// Whether the client has closed the input.
     ended: bool,
-    /// Bytes the client may still send before it is given more credit.
+    /// Bytes the client may still send before it receives more credit.
     window: u32,
     target: Target,
     written: u64,
-    /// Whether the suspend key of the program's terminal was typed since that was asked last.
+    /// Whether the suspend key of the program's terminal was typed since the last [`Input::take_suspend`].
     suspend: bool,
 }
 
@@ -48,12 +48,12 @@ impl Input {
         true
     }
 
-    /// No more will come.
+    /// The client has closed the input.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// The program has started, and reads from the other end of `stdin`, if from any.
+    /// The program has started, and reads from the other end of `stdin`, if there is one.
     pub fn start(&mut self, stdin: Option<OwnedFd>, is_terminal: bool) {
         self.target = match stdin {
             Some(terminal) if is_terminal => Target::Terminal(terminal),
@@ -62,18 +62,18 @@ impl Input {
         };
     }
 
-    /// The program reads no more.
+    /// The program does not read any more.
     pub fn close(&mut self) {
         self.target = Target::Closed;
     }
 
-    /// What to write to, if there is something for it.
+    /// The descriptor to write to, if input is queued.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         let wanted = !self.pending.is_empty() || self.ended;
         self.target.fd().filter(|_| wanted).map(AsFd::as_fd)
     }
 
-    /// Writes what the program takes now; returns how many bytes the client may send in their place.
+    /// Writes as much as the program accepts now; returns how many more bytes the client may send.
     pub fn feed(&mut self) -> u32 {
         if matches!(self.target, Target::NotStarted) {
             return 0;
@@ -90,7 +90,7 @@ impl Input {
                 }
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::EINTR) => {}
-                // Nobody reads any more, as when `head` has seen enough.
+                // The program has closed its end, as `head` does when it has seen enough.
                 Err(_) => self.close(),
             }
         }
@@ -104,23 +104,23 @@ impl Input {
         taken
     }
 
-    /// Ends it for the program: a pipe is closed, a terminal gets its end-of-file character, Control-D.
+    /// Signals the end of input: a pipe is closed, a terminal gets its end-of-file character, Control-D.
     fn write_end(&mut self) {
         const END_OF_FILE: &[u8] = &[4];
         if let Target::Terminal(terminal) = &self.target {
-            // If the terminal takes nothing now, its program has other things to read first, or has ended.
+            // If the terminal accepts nothing now, its program has other input to read first, or has ended.
             let _ = write(terminal, END_OF_FILE);
         }
         self.close();
     }
 
-    /// Whether the suspend key was typed since this was asked last, and is for the program itself.
+    /// Whether the suspend key was typed since the last call of this, and is for the program itself.
     pub fn take_suspend(&mut self) -> bool {
         let Target::Terminal(terminal) = &self.target else { return false };
         std::mem::take(&mut self.suspend) && suspend::is_for_program(terminal.as_fd())
     }
 
-    /// Bytes that the program was given.
+    /// Bytes written to the program.
     pub fn written(&self) -> u64 {
         self.written
     }

@@ -1,5 +1,5 @@
-//! Texts that effects have brought the client, kept where `file_read` opens them. The client has no right to a zone: it may
-//! have one text kept for each effect that was granted, as a new file whose name is ours, like a command's output.
+//! Texts that effects have returned to the client, saved where `file_read` can open them. The client has no right to a zone: it
+//! may have one text saved for each granted effect, as a new file with a name of ours, like a command's output.
 
 use crate::fault::check_chunk;
 use crate::plan::spill_name;
@@ -15,11 +15,11 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct KeptTexts {
     permits: VecDeque<Permit>,
-    /// Bytes that this session may still keep.
+    /// Bytes that this session may still save.
     left: u64,
 }
 
-/// Permission to keep one text for an effect.
+/// Permission to save one text for an effect.
 #[derive(Debug)]
 struct Permit {
     call: CallId,
@@ -27,18 +27,18 @@ struct Permit {
     text: Option<Text>,
 }
 
-/// As much of a text as has come.
+/// The part of a text received so far.
 #[derive(Debug)]
 struct Text {
     file: Capture,
     hash: Sha256,
-    /// Bytes that the policy still lets its file hold.
+    /// Bytes by which its file may still grow under the policy.
     room: u64,
-    /// Whether some of it found no room.
+    /// Whether part of it did not fit.
     over: bool,
 }
 
-/// A text that stands in a file.
+/// A text saved to a file.
 #[derive(Debug)]
 pub struct KeptText {
     call: CallId,
@@ -54,7 +54,7 @@ impl Default for KeptTexts {
 }
 
 impl KeptTexts {
-    /// Permits a text for an effect. What this ends that was begun and not finished is returned.
+    /// Permits a text for an effect. Returns the unfinished text of a permit that this replaces.
     pub fn permit(&mut self, call: CallId, tool: &str) -> Option<KeptText> {
         let before = self.take(call);
         let oldest = if self.permits.len() >= limit::KEEPS { self.permits.pop_front() } else { None };
@@ -62,7 +62,7 @@ impl KeptTexts {
         before.or_else(|| oldest.and_then(Permit::finish))
     }
 
-    /// Takes a piece of a text from the client. Its end is in the audit before it is answered.
+    /// Receives a piece of a text from the client. Its end is in the audit before it is answered.
     pub fn receive(
         &mut self,
         (call, bytes, last): (CallId, &[u8], bool),
@@ -79,7 +79,7 @@ impl KeptTexts {
         Ok(Some(FromBroker::Kept { call, spill: kept.map(|kept| kept.spill) }))
     }
 
-    /// Adds a piece to a text, in a new file of at most `max` bytes. For an effect that has no permit it is dropped.
+    /// Appends a piece to a text, in a new file of at most `max` bytes. A piece for an effect without a permit is dropped.
     fn push(&mut self, call: CallId, bytes: &[u8], max: u64, central: &Path) {
         let Some(permit) = self.permits.iter_mut().find(|permit| permit.call == call) else { return };
         if bytes.is_empty() || max == 0 {
@@ -102,13 +102,13 @@ impl KeptTexts {
         text.file.push(bytes);
     }
 
-    /// Ends a text; `None` where nothing was kept.
+    /// Ends a text; `None` if nothing was saved.
     fn take(&mut self, call: CallId) -> Option<KeptText> {
         let at = self.permits.iter().position(|permit| permit.call == call)?;
         self.permits.remove(at)?.finish()
     }
 
-    /// Ends all of them.
+    /// Ends all unfinished texts.
     pub fn end(&mut self) -> Vec<KeptText> {
         self.permits.drain(..).filter_map(Permit::finish).collect()
     }
@@ -129,7 +129,7 @@ impl Permit {
 }
 
 impl KeptText {
-    /// Its record in the audit.
+    /// The audit record of this text.
     pub fn record(&self) -> Record {
         Record::kept(self.call, &self.tool, &self.spill, &self.sha256)
     }
@@ -139,12 +139,12 @@ impl KeptText {
 mod tests {
     use super::*;
 
-    /// A session's texts, and the central root they are kept in.
+    /// A session's texts, and the central root where they are saved.
     fn texts(left: u64) -> (KeptTexts, tempfile::TempDir) {
         (KeptTexts { permits: VecDeque::new(), left }, tempfile::tempdir().unwrap())
     }
 
-    /// Keeps `text` for an effect of its own, in a file of at most 10 bytes: its bytes, and whether that is all.
+    /// Saves `text` for a new effect in a file of at most 10 bytes: returns its bytes, and whether that is all.
     fn kept(texts: &mut KeptTexts, central: &Path, call: CallId, text: &[u8]) -> Option<(Vec<u8>, bool)> {
         assert!(texts.permit(call, "web_fetch").is_none());
         text.chunks(4).for_each(|piece| texts.push(call, piece, 10, central));
@@ -181,13 +181,13 @@ mod tests {
         assert!(texts.take(1).is_some());
         push(&mut texts, 1);
         assert!(texts.take(1).is_none());
-        // Of more than there may be, the oldest loses its permit; what it has begun is returned.
+        // When there are too many permits, the oldest is removed; its unfinished text is returned.
         (2..2 + limit::KEEPS as u64).for_each(|call| assert!(texts.permit(call, "web_fetch").is_none()));
         push(&mut texts, 2);
         assert!(texts.permit(1000, "web_fetch").is_some_and(|kept| kept.call == 2));
         push(&mut texts, 2);
         assert!(texts.take(2).is_none());
-        // And so is what a session leaves unfinished.
+        // So is what a session leaves unfinished.
         push(&mut texts, 3);
         assert_eq!(texts.end().iter().map(|kept| kept.call).collect::<Vec<_>>(), [3]);
     }
@@ -197,7 +197,7 @@ mod tests {
         let (mut texts, central) = texts(1 << 20);
         std::fs::write(central.path().join("outputs"), "in the way").unwrap();
         assert_eq!(kept(&mut texts, central.path(), 1, b"0123"), None);
-        // A policy that keeps no output keeps none of these.
+        // A policy that saves no output saves none of these.
         let (mut texts, central) = self::texts(1 << 20);
         texts.permit(1, "web_fetch");
         texts.push(1, b"x", 0, central.path());

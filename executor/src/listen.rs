@@ -1,4 +1,4 @@
-//! Listening on a socket path, for clients that do not start the executor themselves.
+//! Listens on a socket path, for clients that do not start the executor themselves.
 
 use crate::private_directory;
 use crate::serve;
@@ -18,10 +18,10 @@ use std::path::Path;
 use std::process::exit;
 use std::time::Duration;
 
-/// How long to wait when a client cannot be served.
+/// Pause after a client could not be served.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves clients until it is ended.
+/// Serves clients until the process is killed.
 ///
 /// # Errors
 /// The directory is not private, or the socket cannot be made.
@@ -33,8 +33,8 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
         reap();
         let served = client.and_then(|Stream::UdSocket(client)| serve_apart(client.into(), user));
         if let Err(error) = served {
-            // One client that could not be served is not the end for the others; descriptors or processes may have
-            // run out, and come back.
+            // A client that could not be served must not end the service for others; descriptors or
+            // processes may have run out for a while.
             eprintln!("lazaret-executor: a client was not served: {error}");
             std::thread::sleep(PAUSE);
         }
@@ -42,11 +42,10 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves each client whose connected socket comes over `clients`, until nobody can hand one over any more. For a client
-/// that must not start programs and may need a second session.
+/// Serves each client whose connected socket arrives over `clients`, until the other end is closed.
+/// For a client that must not start programs and may need a second session.
 ///
-/// # Errors
-/// `clients` is no socket, or what comes over it is no client.
+/// # Errors `clients` is no socket, or something other than a client arrives over it.
 pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_name(c"lazaret-spawner")?;
     prctl::set_dumpable(false)?;
@@ -72,28 +71,28 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
     if let Fork::Parent(_) = fork(0)? {
         return Ok(());
     }
-    // The way to further clients is the parent's.
+    // Only the parent may receive further clients.
     let kept: Vec<BorrowedFd> = [client.as_fd()].into_iter().chain(user.worker.file()).collect();
     keep_only(&kept, user.ablation.descriptors()).map_err(|error| io::Error::other(error.to_string()))?;
     let served = serve_client(client, user.clone());
-    // Not by return: the listener, which is the parent's, would remove the socket's name.
+    // Exits without returning: the listener, which is the parent's, would remove the socket's name.
     exit(i32::from(served.is_err()))
 }
 
-/// Serves the one client at the other end of `socket`, if it is this user's.
+/// Serves the one client at the other end of `socket`, if it belongs to this user.
 pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     check_peer(&socket)?;
     prctl::set_name(c"lazaret-executor")?;
-    // Away from the caller's terminal: its Control-C is for the client, which passes it on. The leader of a group has
-    // a session or a shell's job of its own already.
+    // Leaves the caller's terminal: its Control-C is for the client, which passes it on. For a
+    // group leader this fails; it already has a session or a shell's job of its own.
     let _ = nix::unistd::setsid();
     prctl::set_dumpable(false)?;
-    // What a killed warden leaves behind comes here and not to init.
+    // Orphans of a killed warden are reparented to this process, not to init.
     prctl::set_child_subreaper(true)?;
     serve::serve(socket, user)
 }
 
-/// Refuses a client with another user id.
+/// Refuses a client with another user ID.
 fn check_peer(socket: &OwnedFd) -> io::Result<()> {
     let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
     if peer.uid() == euid() {

@@ -1,4 +1,4 @@
-//! What this machine offers: answered before there is a session, and asked by every session for its layers.
+//! What this machine supports: reported without a session, and used by every session to choose its layers.
 
 use crate::user::User;
 use broker_protocol::{Layer, LayerSet, Machine, Tier};
@@ -24,7 +24,7 @@ pub fn machine(user: &User) -> Machine {
     }
 }
 
-/// The layers that a session puts up on this kernel.
+/// The layers that a session applies on this kernel.
 pub fn layers(tier: Tier, landlock_abi: u32, ablation: &Ablation) -> LayerSet {
     probe::layers(tier, landlock_abi).iter().filter(|layer| !ablation.is_off(*layer)).collect()
 }

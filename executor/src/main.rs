@@ -59,7 +59,7 @@ read from /etc/lazaret/policy.toml and ${XDG_CONFIG_HOME:-~/.config}/lazaret/pol
 Exit codes: 0 the client has left, 1 the executor failed, 2 wrong usage.
 ";
 
-/// What the command line asks for.
+/// The subcommand given on the command line.
 enum Task {
     Broker,
     Spawner,
@@ -124,8 +124,8 @@ fn run(task: Task) -> io::Result<()> {
     }
 }
 
-/// Descriptors that we and what we start may have: more than a cell. Those that wait on sockets are counted by user, against the
-/// limit of whoever sends the next one, so a cell that leaves its own unread would stop us from sending any.
+/// Limit on descriptors for this process and its children: more than a cell has. The kernel counts descriptors in flight on sockets per
+/// user and checks the count against the sender's limit, so a cell that leaves its own unread would otherwise keep us from sending any.
 const DESCRIPTORS: u64 = 65_536;
 
 fn allow_descriptors() -> io::Result<()> {
@@ -133,7 +133,7 @@ fn allow_descriptors() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard)?)
 }
 
-/// Takes what is needed from the environment and overwrites the rest of it.
+/// Reads what is needed from the environment and overwrites the rest of it.
 fn user(ablation: Ablation) -> io::Result<User> {
     let variables: Variables = std::env::vars_os().collect();
     if !ablation.is_off(Layer::Environment) {

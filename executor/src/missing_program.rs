@@ -1,4 +1,4 @@
-//! A program that a cell does not have, but would have with another profile: its name goes into the outcome.
+//! Programs that a cell lacks but would have with another profile: the outcome names that profile.
 
 use crate::relay::Finished;
 use crate::user::User;
@@ -10,9 +10,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The exit code of a shell that has not found a program.
+/// The exit code of a shell that did not find a program.
 const NOT_FOUND: i32 = 127;
-/// Most missing programs of one command that are looked for.
+/// Maximum number of missing programs per command that are searched for.
 const PROGRAMS_MAX: usize = 8;
 
 /// The profiles of this user.
@@ -22,12 +22,12 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// The one with the fewest grants that shows a program which `finished` has not found under `policy`.
+    /// The profile with the fewest grants that shows a program which `finished` did not find under `policy`.
     pub fn with_missing_program(&self, finished: &Finished, policy: &EffectivePolicy) -> Option<String> {
         if !matches!(finished.end, Ok(Ended::NotStarted(libc::ENOENT) | Ended::Exited(NOT_FOUND))) {
             return None;
         }
-        // A profile shows what is the machine's.
+        // With an image, a profile cannot show programs of the machine.
         if policy.image.is_some() {
             return None;
         }
@@ -37,7 +37,7 @@ impl Profiles {
             Unit::Simple(simple) => simple.program(),
             Unit::Unparsed(_) => None,
         });
-        // Commands that are the shell's own look missing, but no profile shows them either.
+        // Shell builtins look missing too, but no profile shows them either.
         let mut missing =
             programs.filter(|program| !shows(policy, program, user)).take(PROGRAMS_MAX).peekable();
         missing.peek()?;
@@ -50,7 +50,7 @@ impl Profiles {
     }
 }
 
-/// Whether a cell under `policy` sees a program that is found by this name or path.
+/// Whether a cell under `policy` sees a program with this name or path.
 fn shows(policy: &EffectivePolicy, program: &str, user: &User) -> bool {
     let visible = |path: &Path| policy.grants.iter().any(|grant| path.starts_with(&grant.path));
     let is_program = |path: &Path| {

@@ -55,18 +55,18 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
 
-/// Why a session does not open.
+/// Reasons why a session cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A policy is not valid, or has no such profile.
+    /// A policy is invalid, or has no such profile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The request is over a limit.
+    /// The request exceeds a limit.
     #[error(transparent)]
     Limit(#[from] TooLarge),
     #[error(transparent)]
     Roots(#[from] RootError),
-    /// The central root is another project's.
+    /// The central root belongs to another project.
     #[error(transparent)]
     Owner(#[from] OwnerError),
     /// A directory of the session's scope cannot be used.
@@ -74,38 +74,38 @@ pub enum OpenError {
         "commands cannot be restricted to {directory}, as the scope says: {source}; it must be a directory that exists, without links"
     )]
     Directory { directory: ZonePath, source: io::Error },
-    /// It cannot be the root that cells see.
+    /// The image cannot be used as the root that cells see.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// Protected names cannot be pinned.
     #[error(transparent)]
     Protect(#[from] ProtectError),
-    /// The host's files do not allow the session.
+    /// Files of the host prevent the session.
     #[error("the sandbox cannot be planned: {0}")]
     Plan(io::Error),
     #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
     Layer { layer: Layer, step: String, source: io::Error, refused: Option<Privilege> },
-    /// No process of ours can answer a program's calls in its place: protected names could not be held, nor anything in
-    /// the flat tier.
+    /// No process of ours can supervise a program's calls: protected names could not be protected,
+    /// nor anything in the flat tier.
     #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
     Unsupervised { source: io::Error },
-    /// What its commands change could not be thrown away.
+    /// There is no way to discard what its commands change.
     #[error("what a command changes cannot be thrown away here: {0}")]
     ThrowAway(String),
-    /// A layer that the policy requires is not to be had here.
+    /// A layer that the policy requires is not available here.
     #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
     Required(Layer),
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// The warden cannot be made, or ended.
+    /// The warden cannot be started or stopped.
     #[error("the session's warden cannot be made: {0}")]
     Warden(io::Error),
-    /// The program of the file worker is not there.
+    /// The file worker's program is missing.
     #[error("file tools have no program: {0}")]
     Worker(io::Error),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
-    /// A path that the session is opened with cannot be granted.
+    /// A path requested for the session cannot be granted.
     #[error("{}", .0.why)]
     Lease(Refused),
     #[error("{}", .0.message)]
@@ -113,7 +113,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// For the client.
+    /// Returns the failure as the client receives it.
     pub fn failed(&self) -> Failed {
         let kind = match self {
             OpenError::Policy(error) => error.kind(),
@@ -133,7 +133,7 @@ impl OpenError {
             | OpenError::Warden(_)
             | OpenError::Worker(_)
             | OpenError::Approvers(_) => ErrorKind::Internal,
-            // What a session needs that is to be thrown away is not here.
+            // This machine lacks what a throw-away session needs.
             OpenError::ThrowAway(_) => ErrorKind::NotFound,
             OpenError::Failed(failed) => failed.kind,
         };
@@ -141,14 +141,14 @@ impl OpenError {
     }
 }
 
-/// What is kept for later sessions of what cells do.
+/// Records about the work of cells that later sessions need.
 type Records = (CreatedRecord, RepositoryWatch);
 
-/// A sandbox whose warden is ready.
+/// A sandbox with its warden ready.
 struct Sandbox {
     spec: SandboxSpec,
     warden: Warden,
-    /// For the file worker: the session's namespaces, and the undo directory.
+    /// For the file worker: descriptors of the session's namespaces and the undo directory.
     fds: Vec<OwnedFd>,
     /// For the client: the relay's sockets, if cells have a network.
     relay: Vec<OwnedFd>,
@@ -175,7 +175,7 @@ pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
     Ok(Policies::load(sources)?)
 }
 
-/// Opens a session whose client is at the other end of `client`, which gets the descriptors too.
+/// Opens a session for the client at the other end of `client`, which is also sent the descriptors.
 pub fn open(
     request: &Open,
     policies: Policies,
@@ -194,11 +194,11 @@ pub fn open(
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
     let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
-        // What is to be thrown away needs mounts.
+        // A throw-away session needs mounts.
         Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
             return Err(OpenError::ThrowAway(format!("{step}: {source}")));
         }
-        // The machine does not let this user have all of what namespaces take: then nothing of them is used.
+        // The machine denies this user some of the namespaces: then none of them are used.
         Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
             (build(&policy, Tier::Flat, abi, (&zones, tracer), user)?, Some(format!("{step}: {source}")))
         }
@@ -229,7 +229,7 @@ pub fn open(
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
     };
     let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
-    // The first of them: it gives the right to the others.
+    // The first descriptor is the user namespace, which gives rights in the others.
     let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
     let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
     let forks = spec.has(Layer::PidNamespace);
@@ -262,7 +262,7 @@ pub fn open(
         outbox: Vec::new(),
         buffer: Vec::new(),
     };
-    // What the user has said who opens it is granted for as long as it lasts.
+    // What the user granted when opening the session is granted until it ends.
     let granted = Approval { rule: RULE.into(), extent: Extent::Session, digest: Digest([0; 32]), missing };
     session.lease(0, granted).map_err(OpenError::Failed)?.map_err(OpenError::Lease)?;
     Ok((opened, relay, session))
@@ -317,8 +317,8 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
     frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
 }
 
-/// Asks for the layers that the policy requires, and for those it expects as far as `tier` can have them. It can always have
-/// these two, and without them there is no cell, whatever a policy says.
+/// Requires the layers that the policy requires, and those it expects as far as `tier` supports them. The two
+/// layers that every kernel of ours has are required whatever a policy says: without them there is no cell.
 fn require(
     policy: &EffectivePolicy,
     tier: Tier,
@@ -334,7 +334,7 @@ fn require(
     }
 }
 
-/// Covers all that commands may write with what is thrown away. Returns the program that traces them.
+/// Puts throw-away overlays over everything that commands may write. Returns the program that traces them.
 fn throw_away(
     request: &Open,
     policy: &EffectivePolicy,
@@ -351,7 +351,7 @@ fn throw_away(
     let mut all = vec![zones.0.clone(), zones.1.clone()];
     all.extend(linked.map(|linked| linked.common));
     all.extend(request.write.iter().map(PathBuf::from));
-    // One that lies in another would be covered twice, and only the upper one is seen.
+    // A directory below another one would get two overlays, and only the upper one is visible.
     all.sort();
     let mut outermost: Vec<PathBuf> = Vec::new();
     for path in all {
@@ -375,7 +375,7 @@ fn build(
     (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
     user: &User,
 ) -> Result<Sandbox, OpenError> {
-    // Before anything is made; the cgroup is required later, when it has been tried.
+    // Checked before anything is created; the cgroup is checked later, when it has been tried.
     let layers = machine::layers(tier, abi, &user.ablation);
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
     let (linked, refused) = linked_repository(policy, zones, user);
@@ -399,7 +399,7 @@ fn build(
     central_owner::claim(&spec.central, &spec.project)?;
     let answerer = OnceCell::new();
     let (mut also_closed, opened) = discover(&mut spec, user, &answerer)?;
-    // It is gone when this returns: the warden gets ready meanwhile.
+    // The answerer has exited when this returns; the warden starts up meanwhile.
     if let Some(Ok(answerer)) = answerer.get() {
         answerer.kill();
     }
@@ -418,14 +418,14 @@ fn build(
     }
 }
 
-/// The project's repository, where it lies elsewhere and is to be opened, or why it stays closed. Who restricts commands to
-/// directories shows them no repository: all of the project's files are in its objects.
+/// The project's repository, if it lies elsewhere and is to be opened, or why it stays closed. A scope that
+/// restricts commands to directories closes it: its objects contain all of the project's files.
 fn linked_repository(
     policy: &EffectivePolicy,
     (project, central): &(PathBuf, PathBuf),
     user: &User,
 ) -> (Option<LinkedRepository>, Option<AlsoClosed>) {
-    // Without names that are closed, its settings would be open.
+    // Without protected names, its settings would be writable.
     if user.ablation.is_off(Layer::ProtectedNames) || policy.paths.directories("bash").is_some() {
         return (None, None);
     }
@@ -437,7 +437,7 @@ fn linked_repository(
     }
 }
 
-/// The directories to which the scope restricts commands. One that is missing, or is reached by a link, cannot be used.
+/// The directories to which the scope restricts commands. A directory that is missing or reached by a link is an error.
 fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, OpenError> {
     let Some(directories) = spec.policy.paths.directories("bash") else { return Ok(None) };
     for directory in &directories {
@@ -447,7 +447,7 @@ fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, Open
     Ok(Some(directories))
 }
 
-/// A warden that is ready, what it has sent up, and what was made meanwhile.
+/// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
 struct Started {
     warden: Warden,
     fds: Vec<OwnedFd>,
@@ -481,7 +481,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
     }
 }
 
-/// What stands in a supervisor's way, and what helps.
+/// Names what prevents supervision, and the remedy.
 fn what_to_do(refusal: &io::Error) -> &'static str {
     match refusal.raw_os_error() {
         Some(libc::EBUSY) => {
@@ -509,8 +509,8 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
     }
 }
 
-/// Looks through both zones for what is protected, and takes it into the spec. Returns what is closed although its name does not
-/// say so, and the records of what cells make and git tracks.
+/// Searches both zones for what is protected, and adds it to the spec. Returns what is closed
+/// although its name does not show it, and the records of what cells create and git tracks.
 fn discover(
     spec: &mut SandboxSpec,
     user: &User,
@@ -524,18 +524,18 @@ fn discover(
     Ok((found.also_closed, Some((record, watch))))
 }
 
-/// Finds what is protected in both zones, and removes what writes that were cut short have left.
+/// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
 fn look_through(
     spec: &SandboxSpec,
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
-    // Without mounts the supervisor holds every name, however many there are.
+    // Without mounts the supervisor protects every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
     let is_protected = spec.has(Layer::ProtectedNames);
-    // Where there is nothing to ask about, none is started: that takes a fifth of a session's time. Of a repository it is asked in
-    // any case, and gets ready while we look through the project.
+    // The answerer is started only if there is a question: it costs a fifth of the time to open a
+    // session. For a repository there always is one, so it starts up while we search the project.
     let answerer = || answerer.get_or_init(|| repository_question::answerer(spec, user));
     if is_protected && ProjectRepository::of(spec).is_some() {
         answerer();
@@ -563,7 +563,7 @@ fn look_through(
     Ok((found, Some(opened.map_err(OpenError::Plan)?)))
 }
 
-/// Git in cells passes over what is hidden. Where cells have a home on the host it is written here, else with their mounts.
+/// Makes git in cells ignore hidden files. If cells have a home on the host the file is written here, otherwise with their mounts.
 fn ignore_hidden(spec: &mut SandboxSpec) -> io::Result<()> {
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
@@ -596,7 +596,7 @@ fn build_environment(
     user.ablation.environment(built, &user.variables)
 }
 
-/// Where private files lie: in mounts of the session's own, or in a directory of the host that only the user can enter.
+/// Where private files lie: in mounts of the session's own, or in a host directory that only the user can enter.
 fn scratch(layers: LayerSet, zones: &(PathBuf, PathBuf), user: &User) -> io::Result<Scratch> {
     if layers.has(Layer::MountNamespace) {
         return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
@@ -611,7 +611,7 @@ fn scratch(layers: LayerSet, zones: &(PathBuf, PathBuf), user: &User) -> io::Res
     Ok(made)
 }
 
-/// A new directory in the first of the usual places that takes one. None lies in a root, where a cell could change it.
+/// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
 fn host_directory(zones: &(PathBuf, PathBuf), user: &User) -> io::Result<PathBuf> {
     let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(|name| user.variable(name));
     let places =

@@ -1,4 +1,4 @@
-//! From a granted request to who carries it out, and for a command to its whole work as data.
+//! Turns a granted request into work for one component; for a command, into all of its work as data.
 
 use crate::authorise::Granted;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
@@ -9,53 +9,53 @@ use serde_bytes::ByteBuf;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
-/// Bytes of output that are kept in memory for each background process, half from the beginning and half from the end.
+/// Bytes of output kept in memory for each background process: half from the beginning, half from the end.
 const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 
-/// Who carries a request out.
+/// What carries a request out.
 pub enum Work {
-    /// A cell.
+    /// A command, run by a cell.
     Command(Box<CommandPlan>),
     File(Request),
-    /// The broker itself, from its list of background processes.
+    /// The broker answers from its list of background processes.
     BackgroundList,
-    /// The same, from one of them.
+    /// The broker answers with the output of one background process.
     BackgroundLog(BackgroundLog),
-    /// The cell of this background process.
+    /// The broker kills this background process.
     BackgroundKill(u64),
-    /// The client: the executor has no part in it. Which tool.
+    /// The client carries out this tool itself; the executor has no part in it.
     Effect(String),
 }
 
-/// A command's work, and how the broker looks after it.
+/// A command's work, and how the broker handles it.
 #[derive(Debug)]
 pub struct CommandPlan {
-    /// What its cell gets.
+    /// The plan that its cell receives.
     pub cell: CellPlan,
     pub stdin: Stdin,
     pub live: bool,
     pub background: bool,
-    /// Whether it lives as long as the session: nothing that it prints is kept or counted against a limit.
+    /// Whether it is a service, which lives as long as the session: its output is neither stored nor limited.
     pub service: bool,
     pub timeout_s: Option<u32>,
     pub idle_timeout_s: Option<u32>,
-    /// For a cell with paths that are granted for a while, until there is one.
+    /// Leases of paths for its cell, until that is made.
     pub leases: Option<LeaseHandover>,
-    /// Those paths.
+    /// The paths of these leases.
     pub granted: Vec<Rc<HeldPath>>,
-    /// For both streams, or for standard output alone.
+    /// Captures both streams, or standard output alone.
     pub output: Capture,
-    /// For standard error, where it is kept apart.
+    /// Captures standard error, if it is kept separate.
     pub stderr: Option<Capture>,
-    /// How many of the arguments are the tracer's.
+    /// How many of the arguments belong to the tracer.
     tracer: usize,
-    /// Whether those behind are those of `bash -c` around a command of the client's.
+    /// Whether the arguments after those are `bash -c` with the client's command.
     shell: bool,
-    /// Made only from what was granted.
+    /// Private, so that a plan is made only from a [`Granted`].
     _granted: (),
 }
 
-/// `capture` is how many bytes of a command's output its outcome holds.
+/// Plans a granted request; `capture` is the maximum of output bytes in a command's outcome.
 pub fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
     let (call, request) = granted.into_request();
     match request {
@@ -140,7 +140,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
     }
 }
 
-/// A command as arguments, and whether these are a shell's around it.
+/// A command's arguments, and whether they are a shell's that runs it.
 fn arguments(command: Command) -> (bool, Vec<ByteBuf>) {
     match command {
         Command::Shell(text) => (true, shell_arguments(&text)),
@@ -148,8 +148,8 @@ fn arguments(command: Command) -> (bool, Vec<ByteBuf>) {
     }
 }
 
-/// What comes before the pieces of a command that is longer than one argument may be. The shell puts them together, and forgets
-/// that they were arguments.
+/// The arguments before the pieces of a command that is too long for one argument. The shell joins
+/// the pieces and clears its positional parameters.
 const JOIN: [&str; 4] = ["bash", "-c", r#"IFS=; REPLY="$*"; unset IFS; set --; eval "${REPLY}""#, "bash"];
 
 fn shell_arguments(text: &str) -> Vec<ByteBuf> {
@@ -162,12 +162,12 @@ fn shell_arguments(text: &str) -> Vec<ByteBuf> {
 }
 
 impl CommandPlan {
-    /// Whether a client waits for its end, so that what comes after it is made ready then.
+    /// Whether a client waits for its end, so that the next call's cell is prepared then.
     pub fn is_waited_for(&self) -> bool {
         !self.background && !self.service
     }
 
-    /// The client's command, where it is text.
+    /// The client's command, if it is text.
     pub fn command(&self) -> Option<Command> {
         match self.words() {
             [text] if self.shell => String::from_utf8(text.to_vec()).ok().map(Command::Shell),
@@ -175,7 +175,7 @@ impl CommandPlan {
         }
     }
 
-    /// The client's words; of a command for the shell that is longer than an argument may be, its pieces.
+    /// The client's arguments; for a shell command too long for one argument, its pieces.
     pub fn words(&self) -> &[ByteBuf] {
         match (self.shell, self.cell.arguments.get(self.tracer..).unwrap_or_default()) {
             (true, [_, _, text]) => std::slice::from_ref(text),
@@ -185,8 +185,8 @@ impl CommandPlan {
     }
 }
 
-/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it. Nor has one in the
-/// background, which the session's end ends. What the scope gives commands holds for these too.
+/// The time limit of a command. At a terminal it has none unless it requests one: a person can end it. In the
+/// background it has none either: it ends with the session. A scope's limit for commands applies to both.
 fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
     let endless = bash.background || matches!(bash.stdin, Stdin::Terminal(_));
     match bash.timeout_s.or_else(|| policy.scope_timeout("bash")) {
@@ -195,7 +195,7 @@ fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
     }
 }
 
-/// Unique in a central root that many sessions share, one after the other and side by side.
+/// A name unique in a central root that many sessions share, in sequence and concurrently.
 pub fn spill_name(call: CallId, suffix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-{call}{suffix}.log", now.as_micros(), std::process::id())

@@ -1,4 +1,4 @@
-//! What a broker waits for.
+//! The descriptors that a broker waits for.
 
 use broker_protocol::CallId;
 use nix::poll::{PollFd, PollFlags};
@@ -23,7 +23,7 @@ pub enum Token {
     Background(u64),
 }
 
-/// Descriptors to wait for, each with what it means.
+/// Descriptors to wait for, each with its meaning.
 #[derive(Default)]
 pub struct Waited<'s> {
     pub tokens: Vec<Token>,

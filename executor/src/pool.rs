@@ -1,4 +1,4 @@
-//! The cells of a session: which call gets one when, and what is made ahead so that no call waits for it.
+//! The cells of a session: which call gets a cell when, and which cells are made ahead of time.
 
 use crate::account::Capacity;
 use crate::fault::lost;
@@ -23,20 +23,20 @@ pub struct Pool {
     limits: Limits,
     capacity: Capacity,
     cells: ReadyCells,
-    /// Calls without a cell, in order.
+    /// Calls waiting for a cell, in order.
     waiting: VecDeque<Waiting>,
-    /// What has come of those that had one since it was last taken.
+    /// Calls that were given a cell, or failed to get one, since this was last taken.
     started: Vec<(CallId, Result<Started, Broken>)>,
-    /// Commands at work that a client waits for.
+    /// Running commands that a client waits for.
     running: usize,
-    /// Whether it is time to have the spare cells and the pipes: after a call, and at first.
+    /// Whether to make the spare cells and pipes now: after a call, and at first.
     refill: bool,
     null: OwnedFd,
-    /// For the next command.
+    /// Pipes made ahead for the next command.
     pipes: Option<Pipes>,
-    /// Calls whose cells with leases are requested, in order; some may have been cancelled since.
+    /// Calls for which a cell with leases was requested, in order; some may have been cancelled since.
     leased: VecDeque<CallId>,
-    /// What mounts for such cells.
+    /// The processes that mount leased paths in such cells.
     mounting: Vec<Mounting>,
 }
 
@@ -45,16 +45,16 @@ struct Waiting {
     call: CallId,
     came: Instant,
     plan: Box<CommandPlan>,
-    /// The master and the slave, once they have come.
+    /// The master and the slave of the terminal, once received.
     terminal: Option<(OwnedFd, OwnedFd)>,
-    /// The cell that is made for it alone, because it has leases.
+    /// The cell made for this call alone, if it has leases.
     own_cell: OwnCell,
 }
 
 /// The cell of a call with leases.
 #[derive(Debug)]
 enum OwnCell {
-    /// It has none, and takes any.
+    /// The call has no leases, and takes any cell.
     None,
     Requested,
     Ready(CellHandle),
@@ -103,7 +103,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Gives a command to a cell, now or when there is one.
+    /// Gives a command to a cell, now or when one is ready.
     pub fn submit(&mut self, call: CallId, came: Instant, mut plan: Box<CommandPlan>) -> Result<(), Failed> {
         let own_cell = match plan.leases.take() {
             Some(leases) => {
@@ -127,7 +127,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives the cell with leases that has come to its call; one whose call was cancelled is not used.
+    /// Gives a cell with leases to its call; if that was cancelled, the cell is not used.
     fn add_leased(&mut self, cell: CellHandle) {
         let call = self.leased.pop_front();
         let waiting = self.waiting.iter_mut().find(|waiting| Some(waiting.call) == call);
@@ -136,8 +136,8 @@ impl Pool {
         }
     }
 
-    /// Requests as many terminals as calls wait for. One whose call was cancelled meanwhile is the next call's: a client that
-    /// calls and cancels makes no more requests than calls may be under way.
+    /// Requests as many terminals as calls wait for. The terminal of a cancelled call goes to the
+    /// next one, so a client that calls and cancels causes no more requests than it may have calls.
     fn request_terminals(&mut self) -> Result<(), Failed> {
         let wanted = self.waiting.iter().filter(|waiting| !waiting.has_terminal()).count();
         let missing = wanted.saturating_sub(self.warden.in_flight(WardenRequest::Terminal));
@@ -145,24 +145,24 @@ impl Pool {
         (0..missing).try_for_each(|_| self.request(WardenRequest::Terminal))
     }
 
-    /// Takes back a call that has no cell yet; false if it is not here.
+    /// Withdraws a call that has no cell yet; false if it is not waiting here.
     pub fn cancel(&mut self, call: CallId) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| waiting.call != call);
         self.waiting.len() < before
     }
 
-    /// Background processes that wait for a cell.
+    /// Number of background processes waiting for a cell.
     pub fn waiting_in_background(&self) -> usize {
         self.waiting.iter().filter(|waiting| waiting.plan.background).count()
     }
 
-    /// The calls that have been given a cell since this was asked last.
+    /// The calls that were given a cell since the last call of this.
     pub fn take_started(&mut self) -> Vec<(CallId, Result<Started, Broken>)> {
         std::mem::take(&mut self.started)
     }
 
-    /// A command that a client waited for is over. Its cell, if it can be used again, is taken back.
+    /// A command that a client waited for has ended. Its cell, if reusable, is ready again.
     pub fn command_ended(&mut self, cell: Option<CellHandle>) {
         self.running = self.running.saturating_sub(1);
         self.refill = true;
@@ -234,11 +234,11 @@ impl Pool {
         Ok(ours)
     }
 
-    /// Starts what has waited for a cell that is free now, and makes ahead what the next call will need.
+    /// Starts commands for which a cell is now free, and makes ahead of time what the next call will need.
     pub fn prepare(&mut self) -> Result<(), Failed> {
         let refill = std::mem::take(&mut self.refill);
         if refill && self.pipes.is_none() {
-            // Whoever needs them and has none tries again, and says why there are none.
+            // A failure is ignored: a command that needs pipes tries again, and reports the error.
             self.pipes = Pipes::new().ok();
         }
         self.dispatch()?;
@@ -266,7 +266,7 @@ impl Pool {
         self.warden.socket.as_fd()
     }
 
-    /// Takes what has come from the warden.
+    /// Handles the messages of the warden.
     pub fn receive(&mut self) -> Result<(), Failed> {
         match self.warden.receive() {
             Ok(WardenMessage::Cell(socket, pidfd)) => self.cells.add(CellHandle { socket, pidfd }),
@@ -290,7 +290,7 @@ impl Pool {
         self.dispatch()
     }
 
-    /// A cell or a terminal has come that this process may not have: the call that has waited longest gets none.
+    /// A cell or a terminal arrived that this process had no descriptors for: the call that has waited longest fails.
     fn lose_one(&mut self, request: WardenRequest) {
         let without = match request {
             WardenRequest::Cell => {
@@ -314,26 +314,26 @@ impl Pool {
         }
     }
 
-    /// When something happens by itself.
+    /// When the next timeout is due.
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.cells.deadline().filter(|_| self.running == 0);
         [idle, self.warden.deadline()].into_iter().flatten().min()
     }
 
-    /// Acts on clocks that have run out.
+    /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
         if self.running == 0 {
             self.cells.tick(now);
         }
         if self.warden.deadline().is_some_and(|late| late <= now) {
-            // It would not take the end of the session either.
+            // A warden that does not answer would not obey the end of the session either.
             self.warden.kill();
             return Err(lost("the warden does not answer"));
         }
         Ok(())
     }
 
-    /// Ends the warden, and with it, as first process of the session's PID namespace, everything in the session.
+    /// Kills the warden, and with it everything in the session, as it is the first process of the session's PID namespace.
     pub fn kill(&self) {
         self.warden.kill();
     }

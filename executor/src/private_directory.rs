@@ -1,4 +1,4 @@
-//! A directory for a socket: its owner is who runs this, and nobody else may enter.
+//! The directory of a socket: owned by the user of this process, and closed to everybody else.
 
 use executor_sys::process::euid;
 use std::fs::{self, DirBuilder};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// Makes the directory of the socket `path` if it is missing.
+/// Creates the directory of the socket `path` if it is missing.
 ///
 /// # Errors
 /// It is not private.
@@ -22,7 +22,7 @@ pub fn make(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// Whether it is a directory of this user's, closed to others.
+/// Whether it belongs to this user and is closed to others.
 pub fn is_private(metadata: &fs::Metadata) -> bool {
     metadata.is_dir() && metadata.uid() == euid() && metadata.mode() & 0o077 == 0
 }

@@ -1,4 +1,4 @@
-//! The cells that wait for an order, and how many more are to be made.
+//! The cells that wait for an order, and how many more to make.
 
 use crate::fault::lost;
 use broker_protocol::Failed;
@@ -6,29 +6,29 @@ use executor_cell::CellHandle;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Most cells in a row that may end before they are used: something here kills every one.
+/// Maximum number of cells in a row that may end unused: beyond it, something on this machine kills every one.
 const GONE_MAX: u32 = 16;
-/// Most cells kept ready between calls.
+/// Maximum number of cells kept ready between calls.
 const SPARE_MAX: u8 = 4;
-/// A call that follows another within this time is one of a row.
+/// A call that follows another within this time belongs to a sequence.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// How long after a call more cells are kept than the spare ones.
+/// How long after a call more cells than the spare ones are kept.
 const LINGER: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub struct ReadyCells {
-    /// The one that was used last is last: it may still be preparing for its next call.
+    /// The most recently used cell is last: it may still be preparing for its next call.
     ready: VecDeque<CellHandle>,
-    /// Requested from the warden, and not come yet.
+    /// How many are requested from the warden and have not arrived.
     requested: usize,
-    /// How many are kept ready while nothing runs.
+    /// How many are kept ready while no command runs.
     spare: usize,
-    /// Whether the last call came at once after the one before it. Then the next will too, and finds a cell that was prepared
-    /// while this one ran; what is made beside a single command would only slow it down.
+    /// Whether the last call followed immediately on the one before. Then the next probably will too, and finds a cell that was
+    /// prepared while this one ran; for a single command, preparing another cell beside it would only slow it down.
     row: bool,
     /// When the last command ended.
     ended: Option<Instant>,
-    /// How many in a row ended while they waited.
+    /// How many ended in a row while they waited.
     gone: u32,
 }
 
@@ -39,14 +39,14 @@ impl ReadyCells {
         Self { ready: VecDeque::new(), requested: 0, spare, row: false, ended: None, gone: 0 }
     }
 
-    /// How many more are to be requested, so that as many calls as wait have one, and the spare ones are there if it is their
-    /// time: when nothing runs, or in a row.
+    /// How many more to request, so that each waiting call has a cell, and the spare ones are ready
+    /// when they should be: while nothing runs, or in a sequence of calls.
     pub fn missing(&self, waiting: usize, idle: bool) -> usize {
         let wanted = waiting + if idle || self.row { self.spare } else { 0 };
         wanted.saturating_sub(self.requested + self.ready.len())
     }
 
-    /// A command begins whose call came at `came`.
+    /// A command begins whose call arrived at `came`.
     pub fn command_begins(&mut self, came: Instant) {
         self.row = self.ended.is_some_and(|end| came.duration_since(end) < AT_ONCE);
     }
@@ -56,12 +56,12 @@ impl ReadyCells {
         self.ended = Some(Instant::now());
     }
 
-    /// When cells are given back that nobody needs, while nothing runs.
+    /// When unneeded cells are dropped, while nothing runs.
     pub fn deadline(&self) -> Option<Instant> {
         self.ended.filter(|_| self.ready.len() > self.spare).map(|end| end + LINGER)
     }
 
-    /// Gives back cells that nobody needs any more.
+    /// Drops cells that are not needed any more.
     pub fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|late| late <= now) {
             self.ready.truncate(self.spare);
@@ -72,18 +72,18 @@ impl ReadyCells {
         self.requested += 1;
     }
 
-    /// One that was requested will not come.
+    /// A requested cell will not arrive.
     pub fn lost_one(&mut self) {
         self.requested = self.requested.saturating_sub(1);
     }
 
-    /// One has come that was requested.
+    /// A requested cell has arrived.
     pub fn add(&mut self, cell: CellHandle) {
         self.requested = self.requested.saturating_sub(1);
         self.ready.push_back(cell);
     }
 
-    /// One that waits for its order. What has been killed while it waited is passed over: no call has met it.
+    /// Takes a cell that waits for its order. Cells killed while they waited are skipped: no call was in them.
     pub fn take(&mut self) -> Result<Option<CellHandle>, Failed> {
         while let Some(cell) = self.ready.pop_front() {
             if !cell.is_gone() {
@@ -98,8 +98,8 @@ impl ReadyCells {
         Ok(None)
     }
 
-    /// Takes back the cell of a command that is over. More are kept than the spare ones while others run, and one more in a
-    /// row.
+    /// Takes back the cell of a command that has ended. More than the spare ones are kept while
+    /// other commands run, and one more in a sequence of calls.
     pub fn take_back(&mut self, cell: CellHandle, busy: bool) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
@@ -113,7 +113,7 @@ mod tests {
     use executor_sys::message;
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    /// A cell, and its own end of its socket.
+    /// A cell, and the cell's end of its socket.
     fn cell() -> (CellHandle, OwnedFd) {
         let (socket, own) = message::pair().unwrap();
         (CellHandle { pidfd: socket.try_clone().unwrap(), socket }, own)

@@ -1,4 +1,4 @@
-//! One running command: its output on the way to the client, its clocks, its report, and what its outcome is.
+//! One running command: its output to the client, its time limits, its cell's report, and its outcome.
 
 use crate::account::{Account, Capacity};
 use crate::plan::CommandPlan;
@@ -19,14 +19,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a cell may take to end its processes before it is killed from outside.
+/// How long a cell may take to kill its processes before the broker kills it.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes that are read after a command's processes are dead: the largest pipe an ordinary user can have
-/// (`/proc/sys/fs/pipe-max-size`). More can only come from a stranger who was handed the other end.
+/// Maximum bytes read after a command's processes are dead: the largest pipe of an ordinary user
+/// (`/proc/sys/fs/pipe-max-size`). More can only come from an outside process that was given the other end.
 const LAST_BYTES: usize = 1 << 20;
 
-/// Signals to one command after which its cell is used for no other: those that were not read when the program ended stand before
-/// the next order, and a socket takes some 250.
+/// Signals to one command after which its cell is not reused: those unread when the program ended
+/// are queued before the next order, and a socket holds about 250.
 const SIGNALS_MAX: u32 = 64;
 
 /// A command in its cell.
@@ -36,9 +36,9 @@ pub struct Command {
     plan: Box<CommandPlan>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    /// Whether the client wants output while it comes.
+    /// Whether the client wants output as it is produced.
     live: bool,
-    /// Bytes of live output the client still takes.
+    /// Bytes of live output that the client still accepts.
     credit: u32,
     sequence: u64,
     clocks: Clocks,
@@ -48,11 +48,11 @@ pub struct Command {
     usage: Usage,
     /// Why the broker ended the command, if it did.
     ended: Option<Ended>,
-    /// Why its cell is lost though it reports, if it is.
+    /// Why its cell is lost although it reports, if so.
     fault: Option<&'static str>,
-    /// Signals that were sent.
+    /// Number of signals sent.
     signals: u32,
-    /// What its cell has refused it.
+    /// The refusals that its cell has reported.
     refusals: Vec<Refusal>,
     report: Option<Result<Report, io::ErrorKind>>,
     after_report: usize,
@@ -63,11 +63,11 @@ struct Clocks {
     wall: Option<Instant>,
     idle: Option<Duration>,
     last_output: Instant,
-    /// When the cell is killed from outside.
+    /// When the broker kills the cell.
     kill: Option<Instant>,
 }
 
-/// Limits that the kernel keeps, and ends a process by signals.
+/// Limits that the kernel enforces with signals that kill a process.
 #[derive(Clone, Copy, Debug)]
 struct KeptLimits {
     cpu_s: Option<u64>,
@@ -80,15 +80,15 @@ impl KeptLimits {
     }
 }
 
-/// A command that is over.
+/// A command that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub end: Result<Ended, Broken>,
     pub usage: Usage,
     pub plan: Box<CommandPlan>,
-    /// The cell, if the next command may run there.
+    /// The cell, if it can be reused.
     pub cell: Option<CellHandle>,
-    /// What its cell has refused it, and how much more that was.
+    /// The refusals that its cell has reported, and how many more there were.
     pub refusals: Vec<Refusal>,
     pub unnamed: u64,
     /// Whether it has failed, and left no room in the session's private storage.
@@ -96,7 +96,7 @@ pub struct Finished {
 }
 
 impl Command {
-    /// A command whose order has just been sent.
+    /// Creates the state of a command whose order has just been sent.
     pub fn new(
         cell: CellHandle,
         stdout: OwnedFd,
@@ -152,17 +152,17 @@ impl Command {
         self.cell.pidfd.as_fd()
     }
 
-    /// What it has printed so far.
+    /// Its resource usage so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// The cell's socket, readable when it reports; `None` once it has.
+    /// The cell's socket, which becomes readable when the cell reports; `None` once it has.
     pub fn report_fd(&self) -> Option<BorrowedFd<'_>> {
         self.report.is_none().then(|| self.cell.socket.as_fd())
     }
 
-    /// The streams to read now, if the client takes their output.
+    /// The streams to read now if the client accepts output.
     pub fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [false, true].into_iter().filter_map(|stderr| self.output_fd(stderr))
     }
@@ -174,13 +174,13 @@ impl Command {
         if stderr { self.stderr.as_ref() } else { self.stdout.as_ref() }.map(AsFd::as_fd)
     }
 
-    /// Whether output is sent while it comes. Once the broker has ended the command, a client that gives no credit
-    /// does not hold up the end: what is left goes into the result only.
+    /// Whether output is sent as it is produced. After the broker has ended the command, a client
+    /// that gives no credit cannot delay the end: the remaining output goes only into the result.
     fn is_live(&self) -> bool {
         self.live && (self.credit > 0 || self.ended.is_none())
     }
 
-    /// When something happens by itself.
+    /// When the next timeout is due.
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
         let running = self.report.is_none() && self.ended.is_none();
@@ -189,7 +189,7 @@ impl Command {
         watched.into_iter().chain([self.clocks.kill]).flatten().min()
     }
 
-    /// Acts on clocks that have run out.
+    /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) {
         let over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         if over(self.clocks.kill) {
@@ -216,7 +216,7 @@ impl Command {
     /// Ends the command: the cell kills everything in it and reports.
     pub fn end(&mut self, why: Ended) {
         if self.report.is_some() {
-            // It has ended by itself; a client that wants no more of it need not take the rest of its output.
+            // It has ended by itself; a client that cancels it need not take the rest of its output.
             self.live = false;
             return;
         }
@@ -228,13 +228,13 @@ impl Command {
         self.cell.end();
     }
 
-    /// Sends a signal to the program. A cell that does not take it has stopped, and is lost.
+    /// Sends a signal to the program. A cell that does not accept it is stuck, and lost.
     pub fn signal(&mut self, signal: i32) {
         if self.report.is_some() || self.ended.is_some() {
             return;
         }
         self.signals = self.signals.saturating_add(1);
-        // A cell that is gone reports by the end of its socket.
+        // If the cell is gone, its closed socket shows it.
         let sent = self.cell.signal(signal);
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.fault = Some("the cell did not take a signal and was killed");
@@ -249,12 +249,12 @@ impl Command {
         }
     }
 
-    /// Gives credit for live output, never more than a window.
+    /// Adds credit for live output, up to one window.
     pub fn give_credit(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes).min(limit::OUTPUT_WINDOW);
     }
 
-    /// Receives the cell's report, and reads output until `room` bytes of it wait for the client: what is sent live goes to
+    /// Receives the cell's report, and reads output until `room` bytes of it are queued for the client: live output goes to
     /// `outbox` as frames of `call`. True when the command is over: its processes are dead and their output is read.
     pub fn relay(
         &mut self,
@@ -265,7 +265,7 @@ impl Command {
     ) -> bool {
         self.receive_report();
         for stderr in [false, true] {
-            // While the command runs each stream has its turn; afterwards what is left is read to its end.
+            // While the command runs, the streams take turns; afterwards the rest of each is read to its end.
             while room > 0 && self.output_fd(stderr).is_some() {
                 if let Some((sequence, bytes)) = self.read(stderr, buffer) {
                     room = room.saturating_sub(bytes.len());
@@ -279,7 +279,7 @@ impl Command {
         self.report.is_some() && self.stdout.is_none() && self.stderr.is_none()
     }
 
-    /// Reads a piece of output; returns what is to be sent of it, with its number.
+    /// Reads a piece of output; returns the part to be sent live, with its sequence number.
     fn read(&mut self, stderr: bool, buffer: &mut [u8]) -> Option<(u64, Vec<u8>)> {
         let live = self.is_live();
         let max = if live { buffer.len().min(self.credit as usize) } else { buffer.len() };
@@ -288,7 +288,7 @@ impl Command {
             Ok(length) if length > 0 => length,
             Err(Errno::EAGAIN) if self.report.is_none() => return None,
             Err(Errno::EINTR) => return None,
-            // The end; a terminal whose last user is gone answers EIO. With everybody dead, no more can come.
+            // End of output; a terminal whose last process is gone returns EIO. When all processes are dead, no more can come.
             Ok(_) | Err(_) => {
                 *stream = None;
                 return None;
@@ -345,12 +345,12 @@ impl Command {
         self.clocks.kill = None;
     }
 
-    /// What came of a command that is over.
+    /// Makes the result of a command that is over.
     pub fn finish(self) -> Finished {
         let Self { cell, plan, ended, refusals, report, mut usage, kept, .. } = self;
         let broken = |message: &str| Err(Broken { message: message.to_owned() });
         let Some(Ok(report)) = report else {
-            // One that was killed from outside on purpose was ended, and only its figures are lost.
+            // A cell killed by the broker on purpose counts as ended; only its usage is lost.
             let fault = self.fault.unwrap_or("the cell ended without a report");
             let end = ended.map_or_else(|| broken(fault), Ok);
             return Finished { end, usage, plan, cell: None, refusals, unnamed: 0, scratch_full: false };
@@ -362,7 +362,7 @@ impl Command {
             (None, End::Unconfined { layer, errno }) => broken(&unconfined(layer.name(), errno)),
             (None, end) => Ok(ended.unwrap_or_else(|| natural_end(end, &usage, kept))),
         };
-        // One that the broker has ended sees the end of its orders, and exits.
+        // A cell whose command the broker has ended sees its orders closed, and exits.
         let reusable = report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
         let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
         Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, scratch_full }
@@ -370,7 +370,7 @@ impl Command {
 }
 
 impl Finished {
-    /// What the command was denied.
+    /// What was denied to the command.
     pub fn denied(&self, spec: &SandboxSpec) -> Denials {
         let (policy, mut denied) = (&spec.policy, Denials::default());
         match self.end {
@@ -394,7 +394,7 @@ impl Finished {
             let directory = Path::new(&self.plan.cell.directory);
             let command = self.plan.command();
             let granted = |path: &Path| self.plan.granted.iter().any(|granted| granted.shows(path));
-            // Of a traced one is known what it tried.
+            // For a traced command, the tracer knows what failed.
             let command = command.filter(|_| spec.tracer.is_none());
             let named = command.map(|command| named(&command, directory, spec, &granted)).unwrap_or_default();
             named.into_iter().for_each(|denial| denied.push_new(denial));
@@ -403,12 +403,12 @@ impl Finished {
         denied
     }
 
-    /// Limits that a command that failed has met without being ended for it: its own calls failed. Only what is known from
-    /// figures, and nothing that it has printed.
+    /// Limits that a failed command reached without being killed for them: its own calls failed.
+    /// Derived from figures only, never from its output.
     fn met(&self, policy: &EffectivePolicy) -> Vec<Denial> {
         let mut met = Vec::new();
         let peak = self.usage.peak_kib.saturating_mul(1024);
-        // A process that is refused more has most of what it may have.
+        // A process whose allocation fails has already used most of its limit.
         if let Some(memory) = policy.limits.memory.filter(|memory| peak >= memory / 4 * 3) {
             let (peak, memory) = (peak >> 20, memory >> 20);
             let why = format!("A process held {peak} MiB, and none gets more than {memory} MiB for itself.");
@@ -424,7 +424,7 @@ impl Finished {
         met
     }
 
-    /// The outcome, and what was used. `profile` is one with which a missing program would be there.
+    /// The outcome and the usage. `profile` names a profile that would provide a missing program.
     pub fn outcome(self, profile: Option<String>) -> (Outcome, Usage) {
         let ended = match self.end {
             Ok(ended) => ended,
@@ -440,22 +440,22 @@ impl Finished {
     }
 }
 
-/// Why a cell in which a layer failed has run nothing.
+/// Why a cell with a failed layer has run nothing.
 pub fn unconfined(layer: &str, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     format!("nothing was run: the layer {layer} cannot be put up: {error}")
 }
 
-/// How a command ended that the broker did not end; limits kept by the kernel end it by signals.
+/// How a command ended that the broker did not end; limits enforced by the kernel kill it with signals.
 fn natural_end(end: End, usage: &Usage, kept: KeptLimits) -> Ended {
-    // The kernel compares what it counts by its clock's ticks, which was seen a tenth above the exact figure that we have.
+    // The kernel compares CPU time counted in its ticks, which we measured up to a tenth above the exact figure used here.
     let used_us = usage.user_us + usage.system_us;
     let cpu_spent = kept.cpu_s.is_some_and(|limit| used_us >= limit.saturating_mul(750_000));
     match end {
         End::Signalled(libc::SIGXFSZ) => Ended::Limited(Limit::FileSize),
         End::Signalled(libc::SIGXCPU) => Ended::Limited(Limit::Cpu),
         End::Signalled(libc::SIGKILL) if cpu_spent => Ended::Limited(Limit::Cpu),
-        // How a shell reports the end of the last process that it waited for.
+        // A shell reports the end of its last process in this way.
         End::Exited(code) if cpu_spent && [128 + libc::SIGXCPU, 128 + libc::SIGKILL].contains(&code) => {
             Ended::Limited(Limit::Cpu)
         }

@@ -1,4 +1,4 @@
-//! What is asked about the project's repository: when a session opens, and when calls have changed what git tracks.
+//! Questions to a worker about the project's repository: when a session opens, and when calls have changed what git tracks.
 
 use crate::machine;
 use crate::user::User;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// What the settings of the user's git name in a directory that is written in beside the session's zones.
+/// What the user's git settings name in a directory that is writable besides the session's zones.
 pub fn git_settings_in(
     root: &Path,
     objects: &ProtectedObjects,
@@ -24,7 +24,7 @@ pub fn git_settings_in(
     git_settings::named(&user.git(), root, objects, &|texts| answerer.settings(texts))
 }
 
-/// A worker for questions about the session's project.
+/// Starts a worker for questions about the session's project.
 pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
     let image = WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi };

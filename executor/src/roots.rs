@@ -1,4 +1,4 @@
-//! The two roots of a session: what may be one, and what a policy may not show beside them.
+//! The two roots of a session: which paths may be one, and what a policy may not show besides them.
 
 use crate::user::User;
 use broker_protocol::{Open, Zone};
@@ -25,7 +25,7 @@ pub enum RootError {
     /// `why` includes what to do.
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
     Root { zone: Zone, path: String, why: String },
-    /// A policy grants what no cell may see.
+    /// A policy grants access to something that no cell may see.
     #[error("the policy grants {}, which would show the records in {} to what runs in a cell", .grant.display(), .state.display())]
     Shown { grant: PathBuf, state: PathBuf },
 }
@@ -48,7 +48,7 @@ pub fn hide_state(spec: &SandboxSpec, user: &User) -> Result<(), RootError> {
     }
 }
 
-/// Paths without links, as far as they exist. Most of many share their directories, which are looked at once.
+/// Caches resolved paths, as far as they exist. Most paths share their directories, which are resolved once.
 #[derive(Default)]
 struct Real(HashMap<PathBuf, PathBuf>);
 
@@ -76,13 +76,13 @@ impl Real {
     }
 }
 
-/// Resolves both roots and refuses those that would give away what must stay closed.
+/// Resolves both roots, and refuses those that would open what must stay closed.
 pub fn resolve(
     request: &Open,
     policy: &EffectivePolicy,
     user: &User,
 ) -> Result<(PathBuf, PathBuf), RootError> {
-    // Before anything is made for it.
+    // Checked before anything is created for it.
     let project = root(Zone::Project, &request.project, policy, user)?;
     let central = Path::new(&request.central);
     if central.is_absolute() && !central.exists() {
@@ -117,12 +117,12 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
     closed(&path, policy, user).map_or(Ok(path), |why| Err(refuse(why)))
 }
 
-/// Why an image may not lie at `path`: what is closed to roots is to it.
+/// Why an image may not lie at `path`: the same places are closed as to roots.
 pub fn closed(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     protected_root(path, policy, user).or_else(|| closed_to_roots(path, user))
 }
 
-/// A root may not lie in what is protected in every root: below it, nothing would have the protected name.
+/// A root may not lie inside something that is protected in every root: no path below it would have the protected name.
 fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     let bytes = path.as_os_str().as_encoded_bytes().strip_prefix(b"/")?;
     let name = policy.matcher.closed_to_zones(bytes).map(|(name, end)| (end, name.why.as_str()));
@@ -138,13 +138,13 @@ fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<
     Some(format!("{} is protected in every root ({why}); use {instead}", protected.display()))
 }
 
-/// Whether git takes a directory for a repository, whatever it is called.
+/// Whether git recognises a directory as a repository, whatever its name.
 fn is_repository(directory: &Path) -> bool {
     Repository::has_shape(|member| directory.join(member.name).symlink_metadata().is_ok())
 }
 
-/// Whether a checkout may lie at `path`, whose first `end` bytes are closed: below a name that is closed to writing as a whole, so
-/// that no cell has put it there, or in a repository that is no project's own, where git has no settings.
+/// Whether a checkout may lie at `path`, whose first `end` bytes are closed: below a name that is closed to writing as a whole,
+/// so that no cell can have created it, or in a repository that is not a project's own, where git has no settings.
 fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
     let (above, below) = (&path[..end], path.get(end + 1..).unwrap_or_default());
     let open = match names.protection(above) {
@@ -157,8 +157,8 @@ fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
     open && !below.is_empty() && names.closed_to_zones(below).is_none()
 }
 
-/// The outermost repository of the user's that holds a root: links and other names of files in it may say that something in the
-/// root is protected.
+/// The user's outermost repository that contains a root: links and other names of files in it may
+/// make something in the root protected.
 pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
     let own =
         |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw());
@@ -166,8 +166,8 @@ pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
     above.filter(|path| own(path) && own(&path.join(".git"))).last().map(Path::to_owned)
 }
 
-/// Why no repository is opened at `path` for a project that lies elsewhere: what is closed to roots is to it, and it may lie in no
-/// protected name but git's own.
+/// Why no repository is opened at `path` for a project that lies elsewhere: the same places are
+/// closed as to roots, and the only protected name it may lie in is git's own.
 pub fn closed_to_repositories(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     let git = |name: &&OsStr| is_in_git_directory(name.as_bytes());
     let outside: PathBuf = path.iter().take_while(|name| !git(name)).collect();
@@ -177,15 +177,15 @@ pub fn closed_to_repositories(path: &Path, policy: &EffectivePolicy, user: &User
     protected.map(why).or_else(|| closed_to_roots(path, user))
 }
 
-/// Whether it is a checkout to which its repository leads back: a project of its own wherever it lies, as assistants put theirs
-/// below their own directories. What lies in git's own directory is none, whatever is in it.
+/// Whether it is a checkout to which its repository points back: a project of its own wherever it lies, as assistants
+/// put theirs below their own directories. A directory in git's own directory is none, whatever it contains.
 fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
     let mut names = path.components().map(|name| name.as_os_str().as_encoded_bytes());
     if names.any(|name| name.eq_ignore_ascii_case(b".git")) {
         return false;
     }
     match linked_repository::find(path, [path, path], &policy.git_directories, |_| None) {
-        // Its repository is not opened, and leads back all the same.
+        // A repository that is not opened points back all the same.
         Link::Verified(_) | Link::Refused(_, NotLinked::HoldsRoot) => true,
         Link::Inside
         | Link::Refused(
@@ -195,8 +195,8 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
     }
 }
 
-/// Why commands may not be granted `access` to `path` for a while. What is closed to roots is; and what the session has by another
-/// way, with other rules: its zones, and the storage of its own.
+/// Why commands may not be leased `access` to `path`. What is closed to roots is closed to leases;
+/// so is what the session has already under other rules: its zones, and its own storage.
 pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &User) -> Option<String> {
     let overlaps = |other: &Path| path.starts_with(other) || other.starts_with(path);
     let linked = spec.linked.iter().flat_map(|linked| [linked.common.as_path(), linked.own.as_path()]);
@@ -220,13 +220,13 @@ pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &
     }
 }
 
-/// The directories that are the session's own where cells have a root of their own.
+/// The session's own directories, where cells have their own root.
 fn own_directories(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
     let scratch = [spec.scratch.home.as_path(), spec.scratch.tmp.as_path()];
     mounts::OWN.iter().map(Path::new).chain(scratch)
 }
 
-/// A root may not be, hold or lie in a directory of the system or of the rules themselves, nor hold a home.
+/// A root may not be, contain or lie in a directory of the system or of our own rules, nor contain a home.
 fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
     let variable: directories::Variable = &|name| user.variable(name);
     let mut homes = directories::homes(&user.home, variable).into_iter();

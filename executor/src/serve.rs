@@ -1,5 +1,5 @@
-//! The broker: one process a connection, one thread, the user's rights. It believes nothing that comes down from the
-//! client and parses nothing that comes up from cells. What the client may send when is the table in [`Broker::take`].
+//! The broker: one process per connection, one thread, the user's rights. It trusts nothing that the client sends and
+//! parses nothing that comes from cells. The table in [`Broker::take`] lists what the client may send when.
 
 use crate::call::Call;
 use crate::connection::Connection;
@@ -21,16 +21,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long a client may take to read why its connection ends.
+/// How long a client has to read why its connection ends.
 const FAULT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the processes of a session may take to end; they have been killed.
+/// How long the killed processes of a session have to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How far a connection has come.
+/// The state of a connection.
 enum Phase {
-    /// There was no greeting.
+    /// No hello has been received.
     Connected,
-    /// There is no session yet.
+    /// No session has been opened yet.
     Greeted {
         policies: Policies,
         machine: Option<Box<Machine>>,
@@ -67,7 +67,7 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
         Phase::Connected | Phase::Greeted { .. } => None,
     };
     if let Some(fault) = fault {
-        // A Fault always fits in a frame; a client that does not read it is cut off all the same.
+        // A `Fault` always fits in a frame; a client that does not read it is disconnected anyway.
         let _ = broker.connection.send(&FromBroker::Fault(fault));
         broker.connection.drain(FAULT_TIMEOUT);
     }
@@ -76,7 +76,7 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the processes of a session that has been closed: when this program ends, they are gone.
+/// Waits for the processes of a closed session, so that they are gone when this program exits.
 fn reap(timeout: Duration) {
     let until = Instant::now() + timeout;
     while Instant::now() < until {
@@ -89,7 +89,7 @@ fn reap(timeout: Duration) {
 }
 
 impl Broker {
-    /// Records why the connection ends. Nothing is held back for it: what follows is the end in any case.
+    /// Records why the connection ends. A failure to write is ignored: the connection ends in any case.
     fn record_fault(&mut self, fault: &Failed) {
         let record = Record::fault(fault.kind);
         let _ = match &mut self.phase {
@@ -100,9 +100,9 @@ impl Broker {
         };
     }
 
-    /// Waits for something to happen and acts on it; false when the client has left.
+    /// Waits for an event and handles it; false when the client has left.
     fn turn(&mut self) -> Result<bool, Failed> {
-        // Frames that had to wait when they came.
+        // Frames that were received earlier but could not be handled then.
         self.take_frames()?;
         let ready = self.wait().map_err(|error| protocol(format!("waiting failed: {error}")))?;
         for (token, flags) in ready {
@@ -119,12 +119,12 @@ impl Broker {
             session.tick(Instant::now())?;
             self.collect()?;
         }
-        // A client that does not read any more has left.
+        // A client that does not read any more counts as gone.
         if self.connection.flush().is_err() {
             return Ok(false);
         }
         if let Phase::Open(session) = &mut self.phase {
-            // Nobody waits for this.
+            // Done after the replies are sent, so that no client waits for it.
             session.pool.prepare()?;
             self.collect()?;
         }
@@ -161,7 +161,7 @@ impl Broker {
         Ok(true)
     }
 
-    /// Takes the frames that have come whole, until enough waits to be sent or done.
+    /// Handles complete frames until too much output or work is queued.
     fn take_frames(&mut self) -> Result<(), Failed> {
         while !self.is_full() {
             let next = self.connection.next().map_err(|error| protocol(error.to_string()))?;
@@ -180,7 +180,7 @@ impl Broker {
         session_full || self.connection.is_full()
     }
 
-    /// Queues what the session has for the client.
+    /// Queues the session's frames for the client.
     fn collect(&mut self) -> Result<(), Failed> {
         let Phase::Open(session) = &mut self.phase else { return Ok(()) };
         let frames = session.collect()?;
@@ -191,8 +191,8 @@ impl Broker {
         self.connection.send(frame).map_err(|error| Failed::internal(error.to_string()))
     }
 
-    /// Every frame, when it is allowed, and who answers it. One for a call that has just ended is dropped: the client cannot have
-    /// known.
+    /// Lists every frame, when it is allowed, and what handles it. A frame for a call that has just
+    /// ended is dropped: the client could not know of the end.
     fn take(&mut self, frame: ToBroker) -> Result<(), Failed> {
         match (&mut self.phase, frame) {
             (Phase::Connected, ToBroker::Hello(hello)) => self.greet(&hello),
@@ -284,7 +284,7 @@ impl Broker {
 }
 
 fn until(deadline: Instant) -> PollTimeout {
-    // Up, not down: a clock that is read too early is waited for again, at no wait at all.
+    // Rounded up: rounded down, the poll would return just before the deadline and spin.
     let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
     PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
 }

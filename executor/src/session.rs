@@ -1,5 +1,5 @@
-//! An open session: who has which call. A call comes in by [`Session::call`], is decided on, planned and handed on; what is for the
-//! client is collected in one place, [`Session::collect`].
+//! An open session and its calls. A call enters by [`Session::call`], is decided, planned and
+//! passed on; [`Session::collect`] alone gathers the frames for the client.
 
 use crate::approvals::{Approval, ApprovalEvent, Approvals, preview_read};
 use crate::authorise::{Authorised, Load, Submission, authorise, opened_with};
@@ -30,9 +30,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most places to which the links of one call are followed. A glob follows two; more come of links that change.
+/// Maximum number of targets to which the links of one call are followed. A glob follows two; links that change add more.
 const PLACES_MAX: usize = 4;
-/// How long a file call that is under way may take to end when the client has left.
+/// How long a running file call may take to finish when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
 
 pub struct Session {
@@ -42,20 +42,20 @@ pub struct Session {
     pub audit: Audit,
     pub approvals: Approvals,
     pub online: Online,
-    /// Of the session, where cells have mounts.
+    /// The session's user namespace, if cells have mounts.
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
     pub background: BackgroundProcesses,
-    /// What cells have made under protected names, where these are held.
+    /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
-    /// The secrets that git tracks, where the project has a repository.
+    /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
-    /// Frames that are no call's.
+    /// Frames that belong to no call.
     pub outbox: Vec<FromBroker>,
-    /// Bytes of a command's output that its outcome holds.
+    /// Maximum bytes of a command's output in its outcome.
     pub capture: u64,
     pub buffer: Vec<u8>,
 }
@@ -74,7 +74,7 @@ impl Session {
         self.begin(Call::new(id, wants), request, None)
     }
 
-    /// Decides about a call's request and hands it to who carries it out.
+    /// Decides a call's request and passes it to what carries it out.
     fn begin(&mut self, mut call: Call, request: Request, approval: Option<Approval>) -> Result<(), Failed> {
         let background = self.background.count() + self.pool.waiting_in_background();
         let load = Load { calls: self.calls.len(), background };
@@ -106,7 +106,7 @@ impl Session {
         Ok(())
     }
 
-    /// Hands what was granted to who carries it out.
+    /// Passes granted work to what carries it out.
     fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
         match work {
             Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
@@ -130,8 +130,8 @@ impl Session {
         Ok(())
     }
 
-    /// Begins what an approval opens, once its records are written. Returns the key of the call's own programs, if they have one; or
-    /// why a path cannot be held.
+    /// Begins the leases of an approval, after their records are written. Returns the key of the
+    /// call's own programs, if they have one; or why a path cannot be leased.
     pub fn lease(
         &mut self,
         call: CallId,
@@ -149,7 +149,7 @@ impl Session {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
         };
-        // Where all is for every call it has none.
+        // A call has no key if all its hosts are leased to the session.
         let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
         for lease in &leases {
             let what = self.audit.redacted(lease.opens.parts().1);
@@ -160,7 +160,7 @@ impl Session {
         Ok(Ok(key))
     }
 
-    /// Gives a command what is granted to it: hosts, by `key` where they are its own; paths, whatever lies there still.
+    /// Gives a command its leases: hosts, with `key` if they are leased to this call alone; paths, if the same objects still lie there.
     fn use_leases(
         &mut self,
         call: &mut Call,
@@ -181,12 +181,12 @@ impl Session {
         Ok(())
     }
 
-    /// Records the leases that have ended; what the client is told of it.
+    /// Records the leases that have ended, and returns the frame that tells the client.
     fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
         let ended = self.approvals.leases.take_ended();
         for (lease, how) in &ended {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;
-            // What a command has of the machine's files it keeps: it ends with that.
+            // A running command keeps its granted paths until it ends.
             let has = |call: &&Call| call.leases.contains(&lease.lease);
             let calls: Vec<_> = self.calls.values().filter(has).map(|call| call.id).collect();
             calls.into_iter().try_for_each(|call| self.cancel(call))?;
@@ -194,18 +194,18 @@ impl Session {
         Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
     }
 
-    /// Records what became of a connection that a cell wanted.
+    /// Records the end of a connection that a cell requested.
     pub fn connected(&mut self, report: &ConnectionReport) -> Result<(), Failed> {
         if !self.spec.policy.has_network() {
             return Err(protocol("the cells of this session have no network"));
         }
         report.check().map_err(|error| protocol(error.to_string()))?;
-        // A program may put what it likes into a name.
+        // A program chooses this name, and may put a secret into it.
         let host = self.audit.redacted(&report.host);
         Ok(self.audit.append(&Record::connection(&host, report))?)
     }
 
-    /// Says which of these the cell has closed, in a session that is thrown away.
+    /// Reports which of these failures the cell caused, in a throw-away session.
     pub fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
         if self.spec.tracer.is_none() {
             return Err(protocol("only what a session that is thrown away has traced is explained"));
@@ -225,12 +225,12 @@ impl Session {
         Ok(())
     }
 
-    /// Acts on what has come of a question.
+    /// Handles the result of an approval question.
     pub fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
         match event {
             ApprovalEvent::Granted(id, approval) => {
                 let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
-                // What was asked about, as it was kept.
+                // The stored request is what runs, not one that comes with the answer.
                 match call.take_asked() {
                     Some(request) => self.begin(call, request, Some(approval)),
                     None => Err(Failed::internal(format!("the call {id} was not asked about"))),
@@ -255,7 +255,7 @@ impl Session {
         }
     }
 
-    /// Ends a call. One that has ended meanwhile is answered already.
+    /// Ends a call. One that has ended in the meantime is already answered.
     pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
         match &mut call.state {
@@ -275,14 +275,14 @@ impl Session {
                 self.files.cancel(WorkerJob::Call(id));
                 call.cancel();
             }
-            // The process is ended all the same; only its end is not waited for.
+            // The process is still killed; the client only stops waiting for its end.
             CallState::Killing(_) => call.cancel(),
             CallState::Ended(_) => {}
         }
         Ok(())
     }
 
-    /// Acts on one descriptor that is ready. At most `room` bytes of live output are taken for the client.
+    /// Handles one ready descriptor. Reads at most `room` bytes of live output for the client.
     pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
         match token {
             Token::Client => Ok(()),
@@ -322,7 +322,7 @@ impl Session {
         let Some(mut finished) = call.relay(room, &mut self.buffer) else { return };
         match finished.plan.is_waited_for() {
             true => self.pool.command_ended(finished.cell.take().filter(|_| call.leases.is_empty())),
-            // What a long-lived program was in is not used again.
+            // The cell of a service is not reused.
             false => drop(finished.cell.take()),
         }
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
@@ -332,7 +332,7 @@ impl Session {
         call.end_denied(outcome, usage, denied);
     }
 
-    /// The frames that are ready for the client. The end of a call is in the audit before its frame is made.
+    /// Returns the frames that are ready for the client. The end of a call is in the audit before its frame is made.
     pub fn collect(&mut self) -> Result<Vec<FromBroker>, Failed> {
         for (id, started) in self.pool.take_started() {
             let Some(call) = self.calls.get_mut(&id) else { continue };
@@ -365,7 +365,7 @@ impl Session {
         for CallEnd { call, outcome, usage, mut denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
         {
-            // Whichever call it was: the first that ends says it.
+            // They are reported by the first call that ends, whichever changed the repository.
             tracked.drain(..).for_each(|denial| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
@@ -373,7 +373,7 @@ impl Session {
         Ok(frames)
     }
 
-    /// What commands have made of the project's repositories since the last look; `alone`: none is left that works in it.
+    /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
     fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
         let (spec, user) = (&self.spec, &self.profiles.user);
         let Some(watch) = &mut self.watch else { return Vec::new() };
@@ -405,7 +405,7 @@ impl Session {
         Ok(())
     }
 
-    /// Decides again on a call whose path leads to `real`: it begins anew there, or waits for an answer, or is refused.
+    /// Decides again on a call whose path leads to `real`: it starts again with that target, waits for an approval, or is refused.
     fn follow(&mut self, id: CallId, real: ZonePath) -> Result<(), Failed> {
         let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
         let Some(request) = call.take_from_worker() else {
@@ -421,8 +421,8 @@ impl Session {
         self.begin(call, request, None)
     }
 
-    /// Reads the file that a call would change where a link leads, for an approver, who may see it. Links that change meanwhile
-    /// are not followed again.
+    /// Reads, at the target of a link, the file that a call would change, for an approver who may
+    /// see it. Links that change meanwhile are not followed again.
     fn follow_preview(&mut self, approver: u64, id: CallId, real: Option<ZonePath>) -> Result<(), Failed> {
         let read = self.calls.get(&id).and_then(Call::asked).and_then(preview_read);
         match read.zip(real) {
@@ -437,7 +437,7 @@ impl Session {
         }
     }
 
-    /// Adds everything this session waits for. A client that takes no more stops the output, and so the cells.
+    /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         waited.add_input(Token::Warden, self.pool.fd());
         self.files.wait_for(waited, client_full);
@@ -446,12 +446,12 @@ impl Session {
         self.calls.values().for_each(|call| call.wait_for(waited, client_full));
     }
 
-    /// Whether so much waits for the file worker that nothing more should be taken from the client.
+    /// Whether so much is queued for the file worker that no more should be taken from the client.
     pub fn is_full(&self) -> bool {
         self.files.is_full()
     }
 
-    /// When something happens by itself.
+    /// When the next timeout of the session is due.
     pub fn deadline(&self) -> Option<Instant> {
         let commands = self.calls.values().filter_map(|call| call.command()?.deadline());
         let others = [
@@ -465,7 +465,7 @@ impl Session {
         commands.chain(others.into_iter().flatten()).min()
     }
 
-    /// Acts on clocks that have run out.
+    /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
         self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
         self.background.tick(now);
@@ -478,13 +478,13 @@ impl Session {
         self.pool.tick(now)
     }
 
-    /// Ends everything. Without a PID namespace cells and the warden see the end of their sockets, and sweep. What is
-    /// returned is to be removed when they are gone.
+    /// Ends the session. Without a PID namespace, cells and the warden see their sockets close and
+    /// kill what is left. The returned directory must be removed after they are gone.
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
-        // What background processes have made: they may still be at work, and the record is of what is there now.
+        // Background processes may still be running, and the record describes what exists now.
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
-        // The user may be at work already: what changes where no command is left is not theirs. The next session says the rest.
+        // With no command running, changes are the user's own, not a command's. The next session reports the rest.
         if !self.calls.is_empty() || self.background.count() > 0 {
             drop(self.look_at_repositories(false));
         }
@@ -492,10 +492,10 @@ impl Session {
             self.pool.kill();
         }
         let ends: Vec<_> = self.calls.into_values().filter_map(Call::into_cancelled).collect();
-        // In the flat tier this ends the rest: before the audit waits for the disk.
+        // In the flat tier this kills the remaining processes, before the audit blocks on the disk.
         drop((self.pool, self.files, self.background));
         let mut unfinished = self.kept.end().into_iter();
-        // Nobody is left to whom a failure would matter.
+        // A failure is ignored: no client is left to report it to.
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
         let mut ends = ends.into_iter();
         let recorded = ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));

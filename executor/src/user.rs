@@ -1,4 +1,4 @@
-//! The user that the executor runs for, and what it was started with.
+//! The user for whom the executor runs, and what it was started with.
 
 use executor_layers::ablation::Ablation;
 use executor_layers::environment::Variables;
@@ -21,13 +21,13 @@ pub struct User {
     pub variables: Variables,
     /// See [`directories::home`].
     pub home: PathBuf,
-    /// What this build leaves out, if it is for tests.
+    /// The layers that this build leaves out, if it is a test build.
     pub ablation: Ablation,
-    /// The file worker's program, opened when the executor was started.
+    /// The file worker's program, opened at the start of the executor.
     pub worker: Rc<Worker>,
 }
 
-/// The program `lazaret-worker` beside this one.
+/// The program `lazaret-worker` next to this one.
 #[derive(Debug)]
 pub struct Worker {
     path: PathBuf,
@@ -54,9 +54,9 @@ impl Worker {
 }
 
 impl User {
-    /// The user of this process. `variables` are those of its environment.
+    /// The user of this process, with the variables of its environment.
     pub fn of_process(variables: Variables, ablation: Ablation) -> io::Result<Self> {
-        // Without a database, as in a container, there is an error in place of an answer.
+        // Without a user database, as in a container, this returns an error.
         let account = Account::from_uid(Uid::effective()).ok().flatten().map(|account| account.dir);
         let variable = |name: &str| variables.get(OsStr::new(name)).cloned();
         let home = directories::home(account, &|path| path.is_dir(), &variable);
@@ -67,7 +67,7 @@ impl User {
         self.variables.get(OsStr::new(name)).cloned()
     }
 
-    /// The program that traces commands, where it lies beside this one.
+    /// The program that traces commands, if it lies next to this one.
     pub fn tracer(&self) -> Option<PathBuf> {
         let path = self.worker.path.with_file_name("lazaret-trace");
         path.canonicalize().ok().filter(|path| path.is_file())
@@ -81,7 +81,7 @@ impl User {
         Audit::open(&self.state().join("audit"), secrets(&self.variables))
     }
 
-    /// What the user's git reads wherever it works (git-config(1), FILES and ENVIRONMENT).
+    /// The files that the user's git reads everywhere (git-config(1), FILES and ENVIRONMENT).
     pub fn git(&self) -> UserGit {
         let named = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = named("HOME").unwrap_or_else(|| self.home.clone());
@@ -94,7 +94,7 @@ impl User {
         UserGit { home, files }
     }
 
-    /// What profiles may refer to.
+    /// The values that profiles may refer to.
     pub fn host(&self) -> Host {
         let text = |value: &OsString| value.to_str().map(str::to_owned);
         let variables =
