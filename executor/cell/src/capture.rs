@@ -1,4 +1,4 @@
-//! Keeps the beginning and the end of a command's output, and all of it in a file where that is not enough.
+//! Keeps the beginning and the end of a command's output in memory, and all of it in a file if that is not enough.
 
 use broker_protocol::{Captured, Spill, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Directory of the central root that spill files stand in.
+/// The directory of the central root for spill files.
 const DIRECTORY: &str = "outputs";
 
 /// The output of one call, or of one of its streams.
@@ -26,7 +26,7 @@ pub struct Capture {
 
 #[derive(Debug)]
 enum SpillFile {
-    /// Not needed so far.
+    /// No file was needed so far.
     Unused {
         cap: u64,
         central: PathBuf,
@@ -38,12 +38,12 @@ enum SpillFile {
         left: u64,
         written: u64,
     },
-    /// It is not wanted, or could not be made or written: the result has none.
+    /// It is not wanted, or could not be created or written: the result names no file.
     Lost,
 }
 
 impl Capture {
-    /// Keeps `capture` bytes and spills up to `cap` bytes to a file called `name` in the root `central`.
+    /// Keeps `capture` bytes, and spills up to `cap` bytes to a file called `name` in the root `central`.
     pub fn new(capture: u64, cap: u64, central: &Path, name: String) -> Self {
         let half = usize::try_from(capture / 2).unwrap_or(usize::MAX);
         let spill = SpillFile::Unused { cap, central: central.to_owned(), name };
@@ -55,7 +55,7 @@ impl Capture {
         Self { half: 0, head: Vec::new(), tail: VecDeque::new(), total: 0, spill: SpillFile::Lost }
     }
 
-    /// Takes output as it comes.
+    /// Adds output as it is produced.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         if self.total > 2 * self.half as u64 {
@@ -72,14 +72,14 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// Opens the file at once, not only when more comes than is kept; `None` if it cannot be made.
+    /// Opens the file now, not only when there is more output than is kept; `None` if it cannot be created.
     pub fn open(&mut self) -> Option<ZonePath> {
         self.spill.open([&[], &[], &[]]);
         self.spill.path()
     }
 
-    /// At most `max` bytes from `from` on, or the last ones, and the number of the first. It is a later one than was
-    /// wanted where that is kept nowhere. The file may have been changed by a cell: then it is what stands there.
+    /// At most `max` bytes from offset `from`, or the last ones, and the offset of the first. That is later than `from`
+    /// where nothing is kept there. A cell may have changed the file: then this returns its present content.
     pub fn piece(&self, from: Option<u64>, max: usize) -> (u64, Vec<u8>) {
         let from = from.unwrap_or(self.total.saturating_sub(max as u64)).min(self.total);
         let (from, mut bytes) = self.kept(from, max);
@@ -93,7 +93,7 @@ impl Capture {
         (from, bytes)
     }
 
-    /// The same from one of the places where output is kept: the beginning, the end, the file.
+    /// The same from one of the places that keep output: the beginning, the end, the file.
     fn kept(&self, from: u64, max: usize) -> (u64, Vec<u8>) {
         let last = self.total - self.tail.len() as u64;
         if let Some(head) = usize::try_from(from).ok().and_then(|from| self.head.get(from..))
@@ -110,12 +110,12 @@ impl Capture {
         (from, self.tail.iter().skip((from - last) as usize).take(max).copied().collect())
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes added so far.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What is kept, and where the whole stands.
+    /// The kept output, and where the whole of it is.
     pub fn finish(self) -> (Captured, Option<Spill>) {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let (mut head, tail) = (self.head, Vec::from(self.tail));
@@ -129,7 +129,7 @@ impl Capture {
 }
 
 impl SpillFile {
-    /// Makes the file, once, and writes what was kept until now: so far nothing was left out.
+    /// Creates the file, once, and writes what was kept until now: nothing has been dropped so far.
     fn open(&mut self, kept: [&[u8]; 3]) {
         let SpillFile::Unused { cap, central, name } = self else { return };
         let (cap, name) = (*cap, std::mem::take(name));
@@ -156,7 +156,7 @@ impl SpillFile {
         ZonePath::new(Zone::Central, &format!("{DIRECTORY}/{name}")).ok()
     }
 
-    /// Some of what was written, if it is there.
+    /// Reads part of what was written, if it is there.
     fn piece(&self, from: u64, max: usize) -> Option<Vec<u8>> {
         let SpillFile::Open { file, written, .. } = self else { return None };
         let max = usize::try_from(written.checked_sub(from)?).unwrap_or(max).min(max);
@@ -173,7 +173,7 @@ impl SpillFile {
     }
 }
 
-/// Makes a new file beneath the central root. The zone is a cell's to write: no link in it is followed.
+/// Creates a new file beneath the central root. Cells can write to this zone, so no link in it is followed.
 fn create(central: &Path, name: &str) -> io::Result<File> {
     let root = open(central, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let folder = central_directory(&root, DIRECTORY)?;
@@ -181,7 +181,7 @@ fn create(central: &Path, name: &str) -> io::Result<File> {
     Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
 }
 
-/// A directory in `root`, made where it is not there. It is none that a link leads to.
+/// Opens a directory in `root`, and creates it if it is missing. No link is followed.
 ///
 /// # Errors
 /// The kernel's.
@@ -252,7 +252,7 @@ mod tests {
             kept.push(&[*byte]);
             let so_far = &text[..=taken];
             for from in 0..=taken {
-                // Behind the file and before the last four bytes nothing is kept.
+                // Beyond the file, and before the last four bytes, nothing is kept.
                 let gap = (from as u64) >= 10 && from + 4 <= taken;
                 let want = if gap { taken - 3 } else { from };
                 let (at, bytes) = kept.piece(Some(from as u64), 3);

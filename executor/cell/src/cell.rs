@@ -1,11 +1,11 @@
-//! A cell's first process: it confines itself, waits for an order, starts the program, ends everything, and reports.
+//! A cell's first process: it confines itself, waits for an order, starts the program, kills what is left, and reports.
 //!
-//! It stands between the broker and the stranger's program, confined like it, and runs our code only. The program can
-//! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
-//! in a Landlock domain below its own.
+//! It stands between the broker and the stranger's program, is confined like that program, and runs
+//! only our code. The program can neither signal nor trace it: it is PID 1 of the program's
+//! namespace and not dumpable; in the flat tier the program is in a Landlock domain below its own.
 //!
-//! A cell is used once and dies whole. What is used again is the empty slot it was in: this process, which has checked that
-//! nothing is left of the cell and that nothing of itself was changed, goes on to the next order, up to [`USES_MAX`] times.
+//! A cell is used once and destroyed; its first process is reused. When it has checked that nothing of the
+//! cell is left and that its own state is unchanged, it takes the next order, up to [`USES_MAX`] in all.
 
 use crate::children;
 use crate::order::{self, CellPlan};
@@ -39,19 +39,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Calls that one first process serves, one after the other. Making one costs some 0.6 ms of CPU: with this many, a hundredth of
-/// that a call; more would gain nothing.
+/// Calls that one first process serves in sequence. Creating one costs about 0.6 ms of CPU time:
+/// with this many, a hundredth of that per call; more would gain nothing.
 const USES_MAX: u32 = 64;
 
-/// What the cells of a session go by, made once.
+/// The rules that all cells of a session use, made once.
 pub struct SessionRules {
-    /// For the kernel.
+    /// For the kernel: Landlock rulesets and filters.
     pub rulesets: Rulesets,
-    /// For the first process, which supervises its program.
+    /// For the first process, as the supervisor of its program.
     pub access: Option<AccessRules>,
 }
 
-/// A first process's life.
+/// Runs a first process until it exits.
 pub fn run(
     spec: &SandboxSpec,
     rules: Result<&SessionRules, LayerError>,
@@ -64,45 +64,45 @@ pub fn run(
         let end = End::Unconfined { layer: error.layer, errno };
         let used = CpuAndMemory::default();
         let report = Report { end, reusable: false, scratch_full: false, unnamed: 0, used };
-        // The broker may be gone: then nobody is left to read it.
+        // If the broker is gone, nobody is left to read it.
         let _ = message::send(socket.as_fd(), &report.encode(), &[]);
     }
     process::exit_now(0)
 }
 
-/// A first process that is closed, for one cell after the other.
+/// A confined first process, which serves one cell after another.
 struct Slot<'a> {
-    /// The broker's orders and signals come here.
+    /// Receives the broker's orders and signals.
     socket: &'a OwnedFd,
     access: Option<&'a AccessRules>,
     spawner: Spawner<'a>,
     child_ends: SignalFd,
-    /// `/dev/null` as cells see it.
+    /// `/dev/null` from the cells' own mounts.
     null: OwnedFd,
     sweep: Sweep,
-    /// Of this process, before its first call.
+    /// The state of this process before its first call.
     state: ProcessState,
-    /// A directory of the session's private storage, where that has a bound of its own.
+    /// A directory of the session's private storage, if that has a limit of its own.
     scratch: Option<&'a Path>,
 }
 
-/// How everything a program left running is found.
+/// How to find all processes that a program has left running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sweep {
-    /// `kill(-1)` reaches all of the cell and nothing else: this process is PID 1, or a Landlock domain scopes it.
+    /// `kill(-1)` reaches exactly the processes of the cell: this process is PID 1, or a Landlock domain scopes it.
     All,
-    /// This process is the subreaper of what it started, and goes through its descendants.
+    /// This process is the subreaper of what it started, and walks its descendants.
     Descendants,
 }
 
-/// What one call has besides its processes.
+/// The state of one call, apart from its processes.
 struct Cell<'c> {
     slot: &'c Slot<'c>,
-    /// Answers its program's calls.
+    /// Supervises its program's calls.
     supervisor: Option<Supervisor<'c>>,
-    /// The listener on which nobody is left to call. The kernel takes a filter apart when it is closed: after the report.
+    /// The listener, once no process can call on it. Closing it makes the kernel free the filter, so that waits until after the report.
     unused_listener: Option<OwnedFd>,
-    /// What its supervisor has refused.
+    /// The refusals of its supervisor.
     refusals: Refusals,
     /// By everything that was reaped.
     used: CpuAndMemory,
@@ -127,7 +127,7 @@ impl<'a> Slot<'a> {
         let confined = confine(spec, &rules.rulesets, nnp)?;
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
         let null = null.at(Layer::Descriptors, || "open /dev/null".into())?;
-        // The rules' paths, the warden's socket and its other children's are not for this cell.
+        // Cells must not inherit the descriptors of the rules' paths, of the warden's socket, and of its other children.
         let access = rules.access.as_ref();
         let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
         let own = [socket.as_fd(), null.as_fd()].into_iter();
@@ -143,7 +143,7 @@ impl<'a> Slot<'a> {
         Ok(slot)
     }
 
-    /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
+    /// Runs through an order before one arrives: the first touch of a page after a fork costs a page fault.
     fn rehearse(&self) -> io::Result<()> {
         let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
         let (directory, environment, unset) = ("/".into(), Vec::new(), Vec::new());
@@ -156,7 +156,7 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Serves one call after the other, until nobody needs it or it is not to be used again.
+    /// Serves calls in sequence, until the session ends or this process must not be reused.
     fn serve(&self) -> Result<(), LayerError> {
         let (mut stack, mut idle) = (SpawnStack::default(), IdleTrim::default());
         for call in 1..=USES_MAX {
@@ -170,7 +170,7 @@ impl<'a> Slot<'a> {
             let unnamed = cell.refusals.more().try_into().unwrap_or(u8::MAX);
             let scratch_full = end != End::Exited(0) && self.scratch.is_some_and(is_full);
             let report = Report { end, reusable, scratch_full, unnamed, used: cell.used };
-            // What the broker does not take is not known to it, and the report is worth more.
+            // A refusal that the broker does not accept is dropped: the report matters more.
             for refusal in cell.refusals.list() {
                 let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
             }
@@ -178,14 +178,14 @@ impl<'a> Slot<'a> {
             if message::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !reusable {
                 break;
             }
-            // Who waits for the report goes first, where it has woken on this processor.
+            // Lets the process that waits for the report run first, if it woke on this processor.
             let _ = sched_yield();
         }
         Ok(())
     }
 
-    /// The program's streams, with `/dev/null` from the cell's own mounts: by a descriptor of the machine's its mode and times
-    /// could be changed.
+    /// The program's streams, with `/dev/null` from the cell's own mounts: through a descriptor of
+    /// the machine's, its mode and times could be changed.
     fn own_devices(&self, stdio: [OwnedFd; 3]) -> Result<[OwnedFd; 3], SpawnError> {
         let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev));
         let null = device(&self.null);
@@ -197,7 +197,7 @@ impl<'a> Slot<'a> {
         Ok([stdin?, stdout?, stderr?])
     }
 
-    /// Makes a cell, and the process in it that is to be the program.
+    /// Creates a cell, and in it the process that will become the program.
     fn cell<'c>(&'c self, stack: &'c mut SpawnStack) -> Result<(PreparedChild<'c>, Cell<'c>), LayerError> {
         let step = || "prepare the program".to_owned();
         let (child, listener) = self.spawner.prepare(stack).at(Layer::ProtectedNames, step)?;
@@ -209,13 +209,13 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Whether nothing more can be written to the storage that `directory` is in.
+/// Whether no more can be written to the storage that contains `directory`.
 fn is_full(directory: &Path) -> bool {
     statvfs(directory).is_ok_and(|stat| stat.blocks_available() == 0 || stat.files_available() == 0)
 }
 
 impl Cell<'_> {
-    /// Carries out an order. Nothing of it is left afterwards.
+    /// Carries out an order. None of its processes is left when this returns.
     fn carry_out(&mut self, child: PreparedChild, plan: &CellPlan, stdio: [OwnedFd; 3]) -> End {
         if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
             supervisor.has_terminal();
@@ -227,7 +227,7 @@ impl Cell<'_> {
             Err(SpawnError::Directory(errno)) => End::NoDirectory(errno),
             Err(SpawnError::Program(errno)) => End::NotStarted(errno),
         };
-        // The supervisor goes after them: calls of what is left would fail as if they did not exist.
+        // The supervisor is dropped after them: without it, calls of processes still alive would fail with ENOSYS.
         self.sweep();
         if let Some(supervisor) = &self.supervisor {
             supervisor.tidy();
@@ -236,7 +236,7 @@ impl Cell<'_> {
         end
     }
 
-    /// Reaps, obeys and answers, until the program has ended or the broker ends the call.
+    /// Reaps children, forwards signals and answers supervised calls, until the program or the broker ends the call.
     fn watch(&mut self, program: Pid) -> End {
         let mut ended = true;
         loop {
@@ -254,7 +254,7 @@ impl Cell<'_> {
                 return End::Signalled(libc::SIGKILL);
             }
             match &mut self.supervisor {
-                // The last process that could call is gone.
+                // No process that could call is left.
                 _ if ready.deserted => {
                     self.supervisor.iter().for_each(Supervisor::tidy);
                     self.refusals =
@@ -268,9 +268,9 @@ impl Cell<'_> {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Blocks until there is something to do.
     fn wait(&self) -> nix::Result<Ready> {
-        /// How soon a call that waits for another process is tried again.
+        /// Interval for retrying a call that waits for another process.
         const RETRY_MS: u8 = 10;
         let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let supervisor = self.supervisor.as_ref();
@@ -297,7 +297,7 @@ impl Cell<'_> {
         })
     }
 
-    /// Reaps every child that has ended; `Some` when the program has.
+    /// Reaps every child that has ended; `Some` when the program was among them.
     fn reap(&mut self, program: Pid) -> Option<End> {
         while let Ok(Some(change)) = process::wait_any(false) {
             children::detach(&change);
@@ -313,11 +313,11 @@ impl Cell<'_> {
         None
     }
 
-    /// Ends all that is left of the cell and waits until it is gone.
+    /// Kills all processes left in the cell, and waits until they are gone.
     fn sweep(&mut self) {
         let sweep = self.slot.sweep;
-        // What is left is below a child of this process. To look for one is cheaper than a signal, for which the kernel goes
-        // through all processes of the machine.
+        // All that is left descends from this process, so it checks for children first: that is
+        // cheaper than a signal, for which the kernel walks all processes of the machine.
         let mut next =
             |wait| process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)));
         while next(false) != Err(Errno::ECHILD) {
@@ -330,7 +330,7 @@ impl Cell<'_> {
         }
     }
 
-    /// Adds what a child has used; one that has only stopped will end.
+    /// Adds a child's usage; for one that has only stopped, the rest follows when it ends.
     fn add(&mut self, change: &process::ChildChange) {
         if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
             self.used.user_us += change.used.user_us;
@@ -342,12 +342,12 @@ impl Cell<'_> {
 
 /// What there is to do.
 struct Ready {
-    /// The broker has a signal to pass on, or is gone.
+    /// The broker has sent a signal, or is gone.
     ordered: bool,
     /// A child has ended.
     ended: bool,
     /// The program has made a supervised call.
     called: bool,
-    /// Nobody is left to make one.
+    /// No process is left that could make one.
     deserted: bool,
 }

@@ -8,59 +8,57 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A cell that is ready, or at work.
+/// A cell that waits for its order or runs it.
 #[derive(Debug)]
 pub struct CellHandle {
-    /// Orders go down here, and the report comes up.
+    /// Carries orders to the cell, and its report back.
     pub socket: OwnedFd,
     /// The cell's first process.
     pub pidfd: OwnedFd,
 }
 
 impl CellHandle {
-    /// Sends it its order.
+    /// Sends the cell its order.
     ///
-    /// # Errors
-    /// `WouldBlock` if it does not take it; else the kernel's.
+    /// # Errors `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn order(&self, plan: &CellPlan, stdio: [BorrowedFd; 3]) -> io::Result<()> {
         order::send(self.socket.as_fd(), plan, stdio)
     }
 
     /// Sends a signal for its program.
     ///
-    /// # Errors
-    /// `WouldBlock` if it does not take it; else the kernel's.
+    /// # Errors `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         order::send_signal(self.socket.as_fd(), signal)
     }
 
-    /// Closes its way for orders: it kills everything in it, reports and ends.
+    /// Closes the direction for orders: the cell kills all its processes, reports and exits.
     pub fn end(&self) {
-        // If it is gone, its report says so.
+        // If the cell is gone, its missing report shows it.
         let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Write);
     }
 
-    /// Kills its first process, and with that, where the cell has namespaces, everything in it.
+    /// Kills its first process, and with it, if the cell has namespaces, everything in it.
     pub fn kill(&self) {
-        // It is gone already if this fails.
+        // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
     }
 
-    /// Whether it has ended and says nothing: it was killed while it waited.
+    /// Whether the cell has ended without a message: it was killed while it waited.
     pub fn is_gone(&self) -> bool {
         let peeked = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
         matches!(peeked, Ok(0) | Err(Errno::ECONNRESET))
     }
 
-    /// Receives a refusal, or the report, which is the last message of a call.
+    /// Receives a refusal, a name that was taken away, or the report, which is the last message of a call.
     ///
-    /// # Errors
-    /// `WouldBlock` if none has come; `UnexpectedEof` if none will, or what has come is none; else the kernel's.
+    /// # Errors `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it
+    /// is invalid; otherwise the kernel's.
     pub fn receive(&self) -> io::Result<Message> {
         let mut buffer = [0; MESSAGE_MAX];
         let mut receive = || message::receive(self.socket.as_fd(), &mut buffer);
         let received = match receive() {
-            // The cell left a signal of ours unread: the kernel says so first, and gives the report after that.
+            // The cell left a signal of ours unread: the kernel returns this error first, and the report afterwards.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(),
             received => received,
         };

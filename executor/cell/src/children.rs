@@ -1,4 +1,4 @@
-//! What becomes of children, and finding what is left of a cell where neither a PID namespace nor a Landlock scope gathers it.
+//! Reaping children, and finding the processes left of a cell where neither a PID namespace nor a Landlock scope collects them.
 
 use broker_protocol::Layer;
 use executor_layers::error::{At, LayerError};
@@ -17,20 +17,20 @@ pub fn end_signals() -> Result<SignalFd, LayerError> {
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).at(Layer::PidNamespace, step)
 }
 
-/// Detaches from a program that says that its parent traces it, and whose parent is ours or has become ours: nobody here would
-/// let it go on. It goes on with the signal at which it stopped, but for the one that the kernel made only for its tracer.
+/// Detaches from a program that declared its parent its tracer (`PTRACE_TRACEME`) and whose parent is, or has become, ours: nobody here
+/// would resume it. It continues with the signal at which it stopped, except the one that the kernel made only for its tracer.
 pub fn detach(change: &ChildChange) {
     if let ChildState::Stopped(signal) = change.state {
         process::ptrace_detach(change.pid, if signal == libc::SIGTRAP { 0 } else { signal });
     }
 }
 
-/// Stops, then kills, every descendant of this process: one that is stopped cannot fork away meanwhile.
+/// Stops, then kills, every descendant of this process: a stopped process cannot fork away meanwhile.
 pub fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
 }
 
-/// Kills the children of this process that are not `known`, and all below them; returns whether there were any.
+/// Kills the children of this process that are not in `known`, with their descendants; returns whether there were any.
 pub fn kill_unknown(known: &[i32]) -> bool {
     let mut unknown = proc::children(std::process::id() as i32);
     unknown.retain(|pid| !known.contains(pid));
@@ -44,7 +44,7 @@ fn kill_trees(roots: Vec<i32>) {
         let mut left = roots.clone();
         while let Some(pid) = left.pop() {
             left.extend(proc::children(pid));
-            // One that has just ended is what is wanted.
+            // A process that has just ended needs no signal: the error is ignored.
             let _ = kill(Pid::from_raw(pid), signal);
         }
     }

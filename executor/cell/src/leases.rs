@@ -1,4 +1,4 @@
-//! What is granted to commands for a while: what may be, what it is, when it ends, and how a cell gets it.
+//! Leases: what may be granted to commands for a time, what a grant refers to, when it ends, and how a cell gets it.
 
 pub(crate) mod handover;
 mod path;

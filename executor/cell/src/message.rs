@@ -1,11 +1,11 @@
-//! What goes between the broker and a session's warden: requests of one byte, messages of a tag with descriptors or a reason.
+//! Messages between the broker and a session's warden: requests of one byte; replies of a tag, with descriptors or a reason.
 
 use broker_protocol::Layer;
 use executor_layers::error::{LayerError, Privilege};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What the broker requests of the warden, one byte each.
+/// Requests of the broker to the warden, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WardenRequest {
@@ -13,24 +13,24 @@ pub enum WardenRequest {
     Cell = b'c',
     /// A pseudo-terminal.
     Terminal = b't',
-    /// A cell with paths that are granted for a while. With descriptors: see [`LeaseHandover`](crate::LeaseHandover).
+    /// A cell with leases of paths. With descriptors: see [`LeaseHandover`](crate::LeaseHandover).
     LeasedCell = b'l',
 }
 
-/// What comes from the warden.
+/// Messages of the warden.
 #[derive(Debug)]
 pub enum WardenMessage {
-    /// The session's layers are in force. With descriptors of its namespaces and, last, of the undo directory, if there is one.
+    /// The session's layers are in force. With descriptors of its namespaces and, last, of the undo directory if there is one.
     Ready(Vec<OwnedFd>),
-    /// The sockets of the session's relay, for the client; before the session is ready.
+    /// The sockets of the session's relay, for the client; sent before the session is ready.
     Relay(Vec<OwnedFd>),
     /// A cell: its socket, and the pidfd of its first process.
     Cell(OwnedFd, OwnedFd),
-    /// The same of a cell with leases.
+    /// A cell with leases: the same two descriptors.
     LeasedCell(OwnedFd, OwnedFd),
     /// A terminal: its master and its slave.
     Terminal(OwnedFd, OwnedFd),
-    /// What was requested has come, and this process may not have its descriptors.
+    /// The requested object arrived, but this process could not receive its descriptors.
     Lost(WardenRequest),
     /// A layer could not be put up. The session is over.
     Failed {
@@ -38,9 +38,9 @@ pub enum WardenMessage {
         layer: Layer,
         /// The kernel's error.
         errno: i32,
-        /// What the machine does not let this user have, if that is why.
+        /// The privilege that the machine denies this user, if that is the cause.
         refused: Option<Privilege>,
-        /// What was tried, for people. Bounded, and shown only escaped.
+        /// The step that failed, for people. Bounded, and displayed only escaped.
         step: String,
     },
 }
@@ -50,7 +50,7 @@ pub const RELAY: u8 = b'n';
 pub const FAILED: u8 = b'f';
 /// In the place of a privilege's index: none was refused.
 const NOT_REFUSED: u8 = u8::MAX;
-/// Bytes of the longest message from a warden.
+/// Maximum bytes of a warden's message.
 pub const MESSAGE_MAX: usize = 512;
 
 impl WardenMessage {

@@ -1,4 +1,4 @@
-//! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and signals, one byte each.
+//! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and signals, of one byte each.
 
 use broker_protocol::{Variable, frame, limit};
 use executor_sys::idle::IdleTrim;
@@ -13,27 +13,27 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Bytes of the longest order: the arguments and the variables with their lengths, and the rest.
+/// Maximum bytes of an order: the arguments and the variables with their lengths, and the rest.
 const ORDER_MAX: usize =
     limit::COMMAND + limit::VARIABLES * (limit::VARIABLE_NAME + limit::VARIABLE + 32) + 16 * 1024;
-/// Bytes of the longest order in one message. A socket takes some 200 KiB; a longer order lies in a file of its own.
+/// Maximum bytes of an order in one message. A socket holds about 200 KiB; a longer order is in a file of its own.
 const MESSAGE_MAX: usize = 64 * 1024;
-/// The message in place of a longer order, whose descriptor comes after those of the program. It is no number of a signal, and no
-/// order is as short.
+/// The message sent instead of a longer order, whose descriptor follows those of the program. It is
+/// not a signal number, and shorter than any order.
 const LONG: [u8; 2] = [0, 0];
 
-/// One call's work: what the session's spec leaves open.
+/// One call's work: everything that the session's spec leaves open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellPlan {
     /// The program and its arguments.
     pub arguments: Vec<ByteBuf>,
-    /// `TERM` of the terminal that descriptor 0 is, if it is one.
+    /// `TERM` for the terminal on descriptor 0, if it is one.
     pub terminal: Option<String>,
     /// The working directory, absolute.
     pub directory: String,
-    /// What its environment has besides the session's, or in place of it.
+    /// Variables that its environment adds to the session's, or overrides.
     pub environment: Vec<Variable>,
-    /// What of the session's it does not have.
+    /// Variables of the session's that it does not have.
     pub unset: Vec<String>,
 }
 
@@ -51,22 +51,22 @@ pub(crate) fn send(cell: BorrowedFd, plan: &CellPlan, stdio: [BorrowedFd; 3]) ->
     message::send(cell, &LONG, &[input, output, error, file.as_fd()])
 }
 
-/// Sends a signal for the program of a cell.
+/// Sends a cell a signal for its program.
 pub(crate) fn send_signal(cell: BorrowedFd, signal: i32) -> io::Result<()> {
     message::send(cell, &[signal as u8], &[])
 }
 
-/// Waits for an order; `None` when the session is over, and this process is not needed.
+/// Waits for an order; `None` when the session is over, or this process is not needed.
 pub(crate) fn receive(socket: &OwnedFd, idle: &mut IdleTrim) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
     loop {
         idle.wait_readable(socket);
-        // Most orders are some hundred bytes; room for the longest would cost more than this question.
+        // Most orders are some hundred bytes; a buffer for the longest would cost more than this extra call.
         let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
         let mut order = vec![0; length.min(ORDER_MAX)];
         let (_, mut stdio) = message::receive_waiting(socket.as_fd(), &mut order)?;
         match length {
             0 => return Ok(None),
-            // A signal for a program that ended before it came.
+            // A signal that arrived after its program had ended.
             1 => continue,
             _ => {}
         }
@@ -82,13 +82,13 @@ pub(crate) fn receive(socket: &OwnedFd, idle: &mut IdleTrim) -> io::Result<Optio
     }
 }
 
-/// Passes one signal on to `program`; false when the broker is gone.
+/// Forwards one signal to `program`; false when the broker is gone.
 pub(crate) fn forward_signal(socket: &OwnedFd, program: Pid) -> bool {
     let mut number = [0];
     match message::receive(socket.as_fd(), &mut number) {
         Ok((1, _)) => {
             if let Ok(signal) = Signal::try_from(i32::from(number[0])) {
-                // The program is the leader of its own session and group; it may have ended just now.
+                // The program is the leader of its own session and group; an error means that it has just ended.
                 let _ = kill(Pid::from_raw(-program.as_raw()), signal);
             }
             true

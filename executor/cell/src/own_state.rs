@@ -1,5 +1,5 @@
-//! Where an agent that is in a cell as a whole keeps its state: directories of the central root. The user's own are not shown to it,
-//! because what stands there is acted on outside of cells.
+//! Where an agent that runs in a cell as a whole stores its state: directories of the central root. It does
+//! not see the user's own directories, because programs outside cells act on their contents.
 
 use crate::capture::central_directory;
 use nix::fcntl::{OFlag, open};
@@ -10,11 +10,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// The directory of the central root.
+/// The parent of these directories in the central root.
 const DIRECTORY: &str = "agents";
 
-/// The variables for a cell's environment: none where commands cannot write there. The directories are made, as some programs do
-/// not make them; where that is not possible, the program says so.
+/// The variables for a cell's environment: none if commands cannot write there. The directories are
+/// created, as some programs do not create them; if that fails, the program reports it.
 pub fn variables(policy: &EffectivePolicy, central: &Path) -> Vec<(OsString, OsString)> {
     let state = &policy.environment.state;
     if state.is_empty() || policy.central != Access::Write || policy.paths.directories("bash").is_some() {

@@ -1,5 +1,5 @@
-//! The state of a first process that a program could change by its number. Whoever serves one call after the other compares it
-//! between them, and makes way for a new one where it is not as it was.
+//! The state of a first process that a program could change through its PID. A process that serves
+//! several calls compares it between them, and makes way for a new one if it has changed.
 
 use executor_sys::process;
 use nix::libc::rlim_t;
@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Pid;
 use std::io;
 
-/// What every program inherits (`man 2 getrlimit`).
+/// The limits that every program inherits (`man 2 getrlimit`).
 const LIMITS: [Resource; 16] = [
     Resource::RLIMIT_AS,
     Resource::RLIMIT_CORE,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use nix::sys::resource::setrlimit;
 
-    /// In a test process of its own, as `nextest` has it or not, nobody else looks at this limit.
+    /// In this test's process, its own under `nextest` or not, nothing else depends on this limit.
     #[test]
     fn a_change_is_seen() {
         let before = ProcessState::now().unwrap();

@@ -1,5 +1,5 @@
-//! In the broker: what the commands of a project have made, kept from one session to the next, and what they have left in its
-//! repositories, looked at when a call has ended.
+//! In the broker: the record of what a project's commands have created, kept between sessions, and
+//! the checks, after each call, of what they have left in its repositories.
 
 mod committed_secrets;
 mod created_record;

@@ -1,5 +1,5 @@
-//! Asks a worker what the broker does not read by itself: what git has of files with names of secrets, and what the
-//! settings of the user's git name. It is a process of its own, confined like the file worker.
+//! Asks a worker what the broker does not parse itself: what git has of files with names of secrets, and what
+//! the user's git settings name. The worker is a separate process, confined like the file worker.
 
 use crate::project::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
@@ -19,13 +19,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long it may take. A session waits for it; what is not known by then stays closed.
+/// Time limit for all questions. A session waits for them; what is unknown by then stays closed.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long one that has failed may take to end by itself.
+/// How long a failed worker has to exit by itself.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The program of the file worker, and what closes it.
+/// The file worker's program, and the layers that confine it.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerImage<'f> {
     /// Its file.
@@ -36,8 +36,8 @@ pub struct WorkerImage<'f> {
     pub landlock_abi: u32,
 }
 
-/// A worker that answers questions until the value is dropped. One that has failed to answer in time is ended: it answers no later
-/// question with what was meant for an earlier one.
+/// A worker that answers questions until this value is dropped. One that does not answer in time is
+/// killed, so that a late answer is never taken for that of a later question.
 #[derive(Debug)]
 pub struct Answerer {
     socket: OwnedFd,
@@ -45,7 +45,7 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// Starts one for questions about a project and its repository, if it has one. It gets ready while the caller goes on.
+    /// Starts a worker for a project and its repository, if it has one. It starts up while the caller continues.
     ///
     /// # Errors
     /// The program cannot be started, or a path is not UTF-8.
@@ -76,8 +76,8 @@ impl Answerer {
         Ok(answerer)
     }
 
-    /// What the repository has of `files`, absolute paths in the project, and which of the names its index has. `None` where the
-    /// worker fails: then nobody knows.
+    /// What the repository has of `files`, absolute paths in the project, and which of the names
+    /// are in its index. `None` if the worker fails: then it is unknown.
     pub fn repository(&self, repository: &ProjectRepository, files: &[PathBuf]) -> Option<RepositoryAnswer> {
         let below = |path: &PathBuf| {
             Some(path.strip_prefix(&repository.project).ok()?.as_os_str().as_bytes().to_vec())
@@ -89,25 +89,24 @@ impl Answerer {
         let answer = self.ask(&Question::Repository(RepositoryQuery { own, files: asked })).ok()?;
         let answer: RepositoryAnswer = frame::decode_whole(&answer).ok()?;
         let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
-        // Of more files than are asked about nothing is found.
+        // Files beyond those in the question count as not found.
         answer.files.resize(files.len(), InHead::Nothing);
         Some(answer)
     }
 
-    /// What git's settings in each of these texts name.
+    /// What git's settings name in each of these texts.
     ///
-    /// # Errors
-    /// The worker gives no such answer in time.
+    /// # Errors The worker gives no valid answer in time.
     pub fn settings(&self, texts: Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> {
         frame::decode_whole(&self.ask(&Question::Settings(texts))?).map_err(io::Error::other)
     }
 
-    /// The bytes of its answer.
+    /// Sends a question and returns the bytes of the answer.
     fn ask(&self, question: &Question) -> io::Result<Vec<u8>> {
         let until = Instant::now() + TIMEOUT;
         let answer = self.send(question, until).and_then(|()| self.receive(until));
         if answer.is_err() {
-            // It may be saying why.
+            // Gives it time to report the cause.
             let _ = wait(&self.child.pidfd, PollFlags::POLLIN, Instant::now() + LAST_WORDS);
             self.kill();
         }
@@ -144,9 +143,9 @@ impl Answerer {
         }
     }
 
-    /// Ends it; a question from now on has no answer.
+    /// Kills the worker; later questions have no answer.
     pub fn kill(&self) {
-        // It is gone already if this fails.
+        // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
     }
 }
@@ -162,7 +161,7 @@ fn text(path: &Path) -> io::Result<String> {
     path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidFilename.into())
 }
 
-/// Waits for the worker, which has some time for all that it is asked.
+/// Waits for the worker, which has one time limit for all questions.
 fn wait(socket: &OwnedFd, flags: PollFlags, until: Instant) -> io::Result<()> {
     let left = until.saturating_duration_since(Instant::now());
     let left = PollTimeout::try_from(left).map_err(io::Error::other)?;

@@ -1,11 +1,11 @@
-//! What a cell's first process reports to the broker when a call is over: a message of fixed size, and before it one for each
-//! refusal, if there was any.
+//! What a cell's first process reports to the broker when a call is over: a message of fixed size,
+//! and before it one for each refusal and each name taken away.
 
 use broker_protocol::Layer;
 use executor_supervisor::Refusal;
 use executor_sys::process::CpuAndMemory;
 
-/// A message of a cell to the broker.
+/// A message from a cell to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Something that was refused.
@@ -20,7 +20,7 @@ pub const MESSAGE_MAX: usize = executor_supervisor::MESSAGE_MAX;
 const REFUSED: u8 = b'r';
 
 impl Message {
-    /// Reads a message; `None` if it is none.
+    /// Decodes a message; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [REFUSED, refusal @ ..] => Refusal::decode(refusal).map(Self::Refused),
@@ -28,7 +28,7 @@ impl Message {
         }
     }
 
-    /// The message of a refusal.
+    /// Encodes a refusal as a message.
     pub fn refused(refusal: &Refusal) -> Vec<u8> {
         [&[REFUSED], &*refusal.encode()].concat()
     }
@@ -39,13 +39,13 @@ impl Message {
 pub struct Report {
     /// How the program ended.
     pub end: End,
-    /// Whether the next order may come: else the first process ends.
+    /// Whether the next order may be sent: otherwise the first process exits.
     pub reusable: bool,
-    /// Whether a program that failed has left no room in the session's private storage.
+    /// Whether a program that failed has left no space in the session's private storage.
     pub scratch_full: bool,
-    /// How much was refused beyond the refusals that were sent; 255 is that much or more.
+    /// Number of refusals beyond those that were sent; 255 means that many or more.
     pub unnamed: u8,
-    /// What was used by everything that was reaped.
+    /// Resource usage of all reaped processes.
     pub used: CpuAndMemory,
 }
 
@@ -58,7 +58,7 @@ pub enum End {
     Signalled(i32),
     /// It did not start; the error number.
     NotStarted(i32),
-    /// The cell could not be closed: nothing was started.
+    /// The cell could not be confined: nothing was started.
     Unconfined {
         /// The layer that failed.
         layer: Layer,
@@ -95,7 +95,7 @@ impl Report {
         bytes
     }
 
-    /// Reads a report; `None` if it is not one.
+    /// Decodes a report; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; REPORT_LEN] = bytes.try_into().ok()?;
         let value = i32::from_le_bytes(*bytes[4..].first_chunk()?);

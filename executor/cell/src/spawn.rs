@@ -1,4 +1,4 @@
-//! Prepares and starts a stranger's program, in a process below this one, which is [`Confined`].
+//! Prepares and starts a stranger's program, in a child of this process, which is [`Confined`].
 
 use crate::order::CellPlan;
 use broker_protocol::{Layer, Variable};
@@ -30,15 +30,15 @@ impl<'s> Spawner<'s> {
         Self { spec, confined, limits }
     }
 
-    /// Prepares the process that is to be a program, and returns the listener for its supervised calls, if any are.
+    /// Prepares the process that will become a program, and returns the listener for its supervised calls, if there are any.
     pub fn prepare<'p>(&self, stack: &'p mut SpawnStack) -> io::Result<(PreparedChild<'p>, Option<OwnedFd>)> {
-        // A domain below this one's costs each file that is opened in the cell a second walk.
+        // A domain below this one costs a second walk for each file that is opened in the cell.
         let ruleset = self.confined.program_ruleset().map(|fd| fd.as_raw_fd());
         let supervised = self.spec.is_supervised().then(|| seccomp::supervised(self.spec.tier));
         stack.prepare(&ChildSetup { limits: &self.limits, ruleset, supervised })
     }
 
-    /// Makes the prepared process the program of `plan`.
+    /// Turns the prepared process into the program of `plan`.
     pub fn start(
         &self,
         child: PreparedChild,
@@ -53,7 +53,7 @@ impl<'s> Spawner<'s> {
         child.start(&Exec { program, stdio, close_from, terminal }).map(Pid::from_raw)
     }
 
-    /// A plan's program as `execve` takes it.
+    /// The program of a plan, as arguments for `execve`.
     pub fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
         let CellPlan { arguments, terminal, directory, environment: own, unset } = plan;
         let entries = self.spec.environment.iter().map(CString::as_c_str);
@@ -80,7 +80,7 @@ impl<'s> Spawner<'s> {
     }
 }
 
-/// Where a program may be: its own path, or each directory of `PATH`. One without a name is nowhere.
+/// The paths where a program may be: its own, or one in each directory of `PATH`. An empty name has none.
 fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CString>> {
     if name.is_empty() || name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
@@ -88,7 +88,7 @@ fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CStrin
     let path =
         environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
     let name = Path::new(OsStr::from_bytes(name.as_bytes()));
-    // Asking whether a file exists costs a microsecond, an `execve` that fails ten.
+    // Checking that a file exists costs a microsecond, a failing `execve` ten.
     let files = std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
     files
         .skip_while(|file| !file.exists())

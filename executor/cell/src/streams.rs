@@ -1,4 +1,4 @@
-//! A command's standard streams: the broker's ends, none of which waits, and the program's.
+//! A command's standard streams: the broker's ends, all of them non-blocking, and the program's.
 
 use broker_protocol::Stdin;
 use executor_sys::{fd, file};
@@ -26,8 +26,8 @@ pub enum ProgramStreams {
     Terminal(OwnedFd),
 }
 
-/// Pipes for standard output and error, near end and far end. Making them takes as long as a tenth of a call's way to its
-/// cell, so they are made before it comes.
+/// Pipes for standard output and error, near end and far end. Creating them takes a tenth of the
+/// time in which a call reaches its cell, so they are created before the call.
 #[derive(Debug)]
 pub struct Pipes {
     stdout: (OwnedFd, OwnedFd),
@@ -35,7 +35,7 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Both, of which ours do not wait.
+    /// Creates both pipes; our ends are non-blocking.
     ///
     /// # Errors
     /// The kernel's.
@@ -48,7 +48,7 @@ impl Pipes {
         Ok(Self { stdout: pipe()?, stderr: pipe()? })
     }
 
-    /// The streams of a command, of which these are output and error.
+    /// The streams of a command that uses these pipes for output and error.
     pub fn streams(self, stdin: &Stdin) -> io::Result<(Streams, ProgramStreams)> {
         let Pipes { stdout: (stdout, out), stderr: (stderr, err) } = self;
         let (program, input) = match stdin {

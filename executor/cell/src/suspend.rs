@@ -1,29 +1,29 @@
-//! The suspend key of a command's terminal, Control-Z. A command leads a process session of its own, and no shell is above it
-//! there, so that the kernel drops the signal which the key makes: what nobody could continue is not stopped. Its client can, and
-//! is told; so the broker stops what the kernel would have stopped.
+//! The suspend key of a command's terminal, Control-Z. A command leads a process session of its own without a shell
+//! above it, so the kernel drops the signal that the key causes: it does not stop what nobody could continue. Here the
+//! client can continue it, and is notified; so the broker stops what the kernel would have stopped.
 
 use executor_sys::proc::{self, Stat};
 use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::tcgetpgrp;
 use std::os::fd::BorrowedFd;
 
-/// Whether the suspend key of the terminal with this master is in `typed`, and makes a signal.
+/// Whether `typed` contains the suspend key of the terminal with this master, and the key causes a signal.
 pub fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
-    /// No key (`_POSIX_VDISABLE`).
+    /// Stands for no key (`_POSIX_VDISABLE`).
     const DISABLED: u8 = 0;
-    // Most of what is typed is none of them.
+    // Most input contains no control character.
     let mut control = typed.filter(u8::is_ascii_control).peekable();
     if control.peek().is_none() {
         return false;
     }
-    // A terminal that cannot be looked at has lost its program.
+    // A terminal whose settings cannot be read has lost its program.
     let Ok(settings) = tcgetattr(master) else { return false };
     let key = settings.control_chars[SpecialCharacterIndices::VSUSP as usize];
     settings.local_flags.contains(LocalFlags::ISIG) && key != DISABLED && control.any(|typed| typed == key)
 }
 
-/// Whether the program itself would be stopped by the key, and not a job of a shell that it is. One that ignores or handles the
-/// signal has its own idea of it.
+/// Whether the key would stop the program itself, and not a job of the shell that it is. A program
+/// that ignores or handles the signal decides for itself.
 pub fn is_for_program(master: BorrowedFd) -> bool {
     let Ok(group) = tcgetpgrp(master) else { return false };
     let leader = group.as_raw();

@@ -1,5 +1,5 @@
-//! The warden's life: PID 1 of the session's namespaces where it has some. It puts up what is the same for all cells, makes them
-//! on request, runs nothing else, and parses nothing.
+//! The warden: PID 1 of the session's namespaces if it has any. It applies the layers that all
+//! cells share, makes cells on request, runs nothing else, and parses nothing.
 
 use crate::cell::{self, SessionRules};
 use crate::children;
@@ -30,13 +30,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
 
-/// A warden's life, in its own process.
+/// Runs the warden in its own process.
 pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
-    // Once, for all that the session will start.
+    // Done once, for every process of the session.
     process::default_other_signals();
     if let Err(error) = serve(spec, socket, uid, gid) {
         spec.scratch.remove();
-        // The broker may be gone already; there is nobody else to tell.
+        // If the broker is gone too, there is nobody to notify.
         let _ = message::send(socket.as_fd(), &WardenMessage::encode_failure(&error), &[]);
     }
     exit(1)
@@ -72,10 +72,10 @@ fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Ve
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, step("name the warden"))?;
     let nnp = no_new_privileges::put_up(spec.layers)?;
     if spec.has(Layer::PidNamespace) {
-        // The broker's death ends the warden, and the warden's death, as PID 1, everything else.
+        // The broker's death kills the warden, and the death of the warden, as PID 1, everything else.
         prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step("PR_SET_PDEATHSIG"))?;
     } else {
-        // What outlives its cell's first process comes to the warden, which ends it.
+        // Processes that outlive their cell's first process are reparented to the warden, which kills them.
         prctl::set_child_subreaper(true).at(Layer::Rlimits, step("PR_SET_CHILD_SUBREAPER"))?;
     }
     namespaces::set_up(spec.layers, uid, gid)?;
@@ -95,7 +95,7 @@ fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Ve
     Ok((nnp, for_worker))
 }
 
-/// Makes the sockets of the session's relay, if it has a network, and sends the client's up.
+/// Makes the sockets of the session's relay, if it has a network, and sends the client's to the broker.
 fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, LayerError> {
     if !spec.policy.has_network() {
         return Ok(None);
@@ -114,7 +114,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerE
 struct WardenLoop<'a> {
     spec: &'a SandboxSpec,
     rules: SessionRules,
-    /// Makes the terminals of programs, where those of a cell are among the machine's.
+    /// Makes the terminals of programs, if cells use those of the machine.
     ptys: Option<PtyMaker>,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
@@ -124,7 +124,7 @@ struct WardenLoop<'a> {
 }
 
 impl WardenLoop<'_> {
-    /// Obeys until the broker is gone.
+    /// Serves requests until the broker is gone.
     fn serve(&mut self) -> Result<(), LayerError> {
         let step = || "wait for orders".to_owned();
         let mut idle = IdleTrim::default();
@@ -163,7 +163,7 @@ impl WardenLoop<'_> {
         Ok(true)
     }
 
-    /// Makes a cell, for which these are if it has leases.
+    /// Makes a cell; `leases` are the descriptors for its leases, if it has any.
     fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), LayerError> {
         let (theirs, ours) = message::pair().at(Layer::PidNamespace, || "socketpair".into())?;
         let flags = namespaces::cell_flags(self.spec.layers);
@@ -183,7 +183,7 @@ impl WardenLoop<'_> {
         }
     }
 
-    /// A terminal of the instance this process sees: the session's own, where it has one.
+    /// Makes a terminal of the devpts instance that this process sees: the session's own, if there is one.
     fn make_terminal(&self) -> Result<(), LayerError> {
         let step = || "make a terminal".to_owned();
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -195,7 +195,7 @@ impl WardenLoop<'_> {
         send(self.socket, &[WardenRequest::Terminal as u8], &[master.as_fd(), slave.as_fd()])
     }
 
-    /// Reaps dead children. Where no PID namespace ends it, an unknown one among the living is what a killed cell left behind.
+    /// Reaps dead children. Without a PID namespace, an unknown living child was left by a killed cell, and is killed.
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.child_ends.read_signal() {}
         loop {

@@ -13,27 +13,27 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a warden may take for a request, which is some milliseconds of work: one that does not answer was stopped.
+/// How long a warden may take for a request, which needs some milliseconds: one that does not answer is stopped.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requests of one kind that a warden has at once. More would fill its socket, which takes some 280 messages.
+/// Maximum number of pending requests of one kind. More would fill the warden's socket, which holds about 280 messages.
 const IN_FLIGHT_MAX: usize = 32;
 
 /// A session's warden.
 #[derive(Debug)]
 pub struct Warden {
-    /// Readable when it has something to say.
+    /// Readable when the warden has sent a message.
     pub socket: OwnedFd,
     /// Its process.
     pub child: Child,
-    /// Requests that are not carried out yet, in order.
+    /// Pending requests, in order.
     open: VecDeque<WardenRequest>,
-    /// Since when the oldest of them could have been.
+    /// The time from which the oldest of them counts as pending.
     open_since: Instant,
 }
 
 impl Warden {
-    /// Starts one. It sends [`WardenMessage::Ready`], or why it has failed, by itself.
+    /// Starts a warden. It sends [`WardenMessage::Ready`], or why it failed, by itself.
     ///
     /// # Errors
     /// The kernel's (`clone`, with the flags of the session's namespaces).
@@ -48,20 +48,19 @@ impl Warden {
         }
     }
 
-    /// Requests of this kind that are not carried out yet.
+    /// Number of pending requests of this kind.
     pub fn in_flight(&self, request: WardenRequest) -> usize {
         self.open.iter().filter(|open| **open == request).count()
     }
 
-    /// How many more requests of this kind it may be sent now.
+    /// How many more requests of this kind may be sent now.
     pub fn room(&self, request: WardenRequest) -> usize {
         IN_FLIGHT_MAX.saturating_sub(self.in_flight(request))
     }
 
     /// Sends a request.
     ///
-    /// # Errors
-    /// It is gone, or takes no more.
+    /// # Errors The warden is gone, or its socket is full.
     pub fn request(&mut self, request: WardenRequest) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
@@ -72,8 +71,7 @@ impl Warden {
 
     /// Requests a cell with leases.
     ///
-    /// # Errors
-    /// It is gone, or takes no more.
+    /// # Errors The warden is gone, or its socket is full.
     pub fn request_leased(&mut self, leases: &LeaseHandover) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
@@ -83,31 +81,30 @@ impl Warden {
         message::send(self.socket.as_fd(), &[WardenRequest::LeasedCell as u8], &fds)
     }
 
-    /// Kills it. As first process of a session's PID namespace it takes the session with it.
+    /// Kills the warden. As the first process of a session's PID namespace it takes the session with it.
     pub fn kill(&self) {
-        // It is gone already if this fails.
+        // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
     }
 
-    /// When a request that is not carried out yet is late.
+    /// When a pending request exceeds its time limit.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.open.is_empty()).then(|| self.open_since + TIMEOUT)
     }
 
-    /// Waits for one of its first messages.
+    /// Waits for one of the warden's first messages.
     ///
-    /// # Errors
-    /// `UnexpectedEof` if it is gone, `InvalidData` if the message is not one of a warden's.
+    /// # Errors `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a
+    /// warden's.
     pub fn next_message(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let (length, fds) = message::receive_waiting(self.socket.as_fd(), &mut buffer)?;
         WardenMessage::decode(&buffer[..length], fds)
     }
 
-    /// Receives a message.
+    /// Receives a message without blocking.
     ///
-    /// # Errors
-    /// `WouldBlock` if none has come; else as for [`Self::next_message`].
+    /// # Errors `WouldBlock` if there is none; otherwise as for [`Self::next_message`].
     pub fn receive(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let received = message::receive(self.socket.as_fd(), &mut buffer);

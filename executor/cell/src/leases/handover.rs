@@ -1,8 +1,8 @@
-//! Paths that are granted for a while to one cell: from the broker, which has opened and looked at them, to that cell's own mounts
-//! and rules. Such a cell is made when its call comes and serves no other.
+//! Hands leased paths to one cell: from the broker, which has opened and checked them, to that
+//! cell's own mounts and rules. Such a cell is made for its call and serves no other.
 //!
-//! With mounts, a process of the broker's takes the trees from the machine and attaches them in the namespace of the cell, before
-//! that confines itself. Without, the cell has a descriptor of each for its rules.
+//! With mounts, a process of the broker's takes the trees from the machine and attaches them in the namespace of the
+//! cell, before the cell confines itself. Without mounts, the cell gets a descriptor of each for its rules.
 
 use crate::cell::SessionRules;
 use crate::leases::path::HeldPath;
@@ -26,40 +26,39 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Bytes of what is protected in the paths of one cell, and of their names.
+/// Maximum bytes of one cell's order: the protected objects in its paths, and their names.
 const ORDER_MAX: u64 = 16 << 20;
-/// What the mounting process says when all is attached; else it sends an error number.
+/// Sent by the mounting process when everything is attached; otherwise it sends an error number.
 const ATTACHED: [u8; 4] = [0; 4];
 
-/// What a cell must know of its leases.
+/// A cell's leases, as the cell needs to know them.
 #[derive(Serialize, Deserialize)]
 struct CellLeases {
     paths: Vec<(PathBuf, Access)>,
     objects: ProtectedObjects,
-    /// Whether one of them ends before the session may.
+    /// Whether one of them can end before the session.
     ends: bool,
 }
 
-/// What goes to the warden for one cell with leases.
+/// What the warden receives for one cell with leases.
 #[derive(Debug)]
 pub struct LeaseHandover {
-    /// Between the cell and what mounts for it; or with descriptors of the paths, where nothing is mounted.
+    /// Connects the cell and the process that mounts for it; without mounts, carries descriptors of the paths.
     pub(crate) channel: OwnedFd,
     /// Encoded [`CellLeases`].
     pub(crate) order: OwnedFd,
     mounting: Option<Mounting>,
 }
 
-/// The process that mounts for one cell. It ends by itself when that is done, and is ended with this value.
+/// The process that mounts for one cell. It exits by itself when it is done, and is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Mounting(Child);
 
 impl LeaseHandover {
-    /// For a cell with these paths, one of which `ends` before the session may; `None` where there are none. `user_namespace` is the
-    /// session's, where it has mounts.
+    /// The handover to a cell with these paths, one of which `ends` before the session may; `None`
+    /// without paths. `user_namespace` is the session's, if it has mounts.
     ///
-    /// # Errors
-    /// The kernel's, or a path that cannot be encoded.
+    /// # Errors The kernel's, or a path that cannot be encoded.
     pub(crate) fn new(
         paths: &[(u64, Rc<HeldPath>)],
         ends: bool,
@@ -101,7 +100,7 @@ impl LeaseHandover {
 }
 
 impl Mounting {
-    /// Whether it is done.
+    /// Whether the process has exited.
     pub fn has_ended(&self) -> bool {
         let ended = waitid(
             Id::Pid(Pid::from_raw(self.0.pid)),
@@ -113,13 +112,13 @@ impl Mounting {
 
 impl Drop for Mounting {
     fn drop(&mut self) {
-        // It has ended already if this fails.
+        // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.0.pidfd.as_fd(), libc::SIGKILL);
         let _ = waitpid(Pid::from_raw(self.0.pid), None);
     }
 }
 
-/// The life of the process that mounts for one cell, which says by its first message which namespace is its own.
+/// Runs the process that mounts for one cell, whose first message names the cell's namespace.
 fn mount_for_cell(user_namespace: BorrowedFd, mounts: &[LeasedMount], cell: &OwnedFd) -> ! {
     let _ = prctl::set_name(c"lazaret-mount");
     let attached = leased_mounts::take(user_namespace, mounts).and_then(|trees| {
@@ -131,15 +130,14 @@ fn mount_for_cell(user_namespace: BorrowedFd, mounts: &[LeasedMount], cell: &Own
         Ok(()) => ATTACHED,
         Err(error) => error.raw_os_error().unwrap_or(libc::EIO).to_le_bytes(),
     };
-    // The cell may be gone: then nobody waits for it.
+    // If the cell is gone, nobody waits for it.
     let _ = message::send_waiting(cell.as_fd(), &answer, &[]);
     process::exit_now(0)
 }
 
-/// Takes what came with the request for this cell into its mounts and `rules`, in the process that will be its first.
+/// Adds what came with the request for this cell to its mounts and `rules`, in the process that will be its first.
 ///
-/// # Errors
-/// The kernel's; `ESTALE` where something else lies at a path than what was granted.
+/// # Errors The kernel's; `ESTALE` if another object lies at a path than was granted.
 pub(crate) fn receive(
     spec: &SandboxSpec,
     rules: &mut SessionRules,
@@ -175,7 +173,7 @@ fn read(order: OwnedFd) -> io::Result<CellLeases> {
     frame::decode_whole(&bytes).map_err(io::Error::other)
 }
 
-/// Has the paths mounted here, and opens them.
+/// Waits until the paths are mounted here, and opens them.
 fn attached(channel: &OwnedFd, paths: &[(PathBuf, Access)]) -> io::Result<Vec<OwnedFd>> {
     let namespace = leased_mounts::own_namespace()?;
     message::send_waiting(channel.as_fd(), b"n", &[namespace.as_fd()])?;

@@ -1,4 +1,4 @@
-//! A path that a call wants: opened as an object when it is asked about, and compared with what lies there when it is used.
+//! A path that a call requests: opened as an object for the question, and compared with what lies at the path when it is used.
 
 use broker_protocol::{Leased, Refused};
 use executor_layers::discovery::discover_leased;
@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// File systems that the kernel makes up: what is written there acts on it, and what is read tells of other processes.
+/// Kernel pseudo file systems: writing there acts on the kernel, and reading reveals other processes.
 const KERNELS: [i64; 9] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -33,32 +33,32 @@ const KERNELS: [i64; 9] = [
     0x1cd1,      // devpts
 ];
 
-/// Where a session's paths may lie.
+/// Which paths may be leased in a session.
 pub struct Places<'a> {
     /// The policy of the session.
     pub policy: &'a EffectivePolicy,
-    /// Why a path may not be granted so, whatever lies there.
+    /// Why a path may not be leased with this access, whatever lies there.
     pub closed: &'a dyn Fn(&Path, Access) -> Option<String>,
-    /// Whether every command reads it already.
+    /// Whether every command can read it already.
     pub is_shown: &'a dyn Fn(&Path) -> bool,
 }
 
-/// What the settings of the user's git name in a directory that is to be written in, and in which these objects were found.
+/// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
 pub type Settings<'a> = dyn Fn(&Path, &ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError> + 'a;
 
-/// A path that is wanted, and what lies there.
+/// A requested path, and the object there.
 #[derive(Debug)]
 pub struct LeasedPath {
     path: PathBuf,
     access: Access,
     object: OwnedFd,
     id: (u64, u64),
-    /// The same of the directories above it.
+    /// Device and inode of each directory above it.
     above: Vec<(u64, u64)>,
     directory: bool,
 }
 
-/// One that is granted, with what is protected in it.
+/// A leased path, with the protected objects in it.
 #[derive(Debug)]
 pub struct HeldPath {
     leased: LeasedPath,
@@ -67,10 +67,9 @@ pub struct HeldPath {
 }
 
 impl Places<'_> {
-    /// What lies at the path of this text, if it may be granted.
+    /// Opens the object at this path, if it may be leased.
     ///
-    /// # Errors
-    /// It may not, whoever is asked, or cannot be opened.
+    /// # Errors It may not be leased, whoever approves, or cannot be opened.
     pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
         let refuse = |why: String| refused(text, &why);
         let path = self.policy.may_lease(access, text, names);
@@ -108,7 +107,7 @@ impl Places<'_> {
 }
 
 fn refused(text: &str, why: &str) -> Refused {
-    // What cannot be shown is not.
+    // A path that cannot be displayed is not leased.
     let shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
     Refused {
         rule: LEASE_RULE.to_owned(),
@@ -125,8 +124,8 @@ fn id(stat: &FileStat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// What is mounted below `path`, if anything is. It would be granted with it in the flat tier; where cells have mounts, the kernel
-/// gives no tree that hides what another user has mounted over.
+/// What is mounted below `path`, if anything is. In the flat tier it would be granted with it; where cells
+/// have mounts, the kernel clones no tree that would reveal what another user's mount hides.
 fn mounted_below(path: &Path) -> io::Result<Option<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
     let points =
@@ -134,7 +133,7 @@ fn mounted_below(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(points.map(unescaped).find(|point| point != path && point.starts_with(path)))
 }
 
-/// A path as proc_pid_mountinfo(5) has it: blanks and backslashes are octal numbers.
+/// Decodes a path of proc_pid_mountinfo(5), where blanks and backslashes are octal numbers.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = field;
@@ -147,7 +146,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
     OsStr::from_bytes(&bytes).into()
 }
 
-/// Those of `all` that no other covers. The cell gets no other: what is mounted last would hide what the first closes.
+/// Those of `all` that no other covers. The cell gets only these: a later mount would hide what the first one closes.
 pub(crate) fn outermost<T>(all: Vec<T>, path: impl Fn(&T) -> &LeasedPath) -> Vec<T> {
     let covers = |by: &LeasedPath, one: &LeasedPath| by.covers(one.access, &one.path);
     let covered = |at: usize| {
@@ -159,12 +158,12 @@ pub(crate) fn outermost<T>(all: Vec<T>, path: impl Fn(&T) -> &LeasedPath) -> Vec
     all.into_iter().zip(covered).filter(|(_, covered)| !covered).map(|(one, _)| one).collect()
 }
 
-/// Whether a file lies on a file system that the kernel makes up, wherever that is mounted.
+/// Whether a file is on a kernel pseudo file system, wherever that is mounted.
 fn is_of_the_kernel(object: &OwnedFd) -> nix::Result<bool> {
     Ok(KERNELS.contains(&fstatfs(object)?.filesystem_type().0))
 }
 
-/// Why what lies there cannot be granted.
+/// Why the object there cannot be leased.
 fn unfit(stat: &FileStat, access: Access) -> Option<&'static str> {
     match (kind(stat), access) {
         (libc::S_IFDIR, _) => None,
@@ -179,17 +178,17 @@ fn unfit(stat: &FileStat, access: Access) -> Option<&'static str> {
 }
 
 impl LeasedPath {
-    /// Where it lies, spelled as the kernel spells it.
+    /// Its path as the kernel spells it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What commands may do there.
+    /// The access that commands get.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Device and inode, for the digest of what is asked about.
+    /// Device and inode, for the digest of the question.
     pub fn id(&self) -> [u8; 16] {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.id.0.to_le_bytes());
@@ -197,7 +196,7 @@ impl LeasedPath {
         id
     }
 
-    /// What is asked about, in words.
+    /// Describes it in words for the question.
     pub fn describe(&self) -> String {
         let path = self.path.display();
         match (self.access, self.directory) {
@@ -207,18 +206,17 @@ impl LeasedPath {
         }
     }
 
-    /// Whether its path still leads to what was asked about, and to no more. That is held open, so no other has its inode.
+    /// Whether its path still leads to the object in the question, and to no more. The object is held open, so no other has its inode.
     pub fn is_unchanged(&self) -> bool {
         let stat = open_without_links(&self.path).and_then(fstat);
         stat.is_ok_and(|stat| id(&stat) == self.id)
             && mounted_below(&self.path).is_ok_and(|mount| mount.is_none())
     }
 
-    /// Whether this and `other`, of which none covers the other, may be in one cell: not if one lies in the other, by its path or as
-    /// the same object elsewhere.
+    /// Checks that this and `other`, neither of which covers the other, may be in one cell: not if
+    /// one lies in the other, by its path or as the same object elsewhere.
     ///
-    /// # Errors
-    /// They may not.
+    /// # Errors They may not be in one cell.
     pub fn check_beside(&self, other: &Self) -> Result<(), Refused> {
         let covers = |by: &Self, one: &Self| by.covers(one.access, &one.path);
         if covers(self, other) || covers(other, self) {
@@ -237,7 +235,7 @@ impl LeasedPath {
         Ok(())
     }
 
-    /// What a lease of it opens.
+    /// What a lease of it grants.
     pub fn opens(&self) -> Leased {
         let path = self.path.to_string_lossy().into_owned();
         match self.access {
@@ -251,10 +249,9 @@ impl LeasedPath {
         self.access >= access && path.starts_with(&self.path)
     }
 
-    /// The same once it is granted.
+    /// The path as it is held once it is granted.
     ///
-    /// # Errors
-    /// What is protected in it cannot be found or held.
+    /// # Errors The protected objects in it cannot be found or held.
     pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
         let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
         if self.directory {
@@ -275,7 +272,7 @@ impl LeasedPath {
                 pins.retain(Pin::is_hidden);
             }
         }
-        // It was looked through by its path.
+        // The search went by its path, which may have changed.
         if !self.is_unchanged() {
             return Err(refused(&self.path.to_string_lossy(), "something else lies there by now"));
         }
@@ -284,7 +281,7 @@ impl LeasedPath {
 }
 
 impl HeldPath {
-    /// What lies at its path, as it was opened.
+    /// The path and its object, as they were opened.
     pub fn leased(&self) -> &LeasedPath {
         &self.leased
     }
@@ -295,23 +292,23 @@ impl HeldPath {
         LeasedMount { path: path.clone(), access: *access, id: *id, pins: self.pins.clone() }
     }
 
-    /// Whether the cell that has it sees what is at `path`.
+    /// Whether a cell with this lease sees what is at `path`.
     pub fn shows(&self, path: &Path) -> bool {
         path.starts_with(&self.leased.path) && !self.pins.iter().any(|pin| pin.hides(path))
     }
 
-    /// What lies there.
+    /// The object at the path.
     pub fn object(&self) -> BorrowedFd<'_> {
         self.leased.object.as_fd()
     }
 
-    /// What is protected in it, as objects.
+    /// The protected objects in it.
     pub fn objects(&self) -> ProtectedObjects {
         self.objects.clone()
     }
 }
 
-/// The names that stay closed in what is granted.
+/// The names that stay closed in leased paths.
 ///
 /// # Errors
 /// They cannot be compiled.

@@ -1,8 +1,8 @@
-//! The leases of a session: what was granted beyond what it has. What may be granted at all is decided here, and when it ends: with
-//! its call, after its minutes, when it is taken back.
+//! The leases of a session: what was granted beyond what the session has. Decides what may be
+//! leased at all, and when a lease ends: with its call, after its minutes, or when it is revoked.
 //!
-//! The broker carries no connections. What it decides is recorded, and told to the client, which does; a lease for one call has a
-//! key, which only that call's programs are given, so that nothing else in the session has the host meanwhile.
+//! The broker carries no connections. What it decides is recorded and sent to the client, which does; a lease for one
+//! call has a key that only that call's programs are given, so that nothing else in the session has the host meanwhile.
 
 use crate::leases::handover::LeaseHandover;
 use crate::leases::path::{HeldPath, LeasedPath, Places, Settings, names, outermost};
@@ -23,35 +23,34 @@ pub use policies::network::LEASE_RULE as RULE;
 #[derive(Debug, Default)]
 pub struct Leases {
     held: Vec<Held>,
-    /// Those that have ended and stand in no record yet.
+    /// Leases that have ended and are not recorded yet.
     ended: Vec<(Lease, LeaseEnd)>,
 }
 
 #[derive(Debug)]
 struct Held {
     lease: Lease,
-    /// Of the call it was granted with.
+    /// The digest of the call with which it was granted.
     digest: Digest,
     calls: u64,
     ends: Option<Instant>,
-    /// What lies there, where it is a path's.
+    /// The held path, if it is a lease of one.
     path: Option<Rc<HeldPath>>,
 }
 
-/// What a call wants and does not have, with the objects at its paths, in their order.
+/// What a call requests and does not have, with the objects at its paths, in order.
 #[derive(Debug, Default)]
 pub struct Missing {
-    /// What somebody has to grant.
+    /// The hosts and paths that need an approval.
     pub wants: Wants,
-    /// What lies at the paths among that.
+    /// The objects at those paths.
     pub paths: Vec<LeasedPath>,
 }
 
 impl Leases {
-    /// What of the `wants` of `call` has to be granted before its `request` may run.
+    /// Which of the `wants` of `call` must be granted before its `request` may run.
     ///
-    /// # Errors
-    /// Something of it cannot be granted, whoever is asked.
+    /// # Errors Some of it cannot be granted, whoever approves.
     pub fn missing(
         &mut self,
         call: CallId,
@@ -80,8 +79,8 @@ impl Leases {
         Ok(missing)
     }
 
-    /// Whether `missing` of `call` may be in force beside what is. Asked when it is wanted, and again when it is granted: others may
-    /// have been meanwhile.
+    /// Whether `missing` of `call` may be in force beside the present leases. Checked when it is
+    /// requested and again when it is granted, as others may have begun meanwhile.
     fn check(&self, call: CallId, missing: &Missing) -> Result<(), Refused> {
         let held = self.held.iter().filter(|held| held.path.is_some()).count();
         let all = self.held.len() + missing.wants.hosts.len() + missing.paths.len();
@@ -100,10 +99,10 @@ impl Leases {
         })
     }
 
-    /// Finds what is protected in the paths of `missing`, once `call` is granted them.
+    /// Finds the protected objects in the paths of `missing`, when `call` is granted them.
     ///
-    /// # Errors
-    /// It cannot be found or held, or they may not be in force beside what is by now.
+    /// # Errors They cannot be found or held, or the paths may not be in force beside the present
+    /// leases.
     pub fn hold(
         &mut self,
         call: CallId,
@@ -120,7 +119,7 @@ impl Leases {
         missing.paths.into_iter().map(|path| path.hold(&names, settings).map(Rc::new)).collect()
     }
 
-    /// Opens each path that somebody has to grant.
+    /// Opens each path that needs an approval.
     fn missing_paths(
         &mut self,
         wants: &Wants,
@@ -141,7 +140,7 @@ impl Leases {
         Ok(())
     }
 
-    /// The paths that a session is opened with.
+    /// The paths requested for a session that opens.
     ///
     /// # Errors
     /// One of them cannot be granted.
@@ -154,7 +153,7 @@ impl Leases {
         Ok(missing)
     }
 
-    /// Whether every call has `access` to `path` already. Counts as a call that ran by it.
+    /// Whether every call has `access` to `path` already. Counts this use of the lease.
     fn covers_path(&mut self, access: Access, path: &Path) -> bool {
         let covers = |held: &&mut Held| {
             let path_held = held.path.as_ref().map(|held| held.leased());
@@ -163,17 +162,16 @@ impl Leases {
         self.held.iter_mut().find(covers).map(|held| held.calls += 1).is_some()
     }
 
-    /// The paths that `call` has, none of them covered by another, each with the number of its lease.
+    /// The paths that `call` has, without those covered by another, each with the number of its lease.
     pub fn paths_for(&self, call: CallId) -> Vec<(u64, Rc<HeldPath>)> {
         let ours = self.held.iter().filter(|held| held.lease.is_for(call));
         let ours = ours.filter_map(|held| Some((held.lease.lease, held.path.clone()?))).collect();
         outermost(ours, |(_, held)| held.leased())
     }
 
-    /// What a cell gets of `paths`, which its call has.
+    /// The handover to a cell of `paths`, which its call has.
     ///
-    /// # Errors
-    /// It cannot be handed over.
+    /// # Errors It cannot be prepared.
     pub fn handover(
         &self,
         paths: &[(u64, Rc<HeldPath>)],
@@ -186,13 +184,13 @@ impl Leases {
         handover.map_err(|error| refused(format!("what is granted cannot be given to a cell: {error}")))
     }
 
-    /// Ends those whose paths lead elsewhere by now.
+    /// Ends the leases whose paths now lead elsewhere.
     pub fn end_changed(&mut self) {
         let changed = |held: &Held| held.path.as_ref().is_some_and(|held| !held.leased().is_unchanged());
         self.end(LeaseEnd::Changed, changed);
     }
 
-    /// Whether every call has `host` already. Counts as a call that ran by it.
+    /// Whether every call has `host` already. Counts this use of the lease.
     fn covers(&mut self, host: &str) -> bool {
         let found = self
             .held
@@ -201,7 +199,7 @@ impl Leases {
         found.map(|held| held.calls += 1).is_some()
     }
 
-    /// The leases by which `call` has what it `wants`, numbered from `first`. Those for the call alone have `key`.
+    /// The leases that give `call` what it `wants`, numbered from `first`. Those for the call alone have `key`.
     pub fn of(wants: &Wants, extent: Extent, call: CallId, first: u64, key: Nonce) -> Vec<Lease> {
         let key = match extent {
             Extent::Once => Some(key),
@@ -210,8 +208,8 @@ impl Leases {
         (first..).zip(wants.each()).map(|(lease, opens)| Lease { lease, opens, call, key }).collect()
     }
 
-    /// Has `leases` of the call with this digest in force from now on, of which those of paths have `paths`, in their order. They
-    /// stand in the audit.
+    /// Puts `leases` of the call with this digest in force; those of paths use `paths`, in the same
+    /// order. They are already in the audit.
     pub fn begin(&mut self, leases: Vec<Lease>, paths: Vec<Rc<HeldPath>>, extent: Extent, digest: Digest) {
         let mut paths = paths.into_iter();
         let ends = match extent {
@@ -226,27 +224,27 @@ impl Leases {
         }
     }
 
-    /// Ends the one with this number, if there is one.
+    /// Ends the lease with this number, if there is one.
     pub fn revoke(&mut self, number: u64) {
         self.end(LeaseEnd::Revoked, |held| held.lease.lease == number);
     }
 
-    /// Ends those that were for `call` alone.
+    /// Ends the leases that were for `call` alone.
     pub fn end_call(&mut self, call: CallId) {
         self.end(LeaseEnd::Call, |held| held.lease.key.is_some() && held.lease.call == call);
     }
 
-    /// Ends those whose time is over.
+    /// Ends the leases whose time is over.
     pub fn expire(&mut self, now: Instant) {
         self.end(LeaseEnd::Time, |held| held.ends.is_some_and(|ends| ends <= now));
     }
 
-    /// Whether one of a host is for every call.
+    /// Whether any lease of a host is for every call.
     pub fn are_for_all(&self) -> bool {
         self.held.iter().any(|held| held.lease.key.is_none() && held.path.is_none())
     }
 
-    /// When the next one ends by itself.
+    /// When the next lease expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.held.iter().filter_map(|held| held.ends).min()
     }
@@ -256,17 +254,17 @@ impl Leases {
         self.ended.extend(ended.map(|held| (held.lease, how)));
     }
 
-    /// Those that have ended since this was asked.
+    /// The leases that have ended since the last call of this.
     pub fn take_ended(&mut self) -> Vec<(Lease, LeaseEnd)> {
         std::mem::take(&mut self.ended)
     }
 
-    /// All that are in force, for the client.
+    /// All leases in force, as a frame for the client.
     pub fn message(&self) -> FromBroker {
         FromBroker::Leases(self.held.iter().map(|held| held.lease.clone()).collect())
     }
 
-    /// The same, for a list of grants.
+    /// All leases in force, for a list of grants.
     pub fn listed(&self) -> impl Iterator<Item = SessionGrant> {
         let now = Instant::now();
         self.held.iter().map(move |held| SessionGrant {
@@ -281,7 +279,7 @@ impl Leases {
     }
 }
 
-/// Why a request may want nothing.
+/// Why a request may not ask for leases.
 fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Option<&'static str> {
     let Request::Bash(bash) = request else {
         return Some("only commands have what is granted: hosts by the network of their cell, and paths");
@@ -298,13 +296,13 @@ fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Opt
         .then_some("nobody can grant more paths in this session: it was opened without leases")
 }
 
-/// In the order in which leases are numbered.
+/// The paths in the order in which leases are numbered.
 fn each_path(wants: &Wants) -> impl Iterator<Item = (Access, &String)> {
     let read = wants.read.iter().map(|path| (Access::Read, path));
     read.chain(wants.write.iter().map(|path| (Access::Write, path)))
 }
 
-/// Checks that a call which wants paths has them: a lease may have ended since it was asked about, or lead elsewhere.
+/// Checks that a call which wants paths has them: a lease may have ended since the question, or lead elsewhere.
 ///
 /// # Errors
 /// It lacks one.
@@ -331,7 +329,7 @@ fn refused(why: String) -> Refused {
     Refused { rule: RULE.to_owned(), why, violation: false }
 }
 
-/// Whether the policy allows `host` by itself.
+/// Whether the policy allows `host` without a lease.
 fn is_allowed(policy: &EffectivePolicy, host: &str) -> bool {
     let pattern = HostPattern::try_from(host.to_owned()).ok();
     let named = pattern.as_ref().and_then(HostPattern::one);

@@ -1,5 +1,5 @@
-//! Files with protected names that are a session's to use from its start: those that hold what is committed, and those that cells of
-//! earlier sessions have made, as long as nobody else has changed them (`created_record.rs`).
+//! Files with protected names that a session may use from its start: those with their committed content, and
+//! those that cells of earlier sessions have created, if nobody else has changed them (`created_record.rs`).
 
 use super::created_record::{CreatedRecord, inspect, state};
 use super::left_files::LeftFiles;
@@ -18,22 +18,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the cells of a session have made and git tracks when it opens.
+/// What a session's cells have created and git tracks when the session opens.
 #[derive(Debug)]
 pub struct OpenedFiles {
-    /// For supervisors: the memory of what cells have made, with what they may use besides.
+    /// For supervisors: shared memory that lists what cells have created, and what else they may use.
     pub memory: OwnedFd,
-    /// For later sessions.
+    /// The record for later sessions.
     pub record: CreatedRecord,
-    /// What is looked at after calls.
+    /// The checks after each call.
     pub watch: RepositoryWatch,
 }
 
-/// The memory of what the cells of a session have made, with what they may use besides; that is released from `found`. `ask` says
-/// what the project's repository has of some files.
+/// Creates the shared list of what the cells of a session have created and what else they may use; these
+/// files are removed from `found`. `ask` returns what the project's repository has of some files.
 ///
-/// # Errors
-/// The kernel has no memory for it.
+/// # Errors The kernel has no memory for the list.
 pub fn open_created_files(
     spec: &SandboxSpec,
     found: &mut Discovery,
@@ -48,7 +47,7 @@ pub fn open_created_files(
         tracked = Some(secrets_now);
         for path in open {
             let Ok((file, metadata)) = inspect(&path) else { continue };
-            // It is what it was before it was read.
+            // Unchanged since before its content was read.
             let same = secrets.get(&path).is_some_and(|before| state(before) == state(&metadata));
             if same && created.add(&file).is_ok() {
                 found.release(&path, (metadata.dev(), metadata.ino()));
@@ -62,7 +61,7 @@ pub fn open_created_files(
     Ok(OpenedFiles { memory, record, watch: RepositoryWatch { tracked, left } })
 }
 
-/// Files of the project with names of secrets that commands may make, each by one name only.
+/// Files of the project with names of secrets that commands may create, and with no second name.
 fn secrets(spec: &SandboxSpec, found: &Discovery) -> BTreeMap<PathBuf, Metadata> {
     let matcher = &spec.policy.matcher;
     let is_secret = |path: &Path| {

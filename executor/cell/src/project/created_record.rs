@@ -1,9 +1,9 @@
-//! What cells of a project have made under protected names that are open when new: kept in `.lazaret/created` of the central root, so
-//! that a later session goes on where an earlier one stopped.
+//! What cells of a project have created under protected names that are open when new: recorded in
+//! `.lazaret/created` of the central root, so that a later session continues where an earlier one stopped.
 //!
-//! A file is kept by its path, by what it is (device, inode, birth) and by the digest of its content, a directory by those of all that
-//! is in it. What somebody else has changed or replaced since is not what was recorded: it is closed again, and forgotten. No
-//! cell writes the record, as `.lazaret` is a protected name; one that cannot be read remembers nothing.
+//! A file is recorded with its path, its identity (device, inode, birth time) and the digest of its content, a directory with
+//! those of everything in it. What somebody else has changed or replaced since does not match: it is closed again, and dropped
+//! from the record. No cell writes the record, as `.lazaret` is a protected name; an unreadable record counts as empty.
 
 use broker_protocol::{Digest, frame};
 use executor_layers::discovery;
@@ -25,44 +25,43 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "created";
-/// What is written before it gets that name.
+/// The temporary name of a new record.
 const NEW: &str = "created.new";
-/// Most files and directories that are remembered.
+/// Maximum number of files and directories in the record.
 const ENTRIES_MAX: usize = 1024;
-/// Largest file, and most files in a directory, that are remembered.
+/// Maximum size of a recorded file, and maximum number of files in a recorded directory.
 const FILE_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 256;
 
-/// One that is remembered.
+/// One recorded file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// Below the project root.
+    /// Its path below the project root.
     path: Vec<u8>,
-    /// Device, inode and birth, as [`CreatedFiles`] knows it.
+    /// Device, inode and birth time, as in [`CreatedFiles`].
     identity: Vec<u8>,
     digest: Digest,
 }
 
-/// The record, and what the session's cells have made.
+/// The record, and what the session's cells have created.
 #[derive(Debug)]
 pub struct CreatedRecord {
     created: CreatedFiles,
-    /// How many of that no cell has made: they hold what is committed.
+    /// How many of these no cell has created: they have their committed content.
     committed: usize,
-    /// How many there were at the last look.
+    /// How many there were at the last check.
     seen: usize,
-    /// What was recorded then, and the state of files.
+    /// What was recorded at that time, and the state of the files.
     known: BTreeMap<PathBuf, (Entry, [i64; 7])>,
-    /// Where the record lies, if anything can be kept.
+    /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
 }
 
 impl CreatedRecord {
-    /// Adds to `created`, which has what is committed, what is remembered and still as it was, and releases it from `found`. Returns
-    /// the memory for the session's cells too.
+    /// Adds to `created`, which holds the committed files, what is recorded and unchanged, and
+    /// removes that from `found`. Returns the shared memory for the session's cells too.
     ///
-    /// # Errors
-    /// There is no descriptor for the memory.
+    /// # Errors There is no descriptor for the shared memory.
     pub fn open(
         spec: &SandboxSpec,
         found: &mut Discovery,
@@ -90,7 +89,7 @@ impl CreatedRecord {
         Ok((memory, Self { created, committed, seen, known, directory }))
     }
 
-    /// Records what cells have made by now, if that is not what was recorded. A record that cannot be written is none.
+    /// Records what cells have created so far, if it differs from the record. A failure to write is ignored.
     pub fn update(&mut self, spec: &SandboxSpec) {
         let count = self.created.count();
         let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else { return };
@@ -122,7 +121,7 @@ impl CreatedRecord {
                 entries.insert(entry.path.clone(), entry);
             }
         }
-        // Those of a session beside this one.
+        // Entries of a concurrent session.
         let others =
             read(directory).into_iter().filter(|entry| made.iter().all(|made| *made != entry.identity));
         for entry in others {
@@ -134,8 +133,8 @@ impl CreatedRecord {
 }
 
 impl Entry {
-    /// What would be remembered of `path`, if it may be: a file of one name or a directory, where no other protected name lies in its
-    /// way or below it, and each rule lets commands make it.
+    /// The entry for `path`, if it may be recorded: a file with one name or a directory, with no
+    /// other protected name above or below it, and with only rules that let commands create it.
     fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
         let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
         if !matcher.closings(below).iter().all(|(_, new)| *new == WhenNew::Open) {
@@ -155,8 +154,8 @@ impl Entry {
     }
 }
 
-/// A line for each file and directory below `directory`; `None` where there are too many, or others than these, or some with
-/// protected names of their own.
+/// Adds a line for each file and directory below `directory`; `None` if there are too many, or
+/// special files, or some with protected names of their own.
 fn tree(directory: &Path, project: &Path, matcher: &Matcher, lines: &mut Vec<Vec<u8>>) -> Option<()> {
     for entry in fs::read_dir(directory).ok()? {
         let path = entry.ok()?.path();
@@ -190,7 +189,7 @@ fn content(path: &Path) -> Option<Digest> {
     (metadata.is_file() && bytes.len() as u64 <= FILE_MAX).then(|| Digest::of(&bytes))
 }
 
-/// Takes what is at `path` out of what is closed, with what is in it.
+/// Removes `path`, and what is below it, from what is closed.
 fn release(found: &mut Discovery, path: &Path) {
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
@@ -202,7 +201,7 @@ fn release(found: &mut Discovery, path: &Path) {
     }
 }
 
-/// What is recorded; nothing where that cannot be understood.
+/// Reads the record; an invalid one counts as empty.
 fn read(directory: &OwnedFd) -> Vec<Entry> {
     let read = || {
         let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
@@ -221,7 +220,7 @@ fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
     Ok(renameat(directory, NEW, directory, NAME)?)
 }
 
-/// No link is followed: what programs outside have made there is not believed.
+/// Follows no link: what programs outside have put there is not trusted.
 pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let mode = if flags.contains(OFlag::O_CREAT) { Mode::S_IRUSR | Mode::S_IWUSR } else { Mode::empty() };
@@ -229,14 +228,14 @@ pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     Ok(File::from(openat2(directory, name, how)?))
 }
 
-/// A file, not to be read, and what it is.
+/// Opens a file without reading it, and returns its metadata.
 pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }
 
-/// What changes with a file or its content.
+/// The metadata that changes with a file or its content.
 pub fn state(metadata: &Metadata) -> [i64; 7] {
     [
         metadata.dev() as i64,

@@ -1,8 +1,8 @@
-//! In the broker: files of the user's repositories by which programs outside act, fail, or show something else, where a call has
-//! left or changed them. What must not stay is removed; all is named.
+//! In the broker: files in the user's repositories that make programs outside act, fail, or show something
+//! else, if a call has left or changed them. What must not stay is removed; all of it is reported.
 //!
-//! *Does not*: look at repositories that came after the session opened, or at more than [`REPOSITORIES_MAX`]. A file that a command
-//! writes is acted on until its call has ended.
+//! *Does not*: check repositories created after the session opened, or more than
+//! [`REPOSITORIES_MAX`]. Until the call has ended, programs act on a file that a command writes.
 
 use super::created_record::{inspect, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
@@ -19,28 +19,28 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most repositories that are looked at.
+/// Maximum number of repositories that are checked.
 const REPOSITORIES_MAX: usize = 64;
-/// Bytes that are read of a file.
+/// Maximum bytes read of a file.
 const TEXT_MAX: u64 = 128;
 
-/// What is done about a file that a call has left.
+/// How a file that a call has left is treated.
 #[derive(Clone, Copy)]
 enum Left {
-    /// Git's prompt for shells (`__git_ps1`) has the shell expand what it reads there: it stays if it is a number.
+    /// Git's prompt for shells (`__git_ps1`) makes the shell expand its content: it stays if that is a number.
     Counter,
-    /// Git takes in the stash that it names when a commit ends a merge: it stays where one is under way. Looked at when no command
-    /// runs any more.
+    /// When a commit ends a merge, git applies the stash that it names: it stays while a merge is
+    /// in progress. Checked when no command is running any more.
     Autostash,
-    /// Git shows another history, or other objects, by it.
+    /// It makes git show another history, or other objects.
     History,
-    /// Git or Mercurial ends at it. Looked at when no command runs any more.
+    /// It makes Git or Mercurial fail. Checked when no command is running any more.
     Lock,
-    /// `hg recover` writes the files that it names. Looked at when no command runs any more.
+    /// `hg recover` writes the files that it names. Checked when no command is running any more.
     Journal,
 }
 
-/// Files of a repository, below its directory. Locks are found by how their names end.
+/// Files of a repository, relative to its directory. Locks are recognised by the end of their names.
 const GIT: [(&str, Left); 10] = [
     ("rebase-merge/msgnum", Left::Counter),
     ("rebase-merge/end", Left::Counter),
@@ -56,7 +56,7 @@ const GIT: [(&str, Left); 10] = [
 const MERCURIAL: [(&str, Left); 2] =
     [("store/journal", Left::Journal), ("store/journal.backupfiles", Left::Journal)];
 
-/// The repositories of a session, and what of these files was there at the last look.
+/// The repositories of a session, and which of these files existed at the last check.
 #[derive(Debug, Default)]
 pub struct LeftFiles {
     repositories: Vec<PathBuf>,
@@ -64,7 +64,7 @@ pub struct LeftFiles {
 }
 
 impl LeftFiles {
-    /// Those of these repositories, and of Mercurial's in the project. What is there now is the user's, but for numbers that are none.
+    /// Covers these repositories, and Mercurial's in the project. Files that exist now are the user's, except counters that are no numbers.
     pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, project: &Path) -> Self {
         let mercurial = project.join(".hg");
         let repositories = repositories.into_iter().take(REPOSITORIES_MAX).cloned();
@@ -77,7 +77,7 @@ impl LeftFiles {
         new
     }
 
-    /// What calls have left or changed since the last look; `alone`: no command runs any more.
+    /// What calls have left or changed since the last check; `alone`: no command is running any more.
     pub fn update(&mut self, alone: bool) -> Vec<Denial> {
         let present: Vec<_> = self.present().collect();
         let mut seen = BTreeMap::new();
@@ -112,13 +112,13 @@ impl LeftFiles {
     }
 }
 
-/// The locks in a repository's own directory.
+/// The lock files directly in a repository's directory.
 fn locks(repository: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(repository).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "lock"))
 }
 
-/// Does about a file what is to be done, and names it.
+/// Treats a file as needed, and reports it.
 fn left_in(path: &Path, left: Left) -> Option<Denial> {
     let removed = |why: &str| {
         let done = remove(path).map(|()| "it is removed").unwrap_or("it could NOT be removed");
@@ -171,7 +171,7 @@ fn left_in(path: &Path, left: Left) -> Option<Denial> {
     }
 }
 
-/// Renames a file within its directory, where a new one takes the place of what was kept before. What was done.
+/// Renames a file within its directory, replacing an earlier one set aside. Returns what was done.
 pub fn set_aside(path: &Path) -> String {
     let aside = || -> Result<PathBuf> {
         let (directory, mut name) = parent(path)?;
@@ -192,7 +192,7 @@ fn remove(path: &Path) -> Result<()> {
     unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir)
 }
 
-/// The directory of a file, reached by no link: commands write it.
+/// The directory of a file, opened without following links: commands can write to it.
 fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC);
@@ -203,7 +203,7 @@ fn is_number(path: &Path) -> bool {
     text(path).is_some_and(|text| text.iter().all(u8::is_ascii_digit))
 }
 
-/// What a short file holds, without the line end.
+/// The content of a short file, without the line end.
 fn text(path: &Path) -> Option<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let (directory, name) = parent(path)?;
@@ -221,7 +221,7 @@ fn text(path: &Path) -> Option<Vec<u8>> {
     Some(text.strip_suffix(b"\n").unwrap_or(&text).to_vec())
 }
 
-/// What a command has left in a repository.
+/// Reports what a command has left in a repository.
 pub fn of_repository(path: &Path, why: &str, remedy: Remedy) -> Denial {
     let barrier = Barrier::Layer(Layer::ProtectedNames, None);
     Denial::new(

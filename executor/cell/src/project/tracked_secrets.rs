@@ -1,15 +1,15 @@
-//! Secrets that commands have made git track, and what they have hidden from `git status`.
+//! Secrets that commands have made git track, and names that they have hidden from `git status`.
 //!
-//! The user's `git stash` and `git commit -a` take in what the index or `HEAD` has. A command that puts the name of a secret there
-//! has the user's own git copy the real one into the repository, where later commands read it; and a secret that `HEAD` has as it is
-//! would be none any more. So what is tracked is looked at when a session opens, and again after calls that have changed it. A closed
-//! file that a call has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, a line a
-//! file, until git tracks it no longer or the user removes the line. What the host does between sessions is the user's.
+//! The user's `git stash` and `git commit -a` take in what the index or `HEAD` has. If a command adds a secret's name there, the user's own
+//! git copies the real secret into the repository, where later commands read it; and a secret that `HEAD` has unchanged would no longer
+//! count as one. So what is tracked is checked when a session opens, and again after calls that have changed it. A closed file that a call
+//! has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, one file per line, until git no
+//! longer tracks it or the user removes the line. What the host does between sessions is the user's.
 //!
-//! Said of it, besides: objects that stand for others (`git replace`), and an index of which not all can be read any more. One that git
-//! must not use is set aside: git writes whatever names it has, `../.bashrc` too.
+//! Also reported: objects that replace others (`git replace`), and an index that can no longer be read completely. An
+//! index that git must not use is set aside: git writes to whatever names it has, even `../.bashrc`.
 //!
-//! *Does not*: keep git from what it is asked to do, or see repositories within the project and files that come later than the entry.
+//! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use super::created_record::{inspect, open, state};
 use super::left_files::{of_repository, set_aside};
@@ -30,11 +30,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 const NAME: &str = "tracked";
-/// What is written before it gets that name.
+/// The temporary name of a new record.
 const NEW: &str = "tracked.new";
-/// Bytes of it that are read.
+/// Maximum bytes read of it.
 const RECORD_MAX: u64 = 1 << 20;
-/// Bytes of a file `HEAD`.
+/// Maximum bytes read of a `HEAD` file.
 const HEAD_MAX: u64 = 4096;
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
 
@@ -45,12 +45,12 @@ pub struct ProjectRepository {
     pub project: PathBuf,
     /// Its repository's common directory.
     pub common: PathBuf,
-    /// The directory with the project's `HEAD`, in that.
+    /// The directory in that which contains the project's `HEAD`.
     pub own: PathBuf,
 }
 
 impl ProjectRepository {
-    /// That of a session's project, if there is one that its cells write.
+    /// The repository of a session's project, if there is one that its cells can write.
     pub fn of(spec: &SandboxSpec) -> Option<Self> {
         let inside = spec.project.join(".git");
         let (common, own) = match &spec.linked {
@@ -63,10 +63,10 @@ impl ProjectRepository {
         Some(Self { project: spec.project.clone(), common, own })
     }
 
-    /// What changes when another name is tracked.
+    /// State that changes when another name becomes tracked.
     fn state(&self) -> Vec<Option<[i64; 7]>> {
         let head = self.own.join("HEAD");
-        // Not waited for, whatever it is.
+        // Opening never blocks, whatever kind of file it is.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let branch = File::options().read(true).custom_flags(flags).open(&head).ok().and_then(|file| {
             let mut text = String::new();
@@ -83,27 +83,27 @@ impl ProjectRepository {
 #[derive(Debug)]
 pub struct TrackedSecrets {
     repository: ProjectRepository,
-    /// What cells have made.
+    /// The files that cells have created.
     created: CreatedFiles,
-    /// The files with names of secrets that are closed.
+    /// The closed files with names of secrets.
     closed: Vec<PathBuf>,
     seen: Vec<Option<[i64; 7]>>,
     tracked: Tracked,
-    /// Where the record lies, if anything can be kept.
+    /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
     record: BTreeSet<String>,
 }
 
-/// What git tracks, by paths below the project.
+/// What git tracks, as paths relative to the project.
 #[derive(Debug, Default)]
 struct Tracked {
-    /// Protected names in the index, each with whether it is hidden; `None` where nobody knows.
+    /// Protected names in the index, each with whether it is hidden; `None` if unknown.
     index: Option<BTreeMap<Vec<u8>, bool>>,
-    /// Closed files that `HEAD` has something for.
+    /// Closed files of whose paths `HEAD` has any version.
     head: BTreeSet<Vec<u8>>,
     /// Why git must not use the index.
     fault: Option<IndexFault>,
-    /// Whether one object stands for another.
+    /// Whether some object replaces another.
     replaces: bool,
 }
 
@@ -121,12 +121,12 @@ impl Tracked {
         Self { index: index.map(|_| names), head, fault, replaces }
     }
 
-    /// Whether git tracks it, or may.
+    /// Whether git tracks it, or may track it.
     fn may_have(&self, path: &[u8]) -> bool {
         self.index.is_none() || self.has(path)
     }
 
-    /// Whether it is known that git tracks it.
+    /// Whether git is known to track it.
     fn has(&self, path: &[u8]) -> bool {
         let in_index = self.index.as_ref().is_some_and(|index| index.contains_key(path));
         self.head.contains(path) || in_index
@@ -134,9 +134,9 @@ impl Tracked {
 }
 
 impl TrackedSecrets {
-    /// What is tracked when a session opens, as `ask` says of `files`, those with names of secrets. Returns those of them that
-    /// commands may use, as they are committed as they are and no command has brought that about, and those that stay closed
-    /// because one has.
+    /// Determines what is tracked when a session opens; `ask` answers for `files`, those with names
+    /// of secrets. Returns those that commands may use, because they have their committed content
+    /// and no command has caused that, and those that stay closed because one has.
     pub fn open(
         spec: &SandboxSpec,
         repository: ProjectRepository,
@@ -160,7 +160,7 @@ impl TrackedSecrets {
         let record = tainted.iter().filter_map(of).map(|path| line(&path)).collect();
         let (open, closed): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
-        // What an earlier session has left is seen to after the first call.
+        // What an earlier session has left is handled after the first call.
         let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
         let mut tracked_secrets = Self { repository, created, closed, seen, tracked, directory, record };
         if tracked_secrets.record != before {
@@ -169,7 +169,7 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// Looks again, if anything has changed that says what is tracked: what commands have brought about since.
+    /// Checks again, if anything that determines what is tracked has changed: returns what commands have caused since.
     pub fn update(
         &mut self,
         spec: &SandboxSpec,
@@ -197,8 +197,8 @@ impl TrackedSecrets {
         denials
     }
 
-    /// Sets an index aside that git must not use, and names one of which not all can be read any more. What nobody could read before
-    /// the call is the user's own.
+    /// Sets aside an index that git must not use, and reports one that can no longer be read
+    /// completely. If it was unreadable before the call, that is the user's own doing.
     fn faulty(&self, now: &mut Tracked) -> Option<Denial> {
         let index = self.repository.own.join("index");
         let what = match &now.fault {
@@ -235,7 +235,7 @@ impl TrackedSecrets {
         of_repository(&self.repository.common.join("refs/replace"), why, Remedy::Advice(advice.into()))
     }
 
-    /// Closed files that `now` may have, that are not known to have been tracked before, and that no record names yet.
+    /// Closed files that `now` may track, that were not known to be tracked before, and that no record names yet.
     fn made_tracked(&self, spec: &SandboxSpec, now: &Tracked) -> BTreeSet<Vec<u8>> {
         let known = self.closed.iter().filter_map(|path| below(path, &spec.project));
         let later = now.index.iter().flat_map(BTreeMap::keys).cloned();
@@ -252,9 +252,9 @@ impl TrackedSecrets {
         known.chain(later).filter(is_new).filter(is_closed).collect()
     }
 
-    /// Names that commands may not make, and that `now` has where `git status` does not look, unlike before.
+    /// Names that commands may not create and that `now`, unlike before, has where `git status` does not show them.
     fn hidden(&self, spec: &SandboxSpec, now: &Tracked) -> Vec<Vec<u8>> {
-        // Who did not know before cannot say what is new.
+        // Without a known earlier state, nothing can be called new.
         let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
             return Vec::new();
         };
@@ -284,8 +284,8 @@ impl TrackedSecrets {
         Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
     }
 
-    /// Writes the record, with what a session beside this one has added to it since it had `before`. One that cannot be
-    /// written is none.
+    /// Writes the record, with what a concurrent session has added to it since `before` was read. A
+    /// failure to write is ignored.
     fn write(&mut self, before: &BTreeSet<String>) {
         let Some(directory) = &self.directory else { return };
         self.record.extend(read(directory).difference(before).cloned());
@@ -299,7 +299,7 @@ impl TrackedSecrets {
     }
 }
 
-/// Where the record of a central root lies.
+/// The path of a central root's record.
 pub fn record_path(central: &Path) -> PathBuf {
     central.join(undo_directory::NAME).join(NAME)
 }
@@ -325,18 +325,18 @@ fn below(path: &Path, project: &Path) -> Option<Vec<u8>> {
     Some(path.strip_prefix(project).ok()?.as_os_str().as_bytes().to_vec())
 }
 
-/// Whether a path of an index names something below the project: anybody may have written it.
+/// Whether a path of an index is below the project: anybody may have written the index.
 fn is_below(path: &[u8]) -> bool {
     let mut names = Path::new(OsStr::from_bytes(path)).components();
     !path.is_empty() && names.all(|name| matches!(name, Component::Normal(_)))
 }
 
-/// A path in the record: one line, in ASCII.
+/// A path as it is written in the record: one line of ASCII.
 fn line(path: &[u8]) -> String {
     path.escape_ascii().to_string()
 }
 
-/// The lines of the record.
+/// Reads the lines of the record.
 fn read(directory: &OwnedFd) -> BTreeSet<String> {
     let read = || {
         let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;

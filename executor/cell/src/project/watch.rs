@@ -1,4 +1,4 @@
-//! What is looked at after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
+//! The checks after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
 
 use super::left_files::LeftFiles;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 /// The repositories of a session.
 #[derive(Debug)]
 pub struct RepositoryWatch {
-    /// Where the project has a repository of its own.
+    /// The secrets that git tracks, if the project has a repository.
     pub(super) tracked: Option<TrackedSecrets>,
     pub(super) left: LeftFiles,
 }
 
 impl RepositoryWatch {
-    /// What commands have brought about since the last look; `alone`: none runs any more.
+    /// What commands have caused since the last check; `alone`: no command is running any more.
     pub fn update(
         &mut self,
         spec: &SandboxSpec,
