@@ -1,5 +1,5 @@
-//! How a caller is answered: now, or when another process has done its part. Nothing here blocks: what would is tried again
-//! until it succeeds or its caller is gone.
+//! How a call is answered: now, or when another process has done its part. Nothing here blocks:
+//! what would block is retried until it succeeds or the caller is gone.
 
 use crate::object::by_descriptor;
 use crate::tcp::is_over;
@@ -14,49 +14,49 @@ use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// How a caller is answered.
+/// How a call is answered.
 pub enum Answer {
     /// With the call's result.
     Value(i64),
-    /// With a descriptor, closed on exec or not.
+    /// With a descriptor; the flag is close-on-exec.
     Descriptor(OwnedFd, bool),
-    /// The same, where nothing can be written by it.
+    /// The same, for a descriptor that cannot be written to.
     Readable(OwnedFd, bool),
     /// Not yet.
     Pending(Pending),
-    /// Not here: nothing is decided about it.
+    /// The kernel continues the call: nothing is decided about it here.
     GoOn,
 }
 
 /// A call that waits for another process.
 pub enum Pending {
-    /// The reading end of a FIFO, until somebody writes.
+    /// The reading end of a FIFO, until there is a writer.
     Reader {
         fd: OwnedFd,
-        /// As the caller wants them.
+        /// The status flags that the caller requested.
         flags: OFlag,
         close_on_exec: bool,
     },
-    /// The writing end of a FIFO, until somebody reads.
+    /// The writing end of a FIFO, until there is a reader.
     Writer {
         object: OwnedFd,
-        /// As the caller wants them.
+        /// The status flags that the caller requested.
         flags: OFlag,
         close_on_exec: bool,
     },
-    /// A socket, until the listener has room.
+    /// A Unix socket, until the listener's queue has room.
     Connection {
         socket: OwnedFd,
-        /// The socket file, which `address` names.
+        /// The socket file to which `address` refers.
         object: OwnedFd,
         address: UnixAddr,
     },
-    /// A socket of TCP, until its handshake is over.
+    /// A TCP socket, until its handshake is over.
     Handshake(OwnedFd),
 }
 
 impl Pending {
-    /// Opens a FIFO. Only one with a `named` file waits for its other end.
+    /// Opens a FIFO. Only one with a name (`named`) waits for its other end.
     pub fn fifo(object: OwnedFd, flags: OFlag, close_on_exec: bool, named: bool) -> Result<Answer> {
         let waits = named && !flags.contains(OFlag::O_NONBLOCK);
         match flags & OFlag::O_ACCMODE {
@@ -73,7 +73,7 @@ impl Pending {
         }
     }
 
-    /// The reading end of a FIFO with a name, which does not wait yet.
+    /// The reading end of a FIFO with a name, not waiting yet.
     pub fn reader(fd: OwnedFd, flags: OFlag, close_on_exec: bool) -> Result<Answer> {
         if flags.contains(OFlag::O_NONBLOCK) {
             return Ok(Answer::Descriptor(fd, close_on_exec));
@@ -86,7 +86,7 @@ impl Pending {
         Pending::Connection { socket, object, address }.retry()
     }
 
-    /// Waits for what a socket of the caller has begun.
+    /// Waits until the connection that a socket of the caller has begun is established.
     pub fn handshake(socket: OwnedFd) -> Result<Answer> {
         Pending::Handshake(socket).retry()
     }
@@ -141,18 +141,18 @@ impl Pending {
     }
 }
 
-/// Whether a FIFO has, or since it was opened has had, a writer. Takes no byte out of it: `tee` copies.
+/// Whether a FIFO has a writer, or has had one since it was opened. Consumes no byte: `tee` copies.
 fn has_writer(fd: &OwnedFd) -> Result<bool> {
     let mut ready = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
     if poll(&mut ready, PollTimeout::ZERO)? > 0 {
         return Ok(true);
     }
     let (_out, into) = pipe2(OFlag::O_CLOEXEC)?;
-    // Nothing and no writer is the end of the file; nothing yet is EAGAIN.
+    // Zero bytes mean that there is no writer (end of file); EAGAIN means that there is no data yet.
     Ok(!matches!(file::tee(fd.as_fd(), into.as_fd()), Ok(0)))
 }
 
-/// Gives a descriptor the status flags that its caller wants.
+/// Sets the status flags that the caller requested on a descriptor.
 pub fn set_flags(fd: &OwnedFd, flags: OFlag) -> Result<()> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Where files are that a cell may see or change.
+//! Which paths a cell may see or change.
 
 use crate::object::is;
 use broker_protocol::{Layer, Zone};
@@ -18,32 +18,32 @@ use std::path::{Path, PathBuf};
 /// Directories into which package managers unpack: npm's, and those of Python.
 const PACKAGES: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
-/// Where files are that a cell may change.
+/// The areas in which a cell may change files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     Project,
     Central,
-    /// The project's repository, where it lies elsewhere.
+    /// The project's repository, if it lies elsewhere.
     Repository,
     /// The session's private storage.
     Scratch,
-    /// What is granted for a while, by its number: each is a place of its own.
+    /// A leased path, by its number: each is a separate area.
     Leased(usize),
 }
 
-/// The areas of a session, and what may be read outside them.
+/// The areas of a session, and the paths that can be read outside them.
 pub struct Areas {
-    /// Each with its root. The first that holds a path counts.
+    /// Each area with its root. The first that contains a path counts.
     areas: Vec<(PathBuf, Area, Access)>,
-    /// Where package managers keep what they have fetched.
+    /// Where package managers keep their downloads.
     caches: PathBuf,
-    /// What is meant by `/dev/shm`, if not that.
+    /// The directory that replaces `/dev/shm`, if one does.
     shared: Option<PathBuf>,
-    /// What may be read outside, where the tree is not the session's own.
+    /// The paths that can be read outside the areas, if the session does not have its own tree.
     views: HashSet<PathBuf>,
-    /// The machine's `/tmp` and what programs mean by it, where the tree is the machine's.
+    /// The machine's `/tmp`, and the directory that replaces it, where cells see the machine's tree.
     tmp: Option<(PathBuf, PathBuf)>,
-    /// Whether the tree is the session's own, whose mounts say what is outside.
+    /// Whether the session has its own tree, whose mounts decide what is outside.
     pub(crate) own_root: bool,
 }
 
@@ -69,7 +69,7 @@ impl Areas {
         let shared = spec.scratch.shared().map(|shared| resolved(&shared));
         areas.extend(shared.as_deref().map(scratch));
         let own_root = spec.has(Layer::MountNamespace);
-        // Elsewhere mounts say what is outside.
+        // In the other tier, mounts decide what is outside.
         let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
         let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
@@ -77,25 +77,25 @@ impl Areas {
         Self { areas, caches, shared, views, tmp, own_root }
     }
 
-    /// Adds what is granted for a while, none in another. It comes first: private storage may lie above it.
+    /// Adds leased paths, none inside another. They come first: private storage may lie above them.
     pub(crate) fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>) {
         let leased = paths.enumerate();
         self.areas.splice(0..0, leased.map(|(at, (path, access))| (path, Area::Leased(at), access)));
     }
 
-    /// The area a path is in, and what may be done there.
+    /// The area that contains a path, and the access there.
     pub(crate) fn of(&self, real: &Path) -> Option<(Area, Access)> {
         let mut areas = self.areas.iter().filter(|(root, ..)| real.starts_with(root));
         areas.next().map(|(_, area, access)| (*area, *access))
     }
 
-    /// Whether a root is this directory or lies below it: what is moved above a mount takes the mount with it.
+    /// Whether a root is this directory or lies below it: moving a directory above a mount moves the mount.
     pub(crate) fn lie_below(&self, directory: &Path) -> bool {
         self.areas.iter().any(|(root, ..)| root.starts_with(directory))
     }
 
-    /// Whether a directory that lies in private storage by its path is of that storage: a root whose place was moved, and one of
-    /// another cell's that came by a descriptor, are not where rules look for them.
+    /// Checks that a directory whose path is in private storage belongs to that storage: a root that was
+    /// moved there, or another cell's root received as a descriptor, would not be where the rules expect it.
     pub(crate) fn check_private(&self, directory: &OwnedFd, real: &Path) -> Result<()> {
         let area = self.areas.iter().find(|(root, ..)| real.starts_with(root));
         match area.filter(|_| self.own_root) {
@@ -106,13 +106,13 @@ impl Areas {
         }
     }
 
-    /// Whether a path may be looked at.
+    /// Whether a path may be seen.
     pub(crate) fn is_visible(&self, real: &Path) -> bool {
         self.of(real).is_some() || real.ancestors().any(|path| self.views.contains(path))
     }
 
-    /// Where a package manager unpacks what others have made, in the project's caches or where it installs packages: the root of
-    /// that zone.
+    /// Where a package manager unpacks what others have made, in the project's caches or where
+    /// packages are installed: the root of that zone.
     pub(crate) fn zone_of_package(&self, real: &Path) -> Option<&Path> {
         let (root, area, access) = self.areas.iter().find(|(root, ..)| real.starts_with(root))?;
         let mut above = real.strip_prefix(root).ok()?.ancestors().skip(1).filter_map(Path::file_name);
@@ -125,8 +125,8 @@ impl Areas {
         (unpacked && *access == Access::Write).then_some(root.as_path())
     }
 
-    /// The path that a program means: shared memory and semaphores have names in `/dev/shm`. Nothing is allowed by that, as
-    /// what is found is asked about like any other file.
+    /// The path that a program means: names for shared memory and semaphores are in `/dev/shm`.
+    /// This grants nothing, as the file that is found is checked like any other.
     pub(crate) fn map_shared_memory<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         let below = path.strip_prefix(b"/dev/shm").filter(|rest| matches!(rest, [] | [b'/', ..]));
         match (&self.shared, below) {
@@ -137,18 +137,18 @@ impl Areas {
         }
     }
 
-    /// Whether a path is in the machine's `/tmp` and is nothing that a cell may see: programs mean their own.
+    /// Whether a path is in the machine's `/tmp` and invisible to a cell: programs mean their own `/tmp`.
     pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
         self.tmp.as_ref().is_some_and(|(machine, _)| path.starts_with(machine)) && !self.is_visible(path)
     }
 
-    /// Whether this is the directory that `/tmp` means.
+    /// Whether this is the directory that replaces `/tmp`.
     pub(crate) fn is_private_tmp(&self, real: &Path) -> bool {
         self.tmp.as_ref().is_some_and(|(_, private)| private == real)
     }
 
-    /// The session's own directory, where `directory` is the machine's `/tmp` and `name` is no way to what a cell may see. Nothing is
-    /// allowed by that, as what is found is asked about like any other file.
+    /// The session's own directory, if `directory` is the machine's `/tmp` and `name` does not lead to what a
+    /// cell may see. This grants nothing, as the file that is found is checked like any other.
     pub(crate) fn private_tmp(&self, directory: &Path, name: &[u8]) -> Option<&Path> {
         let (machine, private) = self.tmp.as_ref().filter(|(machine, _)| machine == directory)?;
         let path = machine.join(OsStr::from_bytes(name));
@@ -160,13 +160,13 @@ impl Areas {
         (own && !self.is_visible(machine)).then_some(private)
     }
 
-    /// What Landlock holds by the file, once more by its path: nothing outside the views is opened, and outside the areas
-    /// nothing but devices to be changed.
+    /// Checks by path what Landlock enforces by file: nothing outside the views is opened, and
+    /// outside the areas only devices may be opened for writing.
     pub(crate) fn check_reach(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
-        // A pipe, or memory of its own: it came by a descriptor that the caller has.
+        // A pipe, or memory without a name: it was reached through a descriptor that the caller has.
         let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
         let allowed = match self.of(real) {
-            // A pipe takes what is written into it wherever it is mounted read-only.
+            // A FIFO accepts writes even on a read-only mount.
             Some((Area::Leased(_), Access::Read)) if write => false,
             _ if self.own_root || unnamed || real.starts_with("/proc") => true,
             Some((_, access)) => access == Access::Write || !write,
@@ -175,7 +175,7 @@ impl Areas {
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// A path as each zone that holds it names it, with the zone's root; the name a removed file had, too.
+    /// The path relative to each zone that contains it, with the zone's root; for a removed file its last name.
     pub(crate) fn in_zones<'p>(&'p self, real: &'p Path) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
         let zones = self.areas.iter().filter(|(_, area, _)| *area != Area::Scratch);
         let relative = zones.filter_map(|(root, ..)| Some((root.as_path(), real.strip_prefix(root).ok()?)));

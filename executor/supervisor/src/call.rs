@@ -1,4 +1,4 @@
-//! One supervised call, and what all of them need.
+//! One supervised call, and what the handling of each needs.
 
 use crate::caller::{Caller, KnownProcess};
 use crate::empty_directories::EmptyDirectories;
@@ -19,14 +19,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// A call that is being made in its caller's place.
+/// A call that is made on behalf of its caller.
 pub struct Call<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
     pub proc: u64,
     pub caller: Caller,
     pub known: &'a KnownProcess,
-    /// `/proc/self/fd`, where the supervisor names its own by number.
+    /// `/proc/self/fd`, where the supervisor finds its own files by number.
     pub own_descriptors: &'a OwnedFd,
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,
@@ -39,19 +39,19 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// A string of the caller, which was waiting when it was read.
+    /// Reads a string of the caller, and checks that the caller still waited when it was read.
     pub fn string(&self, address: u64) -> Result<CString> {
         let string = self.caller.string(address)?;
         self.check()?;
         Ok(string)
     }
 
-    /// Whether what was read of the caller was the caller's: its number may be another's by now.
+    /// Checks that what was read came from the caller: another process may have its number by now.
     pub fn check(&self) -> Result<()> {
         if (self.is_waiting)() { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// Notes that the rules have refused something at a path; for `map_err`.
+    /// Notes that the rules refused something at a path; for `map_err`.
     pub fn refused(&self, kind: AttemptKind, real: &Path) -> impl Fn(Errno) -> Errno {
         move |errno| {
             if matches!(errno, Errno::EACCES | Errno::EPERM) {
@@ -61,8 +61,8 @@ impl Call<'_> {
         }
     }
 
-    /// Notes that the kernel has refused to change something, where it is not what a cell may change: what it refuses inside, it
-    /// would refuse anybody.
+    /// Notes that the kernel refused a change outside what a cell may change: what the kernel
+    /// refuses inside, it would refuse anybody.
     pub fn refused_by_kernel(&self, real: &Path) -> impl Fn(Errno) -> Errno {
         move |errno| {
             let closed = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
@@ -73,8 +73,8 @@ impl Call<'_> {
         }
     }
 
-    /// Notes that something was to be made or changed below a directory that the cell does not show, and which is missing to it; for
-    /// `map_err`. In a tree of the session's own, the file system of the root holds nothing but the ways to what is shown.
+    /// Notes an attempt to create or change something below a directory that the cell does not show and so appears missing; for
+    /// `map_err`. Where the session has its own tree, the root's file system contains only the parents of what is shown.
     pub fn unseen(&self, path: &[u8]) -> impl Fn(Errno) -> Errno {
         let path = Path::new(OsStr::from_bytes(path));
         move |errno| {

@@ -11,15 +11,15 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Flags of a descriptor for a path, with which nothing can be read or written.
+/// Flags for a path descriptor, through which nothing can be read or written.
 pub const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// The process that called last, held by a descriptor: what has its number later is another.
+/// The process that called last, held by a pidfd, so that a later process with its number is not taken for it.
 #[derive(Default)]
 pub struct KnownProcess(RefCell<Option<(i32, OwnedFd)>>);
 
 impl KnownProcess {
-    /// A copy of a descriptor of the process whose first thread is `thread`. `None` where there is no such process or descriptor.
+    /// Copies a descriptor of the process whose first thread is `thread`. `None` if there is no such process or descriptor.
     fn descriptor(&self, thread: i32, fd: i32) -> Option<OwnedFd> {
         let mut known = self.0.borrow_mut();
         let last = known.as_ref().filter(|(number, _)| *number == thread);
@@ -39,13 +39,13 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Up to `length` bytes at `address`; fewer where its memory ends.
+    /// Reads up to `length` bytes at `address`; fewer if its memory ends.
     pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
         if address == 0 {
             return Err(Errno::EFAULT);
         }
         let mut bytes = vec![0; length];
-        // Not through `/proc`: the first file of a process there costs more than all the rest of a call.
+        // Not through `/proc`: the first file opened there for a process costs more than all the rest of a call.
         let read = peer::read_memory(self.thread, address, &mut bytes).map_err(errno)?;
         bytes.truncate(read);
         Ok(bytes)
@@ -59,7 +59,7 @@ impl Caller {
         }
     }
 
-    /// Exactly `N` numbers of 64 bits at `address`.
+    /// Reads exactly `N` 64-bit numbers at `address`.
     pub fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
         let bytes = self.bytes(address, N * 8)?;
         let mut numbers = [0; N];
@@ -100,7 +100,7 @@ impl Caller {
         })
     }
 
-    /// The directory from which its relative paths go on: the one behind its descriptor `fd`, or its working directory.
+    /// The directory to which its relative paths refer: the one behind its descriptor `fd`, or its working directory.
     pub fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
         let copied = Some(fd).filter(|fd| *fd >= 0).and_then(|fd| known.descriptor(self.thread, fd));
         copied.map_or_else(|| self.path_of(fd), Ok)
@@ -109,8 +109,8 @@ impl Caller {
     /// A copy of its descriptor.
     pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
         match peer::descriptor(self.thread, fd).map_err(errno) {
-            // Not the first thread of its process (`EINVAL`, of later kernels `ENOENT`), which is asked for only then:
-            // `status` costs more than all the rest of a call.
+            // Not the first thread of its process (`EINVAL`, `ENOENT` on later kernels). The
+            // process is read only then: `status` costs more than all the rest of a call.
             Err(Errno::EINVAL | Errno::ENOENT) => peer::descriptor(self.process()?, fd).map_err(errno),
             answer => answer,
         }
@@ -131,8 +131,8 @@ impl Caller {
         made
     }
 
-    /// Its controlling terminal, where one of its first three descriptors is that, the terminal is the cell's own, or `made`
-    /// knows its device.
+    /// Its controlling terminal, if one of its first three descriptors is that, the terminal is the
+    /// cell's own, or `made` knows its device.
     pub fn terminal(&self, made: impl Fn(libc::dev_t) -> Option<OwnedFd>) -> Result<OwnedFd> {
         let number = Stat::of(self.thread).map_err(|_| Errno::ESRCH)?.terminal;
         if number == 0 {
@@ -147,7 +147,7 @@ impl Caller {
             })
         };
         let own = (0..3).filter_map(|fd| self.descriptor(fd).ok()).find(is_it);
-        // In a cell with terminals of its own; elsewhere it is not seen, or another.
+        // Works in a cell with its own terminals; elsewhere the name is invisible, or another terminal's.
         let by_name = || {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
             open(format!("/dev/pts/{minor}").as_str(), flags, Mode::empty()).ok().filter(is_it)
@@ -171,7 +171,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(known.descriptor(number, 0).is_none());
-        // As if this process had got the number.
+        // Simulates that this process has received the number.
         let own = std::process::id() as i32;
         *known.0.borrow_mut() = Some((own, process));
         let file = std::fs::File::open("/proc/self/cmdline").unwrap();

@@ -1,8 +1,8 @@
-//! What the cells of a session have created under protected names, and the lock on making and moving names: one file in memory
-//! that their first processes share.
+//! What the cells of a session have created under protected names, and the lock on creating and
+//! moving names: one file in memory that their first processes share.
 //!
-//! A command may use a protected name again that its session has made, and none that somebody else has. A file is known by
-//! device, inode and birth: an inode that the host gets for a file of its own after a cell's is removed was born later.
+//! A command may use a protected name again if its session has created it, but not anybody else's. A file is identified by
+//! device, inode and birth time: if the host reuses the inode of a removed file for one of its own, that was born later.
 
 use crate::caller::PATH_ONLY;
 use crate::object::errno;
@@ -18,25 +18,25 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// Most files that are remembered.
+/// Maximum number of recorded files.
 const CREATED_MAX: usize = 16_384;
-/// Bytes of one in the file: device, inode, birth in nanoseconds.
+/// Bytes of an entry: device, inode, birth time in nanoseconds.
 const IDENTITY_LEN: usize = 24;
 const END: u64 = (CREATED_MAX * IDENTITY_LEN) as u64;
 
-/// What a file is known by.
+/// The identity of a file.
 pub type Identity = [u8; IDENTITY_LEN];
 
-/// Files that are known by what they are.
+/// A set of files, by identity.
 #[derive(Debug)]
 pub struct CreatedFiles(File);
 
-/// While it lives, no other cell of the session makes or moves a name.
+/// While it is held, no other cell of the session creates or moves a name.
 pub struct RenameLock<'a>(&'a File);
 
 impl Drop for RenameLock<'_> {
     fn drop(&mut self) {
-        // Without a lock there is nothing to unlock; the end of the process unlocks too.
+        // Without a lock there is nothing to unlock; the exit of the process unlocks too.
         let _ = fcntl(self.0, FcntlArg::F_SETLK(&lock(libc::F_UNLCK)));
     }
 }
@@ -54,7 +54,7 @@ impl CreatedFiles {
         memfd_create("created", MFdFlags::MFD_CLOEXEC).map(|file| Self(file.into()))
     }
 
-    /// Those that are kept in this memory.
+    /// The set stored in this memory.
     pub fn of(memory: OwnedFd) -> Self {
         Self(memory.into())
     }
@@ -67,12 +67,12 @@ impl CreatedFiles {
         self.0.try_clone().map(OwnedFd::from)
     }
 
-    /// How many are remembered.
+    /// Number of recorded files.
     pub fn count(&self) -> usize {
         self.0.metadata().map_or(0, |metadata| metadata.len() as usize / IDENTITY_LEN)
     }
 
-    /// What the remembered are known by, in the order in which they came.
+    /// The identities of the recorded files, in the order in which they were added.
     pub fn identities(&self) -> impl Iterator<Item = Vec<u8>> {
         let mut all = vec![0; self.count() * IDENTITY_LEN];
         let read = self.0.read_exact_at(&mut all, 0).is_ok();
@@ -81,26 +81,26 @@ impl CreatedFiles {
         identities.into_iter()
     }
 
-    /// What a file is known by, where its file system says when it was born.
+    /// The identity of a file, if its file system reports birth times.
     pub fn identity(file: impl AsFd) -> Option<Vec<u8>> {
         identity_of(file).ok().map(|identity| identity.to_vec())
     }
 
-    /// What a cell must keep open.
+    /// The descriptor that a cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Waits until no other cell has the lock. Not to be taken twice: the end of one ends the other.
+    /// Waits until no other cell holds the lock. Must not be nested: releasing one releases the other.
     pub fn lock_renames(&self) -> Result<RenameLock<'_>> {
         fcntl(&self.0, FcntlArg::F_SETLKW(&lock(libc::F_WRLCK)))?;
         Ok(RenameLock(&self.0))
     }
 
-    /// Remembers a file, under the lock.
+    /// Records a file, under the lock.
     ///
-    /// # Errors
-    /// `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` where the file system does not say when a file was born.
+    /// # Errors `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` if the file system does not report
+    /// birth times.
     pub fn add(&self, file: impl AsFd) -> Result<()> {
         let end = self.0.metadata().map_err(errno)?.len();
         if end >= END {
@@ -109,10 +109,9 @@ impl CreatedFiles {
         self.0.write_all_at(&identity_of(file)?, end).map_err(errno)
     }
 
-    /// Remembers a file, under the lock; where there is no room for more, the older half is forgotten.
+    /// Records a file, under the lock; if there is no room, the older half is dropped.
     ///
-    /// # Errors
-    /// `EOPNOTSUPP` where the file system does not say when a file was born.
+    /// # Errors `EOPNOTSUPP` if the file system does not report birth times.
     pub fn add_newest(&self, file: impl AsFd) -> Result<()> {
         if self.0.metadata().map_err(errno)?.len() >= END {
             let mut newer = vec![0; END as usize / 2];
@@ -123,7 +122,7 @@ impl CreatedFiles {
         self.add(file)
     }
 
-    /// Whether a file is remembered.
+    /// Whether a file is recorded.
     pub fn has(&self, file: impl AsFd) -> bool {
         let all = || {
             let mut all = vec![0; self.0.metadata().map_err(errno)?.len() as usize];
@@ -136,7 +135,7 @@ impl CreatedFiles {
         }
     }
 
-    /// Whether a file could be made at `path`, where none is, and remembered.
+    /// Whether a file could be created at `path`, where there is none, and recorded.
     pub fn has_room(&self, path: &Path) -> bool {
         let absent = || path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         let room = || self.0.metadata().is_ok_and(|metadata| metadata.len() < END);
@@ -146,7 +145,7 @@ impl CreatedFiles {
         absent() && room() && path.parent().is_some_and(has_identity)
     }
 
-    /// Whether what is at `path` is; nothing is followed.
+    /// Whether the object at `path` is recorded; no link is followed.
     pub fn has_at(&self, path: &Path) -> bool {
         open(path, PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty()).is_ok_and(|file| self.has(file))
     }
@@ -183,7 +182,7 @@ mod tests {
         assert!(created.has_at(&two));
     }
 
-    /// File systems give an inode again at once.
+    /// File systems reuse inode numbers at once.
     #[test]
     fn a_file_with_the_inode_of_one_that_is_gone_is_not_known() {
         let folder = tempfile::tempdir().unwrap();
@@ -195,7 +194,7 @@ mod tests {
             inodes.push(file.metadata().unwrap().ino());
             created.add(file).unwrap();
             fs::remove_file(&path).unwrap();
-            // The clock of a file system may stand still for some milliseconds.
+            // The clock of a file system may not advance for some milliseconds.
             std::thread::sleep(std::time::Duration::from_millis(20));
             let other = File::create(&path).unwrap();
             assert!(!created.has(&other), "inode {}, after {inodes:?}", other.metadata().unwrap().ino());

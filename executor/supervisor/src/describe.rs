@@ -1,5 +1,5 @@
-//! From a refusal of a cell's first process to what the user and the model are told: the rule by which it was, why, and what would
-//! open it. In the broker, from the session's own policy: of the cell come the thing and the kind of rule, and they are only shown.
+//! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
+//! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
 use crate::refusals::{Cause, Refusal};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
@@ -9,7 +9,7 @@ use policies::{Access, ProtectedName, as_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a refusal is to the user of the session.
+/// The denial that describes a refusal to the user of the session.
 pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let Refusal { kind, cause, count, .. } = refusal;
     let denial = match (cause, kind) {
@@ -25,7 +25,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     Denial { count: *count, ..denial }
 }
 
-/// The denial of reading `path`, which is not in the session's views.
+/// The denial for reading `path`, which is not in the session's views.
 pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
     let layer = match spec.tier {
         Tier::Namespaced => Layer::MountNamespace,
@@ -83,7 +83,7 @@ fn text(refusal: &Refusal) -> String {
 fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let (zone, relative) = match place(refusal.path(), spec) {
         Some(place) => place,
-        // In what is granted for a while, names are judged by their whole paths.
+        // In leased paths, names are matched with their whole paths.
         None => match refusal.path().strip_prefix("/").ok().and_then(Path::to_str) {
             Some(whole) => return by_name(refusal, whole, text(refusal), spec),
             None => return by_object(refusal, text(refusal), spec),
@@ -103,7 +103,7 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
     }
 }
 
-/// What is closed although its name does not say so.
+/// The denial for what is closed although its name does not show it.
 fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
     let closed = spec.also_closed.iter().find(|closed| path.starts_with(&closed.path));
@@ -157,10 +157,10 @@ fn rule<'s>(relative: &[u8], spec: &'s SandboxSpec) -> Option<&'s ProtectedName>
         .or_else(|| names.transit(relative).first().map(|target| target.name))
 }
 
-/// Where a path lies in the zones.
+/// The zone that contains a path, and the path in it.
 fn place<'p>(path: &'p Path, spec: &SandboxSpec) -> Option<(Zone, &'p str)> {
     let below = |zone: Zone| Some((zone, path.strip_prefix(spec.zone(zone).0).ok()?.to_str()?));
-    // A central root may lie in a project, and the other way round: the longer one holds the path.
+    // A central root may lie in a project, and the other way round: the longer root contains the path.
     let places = [Zone::Project, Zone::Central].into_iter().filter_map(below);
     places.min_by_key(|(_, relative)| relative.len())
 }
@@ -211,7 +211,7 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy_to_reach(spec))
 }
 
-/// What lets commands reach hosts: where some are open already, the relay's proxy, which finds them by name.
+/// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.
 fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
     network::remedy_of_any(&spec.policy.network, spec.policy.leases)
 }

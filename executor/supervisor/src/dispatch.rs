@@ -1,4 +1,4 @@
-//! Which call it is, and what its arguments mean.
+//! Decodes which call it is, and what its arguments mean.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -13,7 +13,7 @@ use nix::errno::Errno;
 const HERE: i32 = libc::AT_FDCWD;
 
 impl Call<'_> {
-    /// Makes the call: an error is the kernel's or the rules', `EPERM` for a call that is supervised and not known here.
+    /// Makes the call: an error is the kernel's or the rules', or `EPERM` for a supervised call that is not handled here.
     pub fn make(&self, notification: &Notification) -> Result<Answer> {
         let [a, b, c, d, e, _] = notification.arguments;
         // Descriptors and flags are 32 bits to the kernel.
@@ -66,13 +66,13 @@ impl Call<'_> {
         }
     }
 
-    /// Refuses a call that the first process makes, and its program does not.
+    /// Refuses a call that the first process could make, but its program may not.
     fn refuse(&self, name: &str) -> Errno {
         self.note(AttemptKind::SystemCall, Cause::Process, name.as_bytes());
         Errno::EPERM
     }
 
-    /// The forms that came before the `*at` calls.
+    /// The older calls that the `*at` calls replaced.
     #[cfg(target_arch = "x86_64")]
     fn make_old(&self, notification: &Notification) -> Result<Answer> {
         let [a, b, c, ..] = notification.arguments;

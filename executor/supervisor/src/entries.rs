@@ -10,11 +10,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most entries below a directory that is renamed.
+/// Maximum number of entries below a directory that is renamed.
 const ENTRIES_MAX: usize = 10_000;
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Visits what lies below the directory `name` of `parent`: each entry's directory, and its path from there.
+/// Visits everything below the directory `name` of `parent`: each entry's directory, and its path relative to `name`.
 pub(crate) fn each_entry(
     parent: &OwnedFd,
     name: &OsStr,

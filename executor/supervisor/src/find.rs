@@ -1,4 +1,4 @@
-//! Finds what a caller's path means, as a descriptor: links are followed here, and `/proc/self` is the caller's.
+//! Resolves a caller's path to a descriptor: links are followed here, and `/proc/self` is the caller's.
 
 use crate::areas::Areas;
 use crate::caller::{Caller, PATH_ONLY};
@@ -13,24 +13,24 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Most links in one path, as in the kernel.
+/// Maximum number of links in one path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// The inode of a `/proc`'s root.
+/// The inode number of the root of a procfs.
 const PROC_ROOT: u64 = 1;
 
-/// A name in a directory, and what it stands for.
+/// A name in a directory, and the object it refers to.
 pub struct Found {
     pub parent: OwnedFd,
     /// The name, without a slash.
     pub name: Vec<u8>,
-    /// Whether the path ends with a slash, and so means a directory.
+    /// Whether the path ends with a slash, and so requires a directory.
     pub slash: bool,
-    /// The file, where it exists; a link itself where it was not to be followed.
+    /// The file, if it exists; for a link that was not to be followed, the link itself.
     pub object: Option<OwnedFd>,
 }
 
 impl Found {
-    /// The name as the kernel takes it for this path.
+    /// The name in the form that keeps the path's meaning for the kernel.
     pub fn name_for_kernel(&self) -> PathBuf {
         let mut name = self.name.clone();
         if self.slash {
@@ -39,7 +39,7 @@ impl Found {
         std::ffi::OsString::from_vec(name).into()
     }
 
-    /// Its real path, where it is to be made, moved or removed.
+    /// Its real path, for creating, moving or removing it.
     pub fn real(&self, areas: &Areas) -> Result<PathBuf> {
         let directory = real(&self.parent)?;
         areas.check_private(&self.parent, &directory)?;
@@ -47,7 +47,7 @@ impl Found {
     }
 }
 
-/// A search for what a path of `caller` means.
+/// Resolution of a path of `caller`.
 pub struct Search<'a> {
     pub caller: Caller,
     pub rules: &'a AccessRules,
@@ -56,8 +56,8 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The file at `path` and where it really is, by the kernel's own search: for the most frequent paths. `None` where it must be looked for
-    /// name by name: what is missing, and everything that means something else to the caller than to this process.
+    /// The file at `path` and its real path, resolved by the kernel: a fast way for the most frequent paths. `None` if
+    /// it must be resolved name by name: if it is missing, or means something else to the caller than to this process.
     pub fn by_kernel(&self, from: i32, path: &[u8], follow: bool) -> Option<(OwnedFd, PathBuf)> {
         let mut flags = PATH_ONLY;
         flags.set(OFlag::O_NOFOLLOW, !follow);
@@ -79,16 +79,16 @@ impl Search<'_> {
         (!other).then_some((found, real))
     }
 
-    /// The directory that holds the last name of `path`, by the kernel's own search.
+    /// The directory that contains the last name of `path`, resolved by the kernel.
     fn directory_of(&self, from: i32, path: &[u8]) -> Option<OwnedFd> {
         let end = path.iter().rposition(|byte| *byte != b'/')?;
         let slash = path[..end].iter().rposition(|byte| *byte == b'/')?;
-        // With its slash: what is not a directory is not found.
+        // Includes the slash, so that anything but a directory is an error.
         let (directory, _) = self.by_kernel(from, &path[..=slash], true)?;
         Some(directory)
     }
 
-    /// The file at `path`, or where it would be.
+    /// The file at `path`, or the place where it would be created.
     pub fn find(&self, from: i32, path: &[u8], follow: bool) -> Result<Found> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -147,7 +147,7 @@ impl Search<'_> {
         }
     }
 
-    /// The directory in which a program means `name` that is on its way through `at`: its own instead of the machine's `/tmp`.
+    /// The directory in which `name`, looked up in `at`, is to be found: the caller's own in place of the machine's `/tmp`.
     fn own_tmp(&self, at: OwnedFd, name: &[u8]) -> Result<OwnedFd> {
         if self.rules.areas.own_root {
             return Ok(at);
@@ -171,8 +171,8 @@ impl Search<'_> {
             }
             _ => {
                 let how = OpenHow::new().flags(PATH_ONLY).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-                // ELOOP: the kernel goes to a file, and the text is for people. The way lies below a process that
-                // `check_process` has let pass.
+                // ELOOP: it is a magic link, which the kernel resolves to a file, and its text is only for
+                // display. The path goes through a process that `check_process` has allowed.
                 match openat2(at, OsStr::from_bytes(name), how) {
                     Err(Errno::ELOOP) => {
                         Ok(Target::Object(openat(at, OsStr::from_bytes(name), PATH_ONLY, Mode::empty())?))
@@ -183,7 +183,7 @@ impl Search<'_> {
         }
     }
 
-    /// Other processes are not there.
+    /// Makes other processes appear not to exist.
     fn check_process(&self, at: &OwnedFd, name: &[u8], child: &FileStat) -> Result<()> {
         if child.st_dev != self.proc {
             return Ok(());
@@ -201,7 +201,7 @@ fn root() -> Result<OwnedFd> {
     open("/", PATH_ONLY, Mode::empty())
 }
 
-/// The names of a path, the first one last.
+/// The components of a path in reverse order.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     names.map(<[u8]>::to_vec).rev().collect()

@@ -1,5 +1,5 @@
-//! Rules on repositories by their shape: none comes about where the settings that git would run are not protected, and those
-//! that no cell has made stay repositories. Git passes over a `.git` that is none, and takes what it finds instead.
+//! Rules on repositories by their structure: none is created where the settings that git would run are unprotected, and
+//! those that no cell has created stay repositories. Git ignores an invalid `.git`, and uses what it finds above.
 
 use crate::entries::each_entry;
 use crate::object::is;
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl AccessRules {
-    /// May a name of this kind (`S_IF*`) come into the directory `parent`, as far as it makes a repository of it?
+    /// May a name of this kind (`S_IF*`) be created in the directory `parent`, as far as that makes it a repository?
     ///
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
@@ -36,8 +36,8 @@ impl AccessRules {
         if refused { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// May the directory `name` of `parent` be moved to `to`? No `HEAD` in it may come where none may be made: what else makes a
-    /// repository may come at any time, of another session too.
+    /// May the directory `name` of `parent` be moved to `to`? No `HEAD` in it may come where none may be
+    /// created: the other parts of a repository may be added at any time, by another session too.
     pub(crate) fn may_carry(&self, parent: &OwnedFd, name: &OsStr, from: &Path, to: &Path) -> Result<()> {
         let called_git =
             |path: &Path| path.file_name().is_some_and(|name| may_be_git_directory(name.as_bytes()));
@@ -57,14 +57,14 @@ impl AccessRules {
         })
     }
 
-    /// May a link get a name here? The user's git writes through those in its directory: what it appends to `logs` or renames to
-    /// `packed-refs` would go where they lead. `git init` makes one with the text `testing`, to see whether it can.
+    /// May a link be created here? The user's git writes through links in its directory: what it appends to `logs` or renames to
+    /// `packed-refs` would go to their targets. `git init` creates a link with the text `testing`, to see whether it can.
     pub(crate) fn may_link_here(&self, real: &Path, target: Option<&[u8]>) -> Result<()> {
         let harmless = target == Some(b"testing") || !self.is_in_git(real);
         if harmless { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// May the directory `name` of `parent` come to `to`, as far as there are links in it, or what nobody can read to the end?
+    /// May the directory `name` of `parent` be moved to `to`, if it contains links, or is too large to be checked?
     pub(crate) fn may_carry_links(
         &self,
         parent: &OwnedFd,
@@ -83,7 +83,7 @@ impl AccessRules {
         })
     }
 
-    /// Whether the user's git reads what has this name: it waits for ever where that is a FIFO.
+    /// Whether the user's git reads a file with this name: on a FIFO it would block for ever.
     pub(crate) fn is_read_by_git(&self, real: &Path) -> bool {
         const FILES: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"];
         let in_zone = self.areas.in_zones(real).next().is_some();
@@ -108,7 +108,7 @@ impl AccessRules {
             && real.parent().is_some_and(|directory| self.may_be_git(directory))
     }
 
-    /// Whether this is a repository's `config`, which is protected, and nothing above it is.
+    /// Whether this is a repository's `config`, with that name protected and none above it.
     pub(crate) fn is_git_config(&self, real: &Path) -> bool {
         let config = |path: &[u8]| Path::new(OsStr::from_bytes(path)).ends_with(".git/config");
         self.protected_as(real).iter().any(|(_, path)| config(path))
@@ -126,30 +126,30 @@ impl AccessRules {
             && real.parent().is_some_and(|repository| self.protection(repository).is_none())
     }
 
-    /// Whether a protected name is one of a repository's that is a file: all but `hooks`.
+    /// Whether a protected name is a part of a repository that must be a file: all but `hooks`.
     pub(crate) fn is_a_file_to_git(&self, real: &Path) -> bool {
         self.protected_as(real).iter().any(|(_, path)| {
             is_in_git_directory(path) && !path.ends_with(b"/hooks") && self.ends_a_rule(real, path)
         })
     }
 
-    /// Remembers a directory that was just made, if it may become a repository: one of the session's own.
+    /// Records a directory that was just created, if it may become a repository: the session's own.
     pub(crate) fn remember_git(&self, real: &Path, made: impl AsFd) -> Result<()> {
         if self.may_be_git(real) { self.created.add(made) } else { Ok(()) }
     }
 
-    /// Whether a directory may be a repository: what git runs by it is protected there.
+    /// Whether a directory may be a repository: what it makes git run is protected there.
     fn may_be_git(&self, directory: &Path) -> bool {
         self.protected_as(directory).iter().any(|(_, path)| may_be_git_directory(path))
             || self.was_git(directory)
     }
 
-    /// Whether a path lies in a repository, by a name or by what it counts as: there `HEAD` may be an ordinary name.
+    /// Whether a path lies in a repository, by a name or by an equivalent path: there `HEAD` may be an ordinary name.
     fn is_in_git(&self, path: &Path) -> bool {
         self.protected_as(path).iter().any(|(_, path)| is_in_git_directory(path))
     }
 
-    /// Whether a directory was a repository when the session opened, whatever it is called.
+    /// Whether a directory was a repository when the session opened, whatever its name.
     fn was_git(&self, directory: &Path) -> bool {
         self.repositories.contains(directory)
     }
@@ -160,7 +160,7 @@ fn member(real: &Path) -> Option<(&'static Repository, Member)> {
     Repository::member(real.file_name()?.as_bytes())
 }
 
-/// What kind (`S_IF*`) the program makes a member of.
+/// The kind (`S_IF*`) of file that the program creates for a part.
 fn kind_of(member: Member) -> libc::mode_t {
     match member.kind {
         MemberKind::Head | MemberKind::File => libc::S_IFREG,
@@ -168,7 +168,7 @@ fn kind_of(member: Member) -> libc::mode_t {
     }
 }
 
-/// Whether a directory has a member of a repository's shape; a link is as good as what it leads to.
+/// Whether a directory has a part of a repository's structure; a link counts as its target.
 fn has(directory: impl AsFd, member: Member) -> bool {
     fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
 }

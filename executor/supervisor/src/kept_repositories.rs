@@ -1,8 +1,8 @@
-//! Repositories that were there when the session opened: they are still ones when a call is over.
+//! Ensures that directories that were repositories when the session opened still are repositories after a call.
 //!
-//! Git passes over a `.git` that is no repository, and takes the directory above it, whose settings may be a stranger's. In the
-//! flat tier nothing removes what makes the shape; in the namespaced tier a removal is asked about nowhere, as `rm -r` of a large
-//! tree would pay for it. So it is put back here, once the cell is dead: `HEAD` as it last was after a call, and empty directories.
+//! Git ignores a `.git` that is no repository and uses the directory above it, whose settings may be a stranger's. In the flat tier no call
+//! may remove a repository's parts; in the namespaced tier removals are not supervised, as `rm -r` of a large tree would be slow. So the
+//! parts are restored here, once the cell is dead: `HEAD` as it was after the last call, and empty directories.
 
 use crate::created::{Identity, identity_of};
 use crate::object::{by_descriptor, errno, is};
@@ -21,15 +21,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Most repositories that are looked at after a call.
+/// Maximum number of repositories that are checked after a call.
 const KEPT_MAX: usize = 64;
-/// Bytes of a `HEAD` in the memory that the cells of a session share, with its length.
+/// Bytes for a `HEAD` and its length in the memory that the cells of a session share.
 const SLOT: usize = 4 + GIT_HEAD_MAX;
 
 pub struct KeptRepositories {
-    /// Each with what it is known by.
+    /// Each directory with its identity.
     directories: Vec<(PathBuf, Identity)>,
-    /// The `HEAD` of each as it last was after a call.
+    /// The `HEAD` of each as it was after the last call.
     heads: File,
 }
 
@@ -51,13 +51,13 @@ impl KeptRepositories {
         Ok(kept)
     }
 
-    /// What a cell must keep open.
+    /// The descriptor that a cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.heads.as_fd()
     }
 
-    /// Puts back what makes them repositories, with the cell dead and under the lock on names. What cannot be put back is the
-    /// user's to see: their git says so.
+    /// Restores their parts, with the cell dead and under the lock on names. If that fails, the
+    /// user's git will report it.
     pub fn restore(&self) {
         for (slot, (path, identity)) in self.directories.iter().enumerate() {
             let _ = self.restore_one(slot, path, identity);
@@ -66,7 +66,7 @@ impl KeptRepositories {
 
     fn restore_one(&self, slot: usize, path: &Path, identity: &Identity) -> Result<()> {
         let directory = open_directory(path)?;
-        // Another directory is not the user's repository, and nothing is put there.
+        // Another directory is not the user's repository, and nothing is restored there.
         if identity_of(&directory)? != *identity {
             return Err(Errno::ESTALE);
         }
@@ -108,7 +108,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
     openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
 }
 
-/// Lets its owner into a directory again: what git cannot enter is no repository to it.
+/// Gives the owner access to a directory again: git does not recognise one that it cannot enter.
 fn unlock(directory: &OwnedFd, name: &str, stat: &FileStat) -> Result<()> {
     let mode = Mode::from_bits_truncate(stat.st_mode & 0o7777);
     if mode.contains(Mode::S_IRWXU) {
@@ -131,7 +131,7 @@ fn head_of(directory: &OwnedFd) -> Result<Option<Vec<u8>>> {
     Ok((head.len() <= GIT_HEAD_MAX && is_valid_git_head(&head)).then_some(head))
 }
 
-/// Puts a new file in the place of `HEAD`.
+/// Replaces `HEAD` with a new file.
 fn replace_head(directory: &OwnedFd, text: &[u8]) -> Result<()> {
     let path = by_descriptor(directory);
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;

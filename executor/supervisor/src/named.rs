@@ -1,8 +1,8 @@
-//! What a command names that its cell closes without a word to anybody: in the namespaced tier no call is asked about that reads,
-//! and in neither does the kernel report a program that was to run with its owner's rights.
+//! Finds what a command names that its cell closes without any report: in the namespaced tier reads
+//! are not supervised, and in neither tier does the kernel report a set-user-ID program.
 //!
-//! Only of a command that failed, and only what it spells out. Nothing is said of files that the cell does not show but that they
-//! are not shown, so nobody learns from it whether they exist.
+//! Only for a command that failed, and only what it spells out. A file that the cell does not show
+//! is reported as not shown and nothing more, so nobody learns whether it exists.
 
 use crate::describe::{outside, protected_at};
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, Layer, Remedy, Tier};
@@ -13,16 +13,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most words of a command that are looked at.
+/// Maximum number of words of a command that are examined.
 const WORDS_MAX: usize = 256;
 /// Shells whose `-c` is a command line.
 const SHELLS: [&str; 4] = ["bash", "dash", "sh", "zsh"];
-/// Directories that a cell has of its own, and those of the kernel.
+/// Directories that a cell has for itself, and those of the kernel.
 const OWN: [&str; 7] = ["/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", "/.outside"];
-/// The bit of a program that is to run with its owner's rights.
+/// The mode bit of a set-user-ID program.
 const SET_USER_ID: u32 = 0o4000;
 
-/// The denials of what `command` names, which started in `directory` and failed. It saw what is `granted` for a while, too.
+/// The denials for what `command` names. It started in `directory`, failed, and also saw the leased paths in `granted`.
 pub fn named(
     command: &Command,
     directory: &Path,
@@ -30,7 +30,7 @@ pub fn named(
     granted: &dyn Fn(&Path) -> bool,
 ) -> Vec<Denial> {
     let words = words(command);
-    // Where a relative path begins is not known any more.
+    // After these the directory of relative paths is unknown.
     let moves = words.iter().any(|(word, first)| *first && ["cd", "pushd"].contains(&word.as_str()));
     let mut seen = BTreeSet::new();
     let mut denials = Vec::new();
@@ -47,7 +47,7 @@ pub fn named(
     denials
 }
 
-/// The words that are known, each with whether it is a program; of a shell's `-c` those of its command line.
+/// The words that can be recognised, each with whether it is a program; for a shell's `-c` those of its command line.
 fn words(command: &Command) -> Vec<(String, bool)> {
     let mut words = Vec::new();
     for unit in units(command) {
@@ -72,7 +72,7 @@ fn known(words: Vec<Option<String>>) -> impl Iterator<Item = (String, bool)> {
     words.into_iter().enumerate().filter_map(|(at, word)| Some((word?, at == 0)))
 }
 
-/// A program that runs without the rights which its file would give it.
+/// A program that runs without the rights that its file's set-user-ID bit would give it.
 fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
     let path = spec.environment.iter().find_map(|entry| entry.to_str().ok()?.strip_prefix("PATH="));
     let found = match program.contains('/') {
@@ -82,7 +82,7 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
             files.into_iter().find(|file| file.exists())
         }
     }?;
-    // What the cell sees there is the host's.
+    // There the cell sees the host's files.
     let system = spec.views.iter().any(|view| view.kind == ViewKind::System && found.starts_with(&view.path));
     let is_privileged =
         || fs::metadata(&found).is_ok_and(|file| file.permissions().mode() & SET_USER_ID != 0);
@@ -94,7 +94,7 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
     Some(Denial::new(AttemptKind::Run, found.to_string_lossy(), by, why, Remedy::Nothing))
 }
 
-/// A path that the cell does not show, or shows closed.
+/// The denial for a path that the cell hides, or shows closed.
 fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
     if spec.pins.iter().any(|pin| pin.hides(path)) {
         return Some(protected_at(AttemptKind::Read, path, spec));
@@ -102,7 +102,7 @@ fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
     (word.starts_with('/') && is_path_of_host(path) && !is_shown(path, spec)).then(|| outside(path, spec))
 }
 
-/// Whether the first name is a directory of the machine, which is no secret: a pattern such as `/x/d` is no path.
+/// Whether the first component is a directory of the machine, which is no secret: a pattern such as `/x/d` is no path.
 fn is_path_of_host(path: &Path) -> bool {
     let mut parts = path.components().skip(1);
     let first = parts.next().map(|first| Path::new("/").join(first));
@@ -114,14 +114,14 @@ fn is_shown(path: &Path, spec: &SandboxSpec) -> bool {
     let own = OWN.iter().map(Path::new).chain([spec.scratch.tmp.as_path()]);
     let zones = [spec.project.as_path(), spec.central.as_path()];
     let mut shown = views.chain(zones);
-    // A home directory is empty but for these, and may lie in a directory of the cell's own.
+    // A home directory is empty except for these, and may lie in a directory of the cell's own.
     let mut own = own.filter(|_| !path.starts_with(&spec.scratch.home));
-    // The parents of what is shown are there.
+    // The parents of what is shown exist too.
     shown.any(|shown| path.starts_with(shown) || shown.starts_with(path))
         || own.any(|own| path.starts_with(own) || own.starts_with(path))
 }
 
-/// The path without `.` and `..`; `None` where it leaves the root. Links are not followed.
+/// The path without `.` and `..`; `None` if it leaves the root. Links are not followed.
 pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

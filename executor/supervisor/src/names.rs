@@ -1,4 +1,4 @@
-//! Makes, moves and removes names for the caller.
+//! Creates, moves and removes names for the caller.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -22,7 +22,7 @@ impl Call<'_> {
     pub fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
-        // What makes a way makes each of its directories, those that lie outside too.
+        // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
         if found.object.is_some() {
             return Err(Errno::EEXIST);
         }
@@ -41,7 +41,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `mknodat`: the filter lets files, FIFOs and sockets come here.
+    /// `mknodat`: the filter passes files, FIFOs and sockets on to this.
     pub fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
@@ -60,7 +60,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// May a new name be of this kind (`S_IF*`)?
+    /// May a new name of this kind (`S_IF*`) be created?
     pub fn may_appear(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
         self.rules.may_have(real, kind)?;
         self.rules.may_set_out(real)?;
@@ -77,7 +77,7 @@ impl Call<'_> {
         shape.map_err(self.refused(Write, real))
     }
 
-    /// Remembers a name that was just made, and opens it as a path.
+    /// Records a name that was just created, and opens it as a path descriptor.
     fn remember_new(&self, found: &Found, real: &Path) -> Result<OwnedFd> {
         let made = openat(
             &found.parent,
@@ -108,7 +108,7 @@ impl Call<'_> {
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
-        // Git removes what may be there: no name that is not is refused.
+        // Git removes files that may not exist: for a missing name the answer is never a refusal.
         if found.object.is_none() {
             return Err(Errno::ENOENT);
         }
@@ -155,7 +155,7 @@ impl Call<'_> {
         let _lock = self.rules.lock_renames()?;
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
         let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
-        // What closes the one name or the other.
+        // The protected one of the two names.
         let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
         if flags.is_empty()
             && let Some(replaced) =
@@ -218,14 +218,14 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Protected names are names of a zone: what moves out of it would lose its protection. To the caller, zones and
-    /// scratch space are file systems of their own.
+    /// Protected names belong to a zone: a file moved out of it would lose its protection. To the
+    /// caller, zones and scratch space look like separate file systems.
     pub fn same_area(&self, from: &Path, to: &Path) -> Result<()> {
         let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
         if area(from) == area(to) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
-    /// A name, which is not followed where it is a link.
+    /// A name in its directory; a link is not followed.
     fn name(&self, from: i32, path: u64) -> Result<Found> {
         let path = self.string(path)?;
         let path = path.as_bytes();

@@ -1,4 +1,4 @@
-//! What is behind a descriptor.
+//! Queries about the file behind a descriptor.
 
 use nix::Result;
 use nix::fcntl::readlink;
@@ -16,12 +16,12 @@ pub fn is(stat: &FileStat, other: libc::mode_t) -> bool {
     kind(stat) == other
 }
 
-/// A path by which the kernel finds the file behind a descriptor of this process.
+/// A path through which the kernel finds the file behind a descriptor of this process.
 pub fn by_descriptor(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// The path of the file behind a descriptor, as the kernel names it.
+/// The path of the file behind a descriptor, as the kernel reports it.
 pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
     readlink(by_descriptor(fd).as_str()).map(PathBuf::from)
 }

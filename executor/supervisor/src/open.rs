@@ -13,10 +13,10 @@ use nix::sys::stat::{Mode, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// How often a name may appear and vanish between two looks.
+/// How often an open is retried when its name appears and vanishes between two checks.
 const TRIES: usize = 40;
 
-/// How a file is to be opened, as the caller gave it.
+/// The flags of an open, as the caller gave them.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFlags {
     flags: OFlag,
@@ -39,7 +39,7 @@ impl OpenFlags {
             || self.has(OFlag::O_TMPFILE)
     }
 
-    /// The flags, where they have a file or directory read that is there, and nothing else is asked for.
+    /// The flags, if they only open an existing file or directory for reading.
     fn only_reads(&self) -> Option<OFlag> {
         const PLAIN: OFlag = OFlag::O_CLOEXEC
             .union(OFlag::O_DIRECTORY)
@@ -54,7 +54,7 @@ impl OpenFlags {
         if self.writes() { Write } else { Read }
     }
 
-    /// For a file that is there, by a link that must be followed. Never as our controlling terminal.
+    /// Flags to open an existing file through a link that must be followed. Never makes it our controlling terminal.
     fn reopen(&self) -> OFlag {
         let gone = OFlag::O_CREAT | OFlag::O_NOFOLLOW;
         let excl = if self.has(OFlag::O_TMPFILE) { OFlag::empty() } else { OFlag::O_EXCL };
@@ -90,7 +90,7 @@ impl Call<'_> {
                     return self.open_object(object, &path, how);
                 }
                 found if !how.has(OFlag::O_CREAT) => drop(found),
-                // Somebody has made it meanwhile: it must be looked at.
+                // Another process created it meanwhile: it must be checked.
                 found => match self.create(&found, how) {
                     Err(Errno::EEXIST) if !new => continue,
                     created => return created,
@@ -123,7 +123,7 @@ impl Call<'_> {
         if directory && how.has(OFlag::O_CREAT) {
             return Err(Errno::EISDIR);
         }
-        // It would be this process's terminal: the user's.
+        // Opening it would open this process's own terminal: the user's.
         if is(&stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
             let terminal = self.terminals.controlling(self.rules.pty(), self.caller);
             return terminal.map(|terminal| Answer::Descriptor(terminal, close_on_exec));
@@ -173,8 +173,8 @@ impl Call<'_> {
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
-    /// A file without a name in place of one that a package has and that may not come about: what unpacks it goes on without it.
-    /// `refused` where the file system has none. It lies in `zone` and never gets a name: that is what `O_EXCL` says here.
+    /// Opens a file without a name in place of one that a package contains and that may not be created, so that unpacking continues without
+    /// it. `refused` if the file system does not support that. It lies in `zone` and can never get a name: `O_EXCL` ensures that here.
     fn unnamed(&self, zone: &Path, how: OpenFlags, refused: Errno) -> Result<Answer> {
         let access = how.flags & OFlag::O_ACCMODE;
         if access == OFlag::O_RDONLY {

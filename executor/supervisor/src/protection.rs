@@ -1,4 +1,4 @@
-//! How names and files are protected: by the policy's names, by where a file is, by what it was when the session opened.
+//! How names and files are protected: by the policy's names, by their place, or by what they were when the session opened.
 
 use crate::rules::AccessRules;
 use nix::sys::stat::FileStat;
@@ -17,7 +17,7 @@ impl AccessRules {
         paths.iter().filter_map(|(_, path)| Some(names.protection(path)?.protection)).max()
     }
 
-    /// Whether no name closes what is at `real` for reading, nor where it is. What a cell has created is not asked about.
+    /// Whether neither a name nor its place closes `real` for reading. Ignores what a cell has created.
     pub(crate) fn is_open_for_reading(&self, real: &Path) -> bool {
         let names = self.names(real);
         let closed = |path: &[u8]| {
@@ -28,14 +28,14 @@ impl AccessRules {
             && !self.protected_as(real).iter().any(|(_, path)| closed(path))
     }
 
-    /// How a file that was protected when the session opened is, under any name.
+    /// How a file that was protected when the session opened is protected, under any name.
     pub(crate) fn protection_of_object(&self, object: &OwnedFd, stat: &FileStat) -> Option<Protection> {
         self.objects.protection((stat.st_dev, stat.st_ino), || born(object))
     }
 
-    /// The paths by which names are protected at `real`, each with the absolute path that it stands for: in each zone the
-    /// path itself, and what it counts as: where repositories have other names, in those that have come about meanwhile, and below
-    /// what was an alias when the session opened.
+    /// The paths by which names are protected at `real`, each with the absolute path that it stands
+    /// for: in each zone the path itself, and its equivalents: in repositories with other names, in
+    /// those that were created meanwhile, and below what was an alias when the session opened.
     pub(crate) fn protected_as(&self, real: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let mut paths = Vec::new();
         for (root, path) in self.areas.in_zones(real) {
@@ -51,33 +51,33 @@ impl AccessRules {
         paths
     }
 
-    /// Whether the last name of a path by which `real` is protected is so by itself.
+    /// Whether the last component of a path by which `real` is protected matches a rule itself.
     pub(crate) fn ends_a_rule(&self, real: &Path, path: &[u8]) -> bool {
         let count = path.split(|byte| *byte == b'/').count();
         self.names(real).closings(path).last().is_some_and(|(names, _)| *names == count)
     }
 
-    /// Whether a new name here is closed, whatever a session has made.
+    /// Whether a new name here is closed even if the session has created it.
     pub(crate) fn is_closed_when_new(&self, real: &Path) -> bool {
         let closed =
             |path: &[u8]| self.names(real).closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
         self.protected_as(real).iter().any(|(_, path)| closed(path))
     }
 
-    /// Whether names below a path would be protected by where it is: `.git` leads to `.git/hooks`.
+    /// Whether names below a path would be protected by its place: `.git` leads to `.git/hooks`.
     pub(crate) fn leads_to_protected(&self, real: &Path) -> bool {
         self.areas.in_zones(real).any(|(_, name)| self.names(real).leads_to(name).is_some())
     }
 
-    /// Whether what lies below a directory is protected by where the directory is.
+    /// Whether what lies below a directory is protected by the directory's place.
     pub(crate) fn reaches_below(&self, real: &Path) -> bool {
         self.objects.has_place_below(real)
             || self.protected_as(real).iter().any(|(_, path)| self.names(real).reaches_below(path))
     }
 }
 
-/// The paths that settings have as git's own, in directories that are repositories by now: the host may have made one of any name
-/// since the session opened.
+/// The equivalents of a settings' path in directories that are repositories by now: since the
+/// session opened, the host may have created one with any name.
 fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
     let settings = real
         .ancestors()
@@ -90,7 +90,7 @@ fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// When a file was made, where the file system says so.
+/// When a file was created, if the file system reports it.
 fn born(object: &OwnedFd) -> Option<SystemTime> {
     File::from(object.try_clone().ok()?).metadata().ok()?.created().ok()
 }

@@ -1,15 +1,15 @@
-//! Lets git make a repository or a worktree: settings that are harmless become its `config`, by a file of our own.
+//! Lets git create a repository or a worktree: harmless settings become its `config`, in a file that we create.
 //!
-//! git writes `config.lock` and renames it. Its content is read once; what is harmless is written to a new file, which
-//! nobody but this process has ever had open, and that file gets the name. So `git init` and `git clone` work, and what they
-//! make cannot make the user's git run anything.
+//! git writes `config.lock` and renames it. The content is read once; if it is harmless, it is
+//! written to a new file that only this process has ever had open, and that file gets the name. So
+//! `git init` and `git clone` work, and what they create cannot make the user's git run anything.
 //!
-//! `git worktree add` makes two files that say where a repository is. Below `.git/worktrees/NAME` the one, `commondir`, may
-//! only say `../..`; the worktree's own `.git` may only name such a directory, one that names the worktree in its turn. No
-//! settings and hooks can be made in it, so nothing depends on whether the links stay.
+//! `git worktree add` creates two files that name a repository's directory. Below `.git/worktrees/NAME` the first,
+//! `commondir`, may only contain `../..`; the worktree's own `.git` may only name such a directory, which must name the
+//! worktree in turn. No settings and hooks can be created in it, so nothing depends on whether the links stay.
 //!
-//! `MERGE_RR` says which files git's `rerere` reads and writes at the next commit, and a link may come in the place of any of them
-//! later. So it stays empty: git in a cell records no resolutions, and all else of it goes on.
+//! `MERGE_RR` lists the files that git's `rerere` reads and writes at the next commit, and any of them may be
+//! replaced by a link later. So it stays empty: git in a cell records no resolutions, but otherwise works.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -34,11 +34,11 @@ use std::path::Path;
 const RERERE_LOCK: &str = "MERGE_RR.lock";
 
 impl Call<'_> {
-    /// The rename of a new `config`, `HEAD` or `MERGE_RR` to its place in a repository; `None` where it is another rename.
+    /// Handles the rename of a new `config`, `HEAD` or `MERGE_RR` to its place in a repository; `None` for any other rename.
     ///
-    /// # Errors
-    /// `EACCES` where the content is not harmless, or the `config` that it would replace is not one that this session's cells
-    /// have made: settings are the user's, whatever they say.
+    /// # Errors `EACCES` if the content is not harmless, or if the `config` that it would replace
+    /// was not created by this session's cells: those settings are the user's, whatever they
+    /// contain.
     pub fn replace_in_repository(
         &self,
         old: &Found,
@@ -71,7 +71,7 @@ impl Call<'_> {
         Ok(Some(Answer::Value(0)))
     }
 
-    /// Puts a file that no cell has ever had open in the place of what is there, if anything.
+    /// Creates a file that no cell has ever had open, replacing what is there, if anything.
     fn replace_by_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
         if found.object.is_none() {
             return self.create_own(found, real, text, mode);
@@ -84,9 +84,9 @@ impl Call<'_> {
         renameat(&found.parent, name.as_str(), &found.parent, &found.name_for_kernel())
     }
 
-    /// The opening of a file that links a worktree to its repository, to be written; `None` for every other file.
+    /// Handles opening, for writing, a file that links a worktree to its repository; `None` for any other file.
     ///
-    /// What such a file may hold is known before git writes it: so it is written here, and git's own bytes go nowhere.
+    /// The valid content is known before git writes it: so it is written here, and git's own bytes are discarded.
     pub fn link_worktree(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
         if flags & OFlag::O_ACCMODE != OFlag::O_WRONLY || self.rules.areas.of(real).is_none() {
             return Ok(None);
@@ -109,14 +109,14 @@ impl Call<'_> {
         self.write_for_caller(found, real, &text, flags).map(Some)
     }
 
-    /// The opening of the lock under which git writes `MERGE_RR`; `None` for every other file.
+    /// Handles opening the lock file for `MERGE_RR`; `None` for any other file.
     pub fn lock_rerere(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
         let is_lock = found.name == RERERE_LOCK.as_bytes()
             && self.rules.is_rerere_state(&real.with_file_name("MERGE_RR"));
         if is_lock { self.write_for_caller(found, real, b"", flags).map(Some) } else { Ok(None) }
     }
 
-    /// Makes a file with this text, and has what the caller writes go nowhere.
+    /// Creates a file with this text, and discards what the caller writes.
     fn write_for_caller(&self, found: &Found, real: &Path, text: &[u8], flags: OFlag) -> Result<Answer> {
         self.rules.may_change(real.parent().ok_or(Errno::EACCES)?)?;
         self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
@@ -124,7 +124,7 @@ impl Call<'_> {
         Ok(Answer::Descriptor(nowhere, flags.contains(OFlag::O_CLOEXEC)))
     }
 
-    /// Makes a file that no cell has ever had open.
+    /// Creates a file that no cell has ever had open.
     fn create_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
@@ -137,7 +137,7 @@ impl Call<'_> {
     }
 }
 
-/// What a file holds, if it is a regular one of at most `max` bytes.
+/// The content of a file, if it is a regular one of at most `max` bytes.
 fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
     if !is(&fstat(object)?, libc::S_IFREG) {
         return Ok(None);

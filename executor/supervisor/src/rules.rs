@@ -1,4 +1,4 @@
-//! What a supervised call may touch: areas, protected names, and which processes exist.
+//! What a supervised call may touch: areas, protected names, and the processes that exist for the cell.
 
 use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
@@ -26,15 +26,15 @@ use std::path::{Path, PathBuf};
 /// What the cells of a session may touch.
 pub struct AccessRules {
     names: Matcher,
-    /// The names in what is granted for a while, if anything is.
+    /// The names protected in leased paths, if there are any.
     lease_names: Option<Matcher>,
     pub(crate) areas: Areas,
-    /// What was protected when the session opened, whatever it is called.
+    /// The objects that were protected when the session opened, whatever their names.
     pub(crate) objects: ProtectedObjects,
     file_size: Option<u64>,
-    /// Whether protected names that existed when the session opened are mounts, which do not move.
+    /// Whether protected names that existed when the session opened are mounts, which cannot be moved.
     pinned: bool,
-    /// What cells have made under protected names, and the repositories that they have made.
+    /// What cells have created under protected names, and the repositories they have created.
     pub(crate) created: CreatedFiles,
     /// Sockets that cells have bound, and those that the policy names.
     pub(crate) sockets: SocketRules,
@@ -43,11 +43,11 @@ pub struct AccessRules {
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
     kept: KeptRepositories,
-    /// Where the worktrees' `.git` files lead that cells have made.
+    /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
-    /// Where terminals come from, if they are not the session's own.
+    /// Provides terminals, if the session has no devpts of its own.
     pty: Option<PtyClient>,
-    /// How programs come to the relay, where this process connects them and the session has one.
+    /// How programs reach the relay, if this process connects them and the session has one.
     relay: Option<RelayGate>,
 }
 
@@ -88,7 +88,7 @@ impl AccessRules {
         })
     }
 
-    /// Adds paths that are granted for a while, and what in them is protected: by these names, and as objects.
+    /// Adds leased paths, and what is protected in them: by these names, and as objects.
     pub fn add_leased(
         &mut self,
         paths: impl Iterator<Item = (PathBuf, Access)>,
@@ -101,17 +101,16 @@ impl AccessRules {
         self.objects.extend(objects);
     }
 
-    /// Has programs connect to no socket that another cell has bound, nor others to theirs: a descriptor that goes that way would
-    /// outlast what is granted for a while.
+    /// Keeps the programs of this cell and those of others from connecting to each other's sockets:
+    /// a descriptor passed that way would outlive the lease.
     ///
-    /// # Errors
-    /// The kernel has no memory for that.
+    /// # Errors The kernel has no memory for that.
     pub fn separate_sockets(&mut self) -> Result<()> {
         self.sockets = self.sockets.separate()?;
         Ok(())
     }
 
-    /// What a cell must keep open for its supervisor.
+    /// The descriptors that a cell must keep open for its supervisor.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let common = [
             self.created.descriptor(),
@@ -123,7 +122,7 @@ impl AccessRules {
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
     }
 
-    /// Whether addresses of the network mean nothing outside the session.
+    /// Whether network addresses have no meaning outside the session.
     pub(crate) fn has_own_network(&self) -> bool {
         self.own_network
     }
@@ -136,13 +135,13 @@ impl AccessRules {
         self.pty.as_ref()
     }
 
-    /// Waits for the lock on making and moving names: a name that was looked at stays what it was until it is used.
-    /// The cell's own program cannot change it meanwhile, as its calls come here one after the other.
+    /// Waits for the lock on creating and moving names: what was checked about a name then stays true until it is used.
+    /// The cell's own program cannot change it meanwhile, as its calls are handled one after the other.
     pub(crate) fn lock_renames(&self) -> Result<RenameLock<'_>> {
         self.created.lock_renames()
     }
 
-    /// Puts back what makes the user's repositories ones, when a cell is dead.
+    /// Restores the parts that make the user's directories repositories, when a cell is dead.
     pub(crate) fn restore_repositories(&self) {
         if let Ok(_lock) = self.lock_renames() {
             self.kept.restore();
@@ -155,7 +154,7 @@ impl AccessRules {
         self.lease_names.as_ref().filter(|_| leased).unwrap_or(&self.names)
     }
 
-    /// Which of the rules closes what was refused at `real`.
+    /// Which rule refused the access at `real`.
     pub(crate) fn cause(&self, kind: AttemptKind, real: &Path) -> Cause {
         match self.areas.of(real) {
             Some((_, Access::Write)) => Cause::Protected,
@@ -191,12 +190,12 @@ impl AccessRules {
         if closes(self.transit(real)) { self.may_divert(real, object) } else { Ok(()) }
     }
 
-    /// Whether this is a file where names below are protected: a file `.git` says which directory is the repository.
+    /// Whether this is a file in a place where names below are protected: a file `.git` names the directory that is the repository.
     fn redirects(&self, real: &Path, stat: &FileStat) -> bool {
         is(stat, libc::S_IFREG) && self.leads_to_protected(real)
     }
 
-    /// May this name be made, replaced, moved or removed?
+    /// May this name be created, replaced, moved or removed?
     pub(crate) fn may_change(&self, real: &Path) -> Result<()> {
         match self.areas.of(real) {
             Some((_, Access::Write)) => self.may_use(real),
@@ -205,7 +204,7 @@ impl AccessRules {
         }
     }
 
-    /// Is this name not protected, or one that cells of this session have made and may use, or may make?
+    /// Is this name unprotected, or has a cell of this session created it and may use it, or may one create it?
     fn may_use(&self, real: &Path) -> Result<()> {
         self.check_place(real)?;
         let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
@@ -213,8 +212,8 @@ impl AccessRules {
         if free { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// May an empty directory be made by this name? Nothing acts on one, so what makes a tree loses only the files; but git
-    /// cannot read a directory where it looks for a file.
+    /// May an empty directory be created with this name? No program acts on one, so a program that
+    /// unpacks a tree loses only the files; but git fails on a directory where it expects a file.
     pub(crate) fn may_make(&self, real: &Path) -> Result<()> {
         self.check_place(real)?;
         let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
@@ -227,7 +226,7 @@ impl AccessRules {
         }
     }
 
-    /// May this name be removed? What a cell has made may go, though git made it and it is closed.
+    /// May this name be removed? What a cell has created may be, even if git created it and it is closed.
     pub(crate) fn may_remove(&self, real: &Path) -> Result<()> {
         self.check_place(real)?;
         if self.keeps_repository(real) {
@@ -240,19 +239,19 @@ impl AccessRules {
         }
     }
 
-    /// What was protected when the session opened by where it is, no cell has made.
+    /// What was protected by its place when the session opened was not created by a cell.
     fn check_place(&self, real: &Path) -> Result<()> {
         if self.objects.protection_of_place(real).is_some() { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether this file, which has a protected name, is the session's own and may be used.
+    /// Whether this file, which has a protected name, was created by the session and may be used.
     fn is_own(&self, object: &OwnedFd) -> Result<bool> {
         let _lock = self.lock_renames()?;
         Ok(self.all_created(&real(object)?, WhenNew::Open, |_| self.created.has(object)))
     }
 
-    /// Whether each protected name in a path is closed no more than this, when new, and is one that a cell of this session
-    /// has made. Of the path's own name `last` says so. Under the lock.
+    /// Whether each protected name in a path is closed when new at most as far as `max`, and was created by a
+    /// cell of this session. For the path's own name, `last` decides that. Called under the lock.
     fn all_created(&self, real: &Path, max: WhenNew, last: impl Fn(&Path) -> bool) -> bool {
         self.protected_as(real).iter().all(|(named, path)| {
             let total = path.split(|byte| *byte == b'/').count();
@@ -264,17 +263,17 @@ impl AccessRules {
         })
     }
 
-    /// Remembers what a cell has made, where its name is protected.
+    /// Records what a cell has created, if its name is protected.
     pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
         let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
         if protected || self.transit(real).is_some() { self.created.add(object) } else { Ok(()) }
     }
 
-    /// May something of this kind (`S_IF*`) that is not made here as an empty directory have this name?
+    /// May an object of this kind (`S_IF*`), other than an empty directory created here, have this name?
     ///
-    /// Of what is protected only files and directories are made.
-    /// Neither a directory nor a link where names below are protected by their place: so no rename changes what is
-    /// protected below a directory, and what was asked about a name in an open directory stays true.
+    /// Under protected names only files and directories are created. Neither a directory nor a link may come
+    /// where names below are protected by their place: so no rename changes what is protected below a
+    /// directory, and what was checked about a name in an open directory stays true.
     pub(crate) fn may_have(&self, real: &Path, kind: libc::mode_t) -> Result<()> {
         self.may_change(real)?;
         let protects = match kind {
@@ -292,20 +291,20 @@ impl AccessRules {
         if protects { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// May the directory `name` of `parent` be moved away? It may hold no name that is protected there, nor lead to what is
-    /// protected by its path.
+    /// May the directory `name` of `parent` be moved away? It may contain no name that is protected
+    /// there, nor be the parent of what is protected by its path.
     pub(crate) fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<()> {
         if self.areas.lie_below(from) || self.objects.has_place_below(from) {
             return Err(Errno::EACCES);
         }
-        // What existed when the session opened is a mount; what is newer is protected elsewhere too, by its own name.
+        // What existed when the session opened is a mount; anything newer is protected by its own name elsewhere too.
         if self.pinned && !self.reaches_below(from) {
             return Ok(());
         }
         each_entry(parent, name, |_, path| self.may_remove(&from.join(path)))
     }
 
-    /// May this file be linked to another name?
+    /// May this file get another name by a link?
     pub(crate) fn may_link(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
         self.may_use(real)?;
         self.may_divert(real, object)?;
@@ -315,12 +314,12 @@ impl AccessRules {
         if closed {
             return Err(Errno::EACCES);
         }
-        // Another name would be closed with it in the next session.
+        // In the next session, its other name would be closed too.
         if self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
-    /// May a file with this state get a protected name? A file that has another name besides would be closed by that too,
-    /// and that may be the user's source. To the caller, protected names are a file system of their own: it copies.
+    /// May a file with this state get a protected name? If it has another name as well, that would become closed too,
+    /// and may be the user's source. To the caller, protected names look like a separate file system, so it copies.
     pub(crate) fn may_protect(&self, real: &Path, stat: &FileStat, names_max: libc::nlink_t) -> Result<()> {
         let shared = is(stat, libc::S_IFREG) && stat.st_nlink > names_max;
         if shared && self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }

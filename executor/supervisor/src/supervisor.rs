@@ -1,4 +1,4 @@
-//! From a call that the kernel reports to its answer.
+//! Handles a supervised call, from the kernel's notification to the answer.
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
@@ -19,34 +19,34 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Calls that may wait for another process at one time.
+/// Maximum number of calls that wait for another process at one time.
 const PENDING_MAX: usize = 64;
 
-/// Answers the calls of one cell's program.
+/// Supervises the calls of one cell's program.
 pub struct Supervisor<'a> {
     rules: &'a AccessRules,
     /// The device of `/proc`.
     proc: u64,
     listener: OwnedFd,
     terminals: Terminals,
-    /// Where git keeps the worktrees that the program has linked.
+    /// Where git keeps the worktrees that the program has added.
     worktrees: Worktrees,
     empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
-    /// What its Unix sockets are called.
+    /// The names of its Unix sockets.
     socket_names: RefCell<SocketNames>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
     known: KnownProcess,
-    /// The descriptors of this process, by which the kernel names their files.
+    /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
     own_descriptors: OwnedFd,
-    /// Calls that wait for another process, with the kernel's name for each.
+    /// Calls that wait for another process, each with its notification ID.
     pending: Vec<(u64, Pending)>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// One for the program whose calls come to `listener`, in a cell that has its own `/proc` by now.
+    /// A supervisor for the program whose calls arrive at `listener`, in a cell that already has its own `/proc`.
     ///
     /// # Errors
     /// There is no `/proc`.
@@ -104,12 +104,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Says that the program is given a terminal.
+    /// Records that the program is given a terminal.
     pub fn has_terminal(&self) {
         self.terminals.any.set(true);
     }
 
-    /// Readable when a call waits.
+    /// Readable when a call is pending.
     pub fn listener(&self) -> &OwnedFd {
         &self.listener
     }
@@ -120,12 +120,12 @@ impl<'a> Supervisor<'a> {
         self.rules.restore_repositories();
     }
 
-    /// What it has refused, which it forgets.
+    /// Takes the refusals noted so far.
     pub fn take_refusals(&self) -> Refusals {
         self.refusals.take()
     }
 
-    /// Ends it, when nobody calls any more.
+    /// Ends the supervisor when no process can call any more.
     pub fn into_listener(self) -> OwnedFd {
         self.listener
     }
@@ -137,7 +137,7 @@ impl<'a> Supervisor<'a> {
 
     /// Answers one call.
     pub fn answer(&mut self) {
-        // Its caller may have been killed meanwhile.
+        // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else { return };
         let caller = Caller { thread: notification.thread };
         let is_waiting = || notify::is_valid(self.listener.as_fd(), notification.id);
@@ -152,7 +152,7 @@ impl<'a> Supervisor<'a> {
         self.retry();
     }
 
-    /// Tries the calls that wait once more.
+    /// Retries the waiting calls.
     pub fn retry(&mut self) {
         self.loopback.get_mut().check_pending();
         for (id, pending) in std::mem::take(&mut self.pending) {
@@ -181,8 +181,8 @@ impl<'a> Supervisor<'a> {
                 match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, wake) {
                     Ok(_) if wake == Wake::Now => return,
                     Ok(number) => {
-                        // The caller may close it and start the program it has written: as long as it is open here, that is
-                        // refused (`ETXTBSY`).
+                        // The caller may close the file and execute the program it has written:
+                        // while the file is open for writing here, that fails (`ETXTBSY`).
                         drop(fd);
                         Ok(number)
                     }
@@ -191,14 +191,14 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Ok(Answer::GoOn) => {
-                // A caller that is gone needs no answer.
+                // An error means that the caller is gone, and needs no answer.
                 let _ = notify::go_on(listener, id);
                 return;
             }
             Ok(Answer::Pending(_)) => Err(libc::EAGAIN),
             Err(errno) => Err(errno as i32),
         };
-        // A caller that is gone needs no answer.
+        // An error means that the caller is gone, and needs no answer.
         let _ = notify::answer(listener, id, answer);
     }
 }

@@ -1,6 +1,6 @@
-//! Where git keeps the worktrees that a program has linked.
+//! Where git keeps the worktrees that a program has added.
 //!
-//! A place is kept as a descriptor: a path that was asked about may lead elsewhere when it is opened again.
+//! A place is kept as a descriptor: a path that was checked may lead elsewhere when it is opened again.
 
 use crate::areas::Area;
 use crate::object::{errno, real};
@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most worktrees that wait for their link.
+/// Maximum number of worktrees waiting for their link.
 const WORKTREES_MAX: usize = 16;
 
 /// The last [`WORKTREES_MAX`] of a call.
@@ -24,7 +24,7 @@ const WORKTREES_MAX: usize = 16;
 pub struct Worktrees(RefCell<VecDeque<OwnedFd>>);
 
 impl Worktrees {
-    /// `gitdir` is about to be made in `directory`.
+    /// Adds `directory`, where `gitdir` is about to be created.
     pub fn add(&self, directory: &OwnedFd) -> Result<()> {
         let mut all = self.0.borrow_mut();
         if is_worktree(Some(&real(directory)?)) {
@@ -36,8 +36,8 @@ impl Worktrees {
         Ok(())
     }
 
-    /// The path of the one whose `gitdir` names this file, where that is now. In scratch space names are not protected:
-    /// nothing in a zone may lead there. Git reads the path up to the end of a line.
+    /// The current path of the worktree's entry whose `gitdir` names this file. In scratch space names are
+    /// not protected: no link in a zone may lead there. Git reads the path up to the end of a line.
     pub fn repository_of(&self, link: &Path, rules: &AccessRules) -> Option<PathBuf> {
         let found = |directory: &OwnedFd| {
             let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;

@@ -93,7 +93,7 @@ impl LeaseHandover {
         }
     }
 
-    /// What goes on once the warden has it. Whoever holds the channel keeps the cell from seeing that nobody mounts.
+    /// The process that mounts, once the warden has the rest. Closes the channel, so that the cell notices if nobody mounts.
     pub fn into_mounting(self) -> Option<Mounting> {
         self.mounting
     }
