@@ -69,7 +69,7 @@ impl Areas {
         let shared = spec.scratch.shared().map(|shared| resolved(&shared));
         areas.extend(shared.as_deref().map(scratch));
         let own_root = spec.has(Layer::MountNamespace);
-        // In the other tier, mounts decide what is outside.
+        // Where the session has its own tree, mounts decide what is outside.
         let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
         let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);

@@ -1,5 +1,5 @@
-//! Directories with protected names that a call has made on the way to files that it could not make: `tar` and `git checkout` go
-//! on without those. An empty one may be in the way of a program of the user, so it goes when the call is over.
+//! Directories with protected names that a call has created for files that it could not create: `tar` and `git checkout` continue
+//! without those files. An empty directory could obstruct a program of the user, so it is removed after the call.
 
 use crate::find::Found;
 use crate::object::errno;
@@ -11,15 +11,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// Most of them in one call, of which each keeps a descriptor; the next is not made. Packages of npm bring a few in a hundred.
+/// Maximum number per call, as each keeps a descriptor; further ones are not created. One in a hundred npm packages contains a few.
 const EMPTY_MAX: usize = 512;
 
-/// Each by its parent directory and name, in the order in which they were made.
+/// Each as its parent directory and name, in the order in which they were created.
 #[derive(Default)]
 pub struct EmptyDirectories(RefCell<Vec<(OwnedFd, OsString)>>);
 
 impl EmptyDirectories {
-    /// Adds one that is about to be made.
+    /// Adds one that is about to be created.
     pub fn add(&self, found: &Found) -> Result<()> {
         let mut all = self.0.borrow_mut();
         if all.len() >= EMPTY_MAX {
@@ -33,7 +33,7 @@ impl EmptyDirectories {
     /// Removes those that are still empty.
     pub fn remove(&self) {
         for (parent, name) in self.0.take().into_iter().rev() {
-            // What is gone needs no removal, and what holds something that the session may have stays.
+            // A missing directory needs no removal, and one that contains files the session may have stays.
             let _ = unlinkat(&parent, name.as_os_str(), UnlinkatFlags::RemoveDir);
         }
     }

@@ -1,7 +1,7 @@
-//! Which failed calls of a traced command the cell has closed, and the smallest grant that would have let each through.
+//! Decides which failed calls of a traced command the cell caused, and the smallest grant that would have allowed each.
 //!
-//! The calls are a stranger's words; what is looked up for them is the user's to know, and goes to the user's client, never to the
-//! cell. A call that would have failed outside too is not the cell's doing, and nothing is said of it.
+//! The calls are untrusted input; what is looked up for them is the user's to know, and goes to the user's client,
+//! never to the cell. A call that would have failed outside too was not caused by the cell, and is not reported.
 
 use crate::describe::{describe, outside, protected_at};
 use crate::named::plain;
@@ -14,16 +14,16 @@ use policies::Access;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether commands may be granted a path for as long as a session lasts, or why not.
+/// Checks whether commands may be leased a path for the rest of a session, or returns why not.
 pub type Leasable<'a> = &'a dyn Fn(Access, &Path) -> Result<(), String>;
 
-/// Of these the cell's own differ from the machine's whatever is granted.
+/// Directories where the cell's contents differ from the machine's whatever is granted.
 const OF_THE_KERNEL: [&str; 2] = ["/proc", "/dev"];
 
-/// Directories of the cell's own that the machine has too.
+/// Directories that a cell has for itself and the machine has too.
 const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
-/// The denial behind a failed call, where the cell has closed it.
+/// The denial for a failed call, if the cell caused the failure.
 pub fn explain(traced: &Traced, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
     match traced {
         Traced::Call(call) => {
@@ -51,7 +51,7 @@ pub fn explain(traced: &Traced, spec: &SandboxSpec, leasable: Leasable) -> Optio
     }
 }
 
-/// A path that the user reads and the command did not.
+/// The denial for a path that the user can read and the command could not.
 fn read(
     kind: AttemptKind,
     path: &Path,
@@ -73,7 +73,7 @@ fn read(
     Some(with_grant(denial, Access::Read, path, spec, leasable))
 }
 
-/// A path where the user makes or changes files and the command did not.
+/// The denial for a path where the user can create or change files and the command could not.
 fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
     let refusal = |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
     if is_in_roots(path, spec) {
@@ -82,13 +82,13 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
     }
     let parent = path.parent()?;
     let changes = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
-    // What commands have there is their own, whatever the machine has.
+    // There commands have their own files, whatever the machine has.
     let is_own = SCRATCH.iter().any(|own| parent == Path::new(own)) || parent == spec.scratch.home;
     if is_own || !(changes(path) || !path.exists() && changes(parent)) {
         return None;
     }
     let denial = describe(&refusal(Cause::Outside), spec);
-    // What is made is made in a directory, and that is what is granted.
+    // Creating a file needs access to its directory, so that is what must be granted.
     Some(with_grant(denial, Access::Write, parent, spec, leasable))
 }
 
@@ -105,7 +105,7 @@ fn is_in_views(path: &Path, spec: &SandboxSpec) -> bool {
     spec.views.iter().any(|view| of_the_machine(&view.kind) && path.starts_with(&view.path))
 }
 
-/// The denial with what grants `wanted`, asked of those who would have to grant it; or why nobody can.
+/// Adds to the denial how to get `wanted` from those who would have to grant it; or why nobody can grant it.
 fn with_grant(
     mut denial: Denial,
     access: Access,
@@ -122,7 +122,7 @@ fn with_grant(
             denial.remedy = Remedy::Option(format!("{option} {path}"));
             denial.with_lease(Some(lease(path.to_owned())))
         }
-        // What a profile may show, is granted to no session.
+        // A path that only a profile may show cannot be leased to a session.
         (Err(_), _) if access == Access::Read && spec.policy.lease_for(access, wanted).is_none() => {
             denial.with_lease(None)
         }

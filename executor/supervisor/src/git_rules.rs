@@ -91,7 +91,7 @@ impl AccessRules {
         in_zone && (self.is_in_git(real) || real.file_name().is_some_and(named))
     }
 
-    /// Whether this name keeps a repository one that no cell has made: it is not removed, and only a valid `HEAD` replaces one.
+    /// Whether this name is a necessary part of a repository that no cell has created: it is kept, and only a valid `HEAD` replaces one.
     pub(crate) fn keeps_repository(&self, real: &Path) -> bool {
         let (Some((_, member)), Some(directory)) = (member(real), real.parent()) else { return false };
         match member.kind {
@@ -116,7 +116,7 @@ impl AccessRules {
             && real.parent().is_some_and(|repository| self.protection(repository).is_none())
     }
 
-    /// Whether this is where a repository says which conflicts git's `rerere` is to record, and nothing above it is protected.
+    /// Whether this file lists the conflicts that git's `rerere` is to record in a repository, and no name above it is protected.
     pub(crate) fn is_rerere_state(&self, real: &Path) -> bool {
         real.file_name().is_some_and(|name| name.eq_ignore_ascii_case("MERGE_RR"))
             && self

@@ -1,14 +1,14 @@
-//! A loopback of a cell's own where it has no network namespace: TCP between its programs, and with nobody else.
+//! A loopback for one cell where it has no network namespace: TCP between its programs, and with nobody else.
 //!
-//! What a program binds to 127.0.0.1, ::1 or all addresses is bound to addresses of 127.0.0.0/8 that were drawn for the
-//! cell, and seems to be at 127.0.0.1 or ::1. So no client of the machine comes to a cell's server by calling these, and
-//! no port there is taken from anybody.
+//! What a program binds to 127.0.0.1, ::1 or all addresses is bound to addresses of 127.0.0.0/8
+//! drawn at random for the cell, and appears to be at 127.0.0.1 or ::1. So a client on the machine
+//! that connects to these does not reach a cell's server, and a cell takes no port from anybody.
 //!
-//! A connection goes to a listener of the cell and to no other: the supervisor takes a descriptor of the listener from a
-//! process of the cell before it begins, and keeps it until the handshake is over. A socket listens while anybody has it
-//! open; the calls that would end that sooner are made here, one after the other. So even a server of the machine that
-//! listens on all addresses is not reached, whatever the program does meanwhile. The caller's own socket is used, taken
-//! once, and what it may send or set before that is the filter's (`flat.json`).
+//! A connection reaches a listener of the cell and no other: the supervisor takes a descriptor of the listener from a
+//! process of the cell before the connection begins, and keeps it until the handshake is over. A socket listens while
+//! any process has it open; the calls that would end that sooner are made here, one after the other. So even a server
+//! of the machine that listens on all addresses is not reached, whatever the program does meanwhile. The caller's own
+//! socket is used, taken once, and what it may send or set before that is up to the filter (`flat.json`).
 
 use crate::answer::{Answer, Pending as PendingCall};
 use crate::object::errno;
@@ -24,27 +24,27 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Handshakes that may be under way at one time. Each holds two descriptors of this process.
+/// Maximum number of pending handshakes. Each holds two descriptors of this process.
 const PENDING_MAX: usize = 200;
-/// Sockets that may be bound at one time.
+/// Maximum number of bound sockets.
 const BOUND_MAX: usize = 4096;
-/// How often it is asked whether a listener with handshakes under way is still open elsewhere.
+/// Interval for checking whether a listener with pending handshakes is still open in another process.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// An address by which a socket is disconnected (`AF_UNSPEC`).
+/// An address that disconnects a socket (`AF_UNSPEC`).
 const NOWHERE: [u8; 16] = [0; 16];
 
-/// A cell's sockets, as far as they are known here.
+/// The sockets of a cell that the supervisor knows.
 #[derive(Default)]
 pub struct Loopback {
-    /// Where it binds: for IPv4 and for both families, and for IPv6 alone. Drawn when it is first needed.
+    /// The addresses it binds to: for IPv4 and for both families, and for IPv6 alone. Drawn when first needed.
     own: Option<[Ipv4Addr; 2]>,
     bound: Vec<Bound>,
     pending: Vec<Handshake>,
-    /// When it was last asked who else has the listeners of those.
+    /// When the listeners of pending handshakes were last checked for other holders.
     checked: Option<Instant>,
 }
 
-/// A bound socket, and where it was seen last: a hint, as only what is taken from a process counts.
+/// A bound socket, and the process that had it last: a hint, as only a descriptor taken from a process counts.
 struct Bound {
     at: (Ipv4Addr, u16),
     families: Families,
@@ -52,7 +52,7 @@ struct Bound {
     holder: (i32, i32),
 }
 
-/// The families by whose loopback a listener is reached.
+/// The families on whose loopback a listener is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Families {
     V4,
@@ -60,19 +60,19 @@ pub enum Families {
     Both,
 }
 
-/// A handshake that is under way.
+/// A pending handshake and its listener.
 struct Handshake {
     socket: OwnedFd,
     listener: OwnedFd,
 }
 
 impl Loopback {
-    /// Whether handshakes are under way.
+    /// Whether any handshake is pending.
     pub fn waits(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Forgets handshakes that are over, and ends those with a listener that nobody but this process has left.
+    /// Drops completed handshakes, and ends those whose listener is open in no other process any more.
     pub fn check_pending(&mut self) {
         self.forget_finished();
         if self.pending.is_empty() || self.checked.is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL) {
@@ -110,7 +110,7 @@ impl Loopback {
         }
         let own = self.own()?[usize::from(families == Families::V6)];
         let only = tcp.is_v6_only()?;
-        // An address of IPv4 in the form of IPv6 is for both.
+        // An IPv4 address in IPv6 form is for both.
         tcp.v6_only(false)?;
         let address = SocketName { ip: own.into(), port }.write(tcp.family);
         if let Err(error) = socket::bind(tcp.socket.as_fd(), &address) {
@@ -118,7 +118,7 @@ impl Loopback {
             return Err(errno(error));
         }
         let at = (own, SocketName::of(tcp, false)?.port);
-        // What had it before is closed, or shares it and has gone to another process.
+        // The earlier socket with this port is closed, or shares the port and belongs to another process by now.
         if self.bound.iter().any(|bound| bound.at == at && bound.take().is_none()) {
             self.find_all();
         }
@@ -126,12 +126,12 @@ impl Loopback {
         Ok(())
     }
 
-    /// Whether a socket of this name is bound where the cell's are.
+    /// Whether a socket with this name is bound to the cell's addresses.
     pub fn is_own(&self, name: SocketName) -> bool {
         self.own.zip(name.v4()).is_some_and(|(own, ip)| own.contains(&ip))
     }
 
-    /// Takes note of a listener: one that had lost its port has got another.
+    /// Records a listener: one that had lost its port has been given another.
     pub fn listens(&mut self, tcp: &TcpSocket) -> Result<()> {
         let (inode, port) = (inode(&tcp.socket)?, SocketName::of(tcp, false)?.port);
         for bound in self.bound.iter_mut().filter(|bound| bound.inode == inode) {
@@ -144,14 +144,14 @@ impl Loopback {
         self.forget_finished();
         let (at, listener) = self.listener(families, port).ok_or(Errno::ECONNREFUSED)?;
         if !self.is_own(SocketName::of(&tcp, false)?) {
-            // What has a port cannot be changed any more, and is refused by the kernel.
+            // On a socket that has a port this fails, and the kernel refuses the call itself.
             let _ = tcp.v6_only(false);
         }
         self.begin(tcp, at, listener)
     }
 
-    /// Connects to the relay of the session. The connection gets its address before it begins, and is announced by that: the
-    /// relay serves nobody else. A socket that the program has bound keeps its address.
+    /// Connects to the session's relay. The connection gets its address before it begins, and is announced
+    /// under that address: the relay serves no others. A socket that the program has bound keeps its address.
     pub fn connect_relay(&mut self, tcp: TcpSocket, gate: &RelayGate) -> Result<Answer> {
         self.forget_finished();
         if !self.is_own(SocketName::of(&tcp, false)?) {
@@ -167,7 +167,7 @@ impl Loopback {
         self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
     }
 
-    /// Begins the handshake with a listener that is held until it is over.
+    /// Begins the handshake with a listener, which is held open until the handshake is over.
     fn begin(&mut self, tcp: TcpSocket, at: (Ipv4Addr, u16), listener: OwnedFd) -> Result<Answer> {
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
@@ -181,7 +181,7 @@ impl Loopback {
             fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
         let mut begun = socket::connect(socket.as_fd(), &address).map_err(errno);
-        // To a listener that has room the handshake is over by now. The second call takes note of that.
+        // If the listener has room, the handshake is over by now. The second call lets the socket see that.
         if waits && begun == Err(Errno::EINPROGRESS) && is_over(&socket) {
             begun = socket::connect(socket.as_fd(), &address).map_err(errno);
         }
@@ -193,18 +193,18 @@ impl Loopback {
             fcntl(&copy, FcntlArg::F_SETFL(flags))?;
         }
         match begun {
-            // The latter when a signal has begun a call again, which it does before Linux 5.19.
+            // EALREADY comes when a signal has restarted the call, as happens before Linux 5.19.
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => PendingCall::handshake(copy),
             begun => begun.map(|()| Answer::Value(0)),
         }
     }
 
-    /// A listener of the cell, as long as it is held.
+    /// A listener of the cell, held open as long as the descriptor lives.
     fn listener(&mut self, families: Families, port: u16) -> Option<((Ipv4Addr, u16), OwnedFd)> {
         if let Some(found) = self.take(families, port) {
             return Some(found);
         }
-        // It may have gone to another process.
+        // Another process may have it by now.
         let known = self.bound.iter().any(|bound| bound.at.1 == port);
         if known {
             self.find_all();
@@ -219,7 +219,7 @@ impl Loopback {
         candidates.find_map(|bound| Some((bound.at, bound.take().filter(|fd| bound.listens(fd))?)))
     }
 
-    /// Looks where the sockets are by now, and forgets those that are closed.
+    /// Finds which processes have the sockets now, and drops closed sockets.
     fn find_all(&mut self) {
         let sockets = sockets();
         self.bound.retain_mut(|bound| match sockets.get(&bound.inode) {
@@ -231,7 +231,7 @@ impl Loopback {
         });
     }
 
-    /// Ends the handshakes with a listener that is to be none any more.
+    /// Aborts the handshakes with a listener that is about to be closed.
     pub fn abandon(&mut self, listener: u64) {
         self.forget_finished();
         let stays = |pending: &Handshake| {
@@ -246,13 +246,13 @@ impl Loopback {
             return Ok(own);
         }
         let [a, b, c] = random::bytes().map_err(errno)?;
-        // Neither 127.0.0.0/16, which services of the machine use, nor the end, which is for broadcasts.
+        // Outside 127.0.0.0/16, which services of the machine use, and not the last address, which is for broadcasts.
         let own = [c & !1, c | 1].map(|c| Ipv4Addr::new(127, 1 + a % 254, b, c));
         self.own = Some(own);
         Ok(own)
     }
 
-    /// What an address of the cell is called in it; `gate` is where its relay is.
+    /// The name that an address of the cell has inside it; `gate` is the address of its relay.
     pub fn name_in_cell(&self, name: SocketName, gate: Option<SocketAddrV4>) -> SocketName {
         let is_gate = |gate: SocketAddrV4| name.v4() == Some(*gate.ip()) && name.port == gate.port();
         if gate.is_some_and(is_gate) {
@@ -271,13 +271,13 @@ impl Loopback {
 }
 
 impl Bound {
-    /// The socket, from the process that had it last.
+    /// Takes the socket from the process that had it last.
     fn take(&self) -> Option<OwnedFd> {
         let socket = peer::descriptor(self.holder.0, self.holder.1).ok()?;
         (inode(&socket) == Ok(self.inode)).then_some(socket)
     }
 
-    /// Whether this is the socket as it was bound, and it listens.
+    /// Whether this is the socket that was bound, and it is listening.
     fn listens(&self, socket: &OwnedFd) -> bool {
         let name = socket::name(socket.as_fd(), false).ok();
         let name = name.and_then(|name| SocketName::read(family(&name)?, &name).ok());
@@ -286,7 +286,7 @@ impl Bound {
     }
 }
 
-/// Every socket that a process of the cell has open: by its inode, a process and the number it has there.
+/// Every socket that a process of the cell has open: inode, with a process and its descriptor number there.
 fn sockets() -> HashMap<u64, (i32, i32)> {
     let mut sockets = HashMap::new();
     for process in proc::descendants(std::process::id() as i32, usize::MAX) {

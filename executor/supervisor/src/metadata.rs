@@ -13,15 +13,15 @@ use nix::unistd::{Gid, Uid, fchownat};
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of the longest value of an attribute (`XATTR_SIZE_MAX`).
+/// Maximum bytes of an attribute's value (`XATTR_SIZE_MAX`).
 const VALUE_MAX: u64 = 65536;
 
-/// Whose metadata.
+/// The file whose metadata is changed.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// That of an open file.
     Fd(i32),
-    /// That of a path, with flags of the `*at` calls.
+    /// A path, with flags of the `*at` calls.
     Path(i32, u64, i32),
 }
 
@@ -46,7 +46,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `utimensat` and its relatives; `None` is now.
+    /// `utimensat` and its relatives; `None` means now.
     pub fn change_times(&self, target: Target, times: Option<[(i64, i64); 2]>) -> Result<Answer> {
         let object = self.marked(target)?;
         let times = times.unwrap_or([(0, libc::UTIME_NOW); 2]);
@@ -85,7 +85,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// Times of 64 bits, seconds and a fraction of which `unit` nanoseconds are one.
+    /// Reads 64-bit times: seconds and a fraction in units of `unit` nanoseconds.
     pub fn times(&self, address: u64, unit: i64) -> Result<Option<[(i64, i64); 2]>> {
         if address == 0 {
             return Ok(None);

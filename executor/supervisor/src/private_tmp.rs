@@ -1,10 +1,10 @@
-//! Calls that look at a path. Nothing is decided about those: metadata outside can be seen in the flat tier. But a path in the
-//! machine's `/tmp` means the session's own directory.
+//! Calls that query a path. Nothing is decided about them: metadata outside is visible in the flat
+//! tier. But a path in the machine's `/tmp` means the session's own directory.
 //!
-//! What a process does to itself (`chdir`, `execve`) nobody can do in its place: below `/tmp` it is refused, and the refusal says
-//! by which path it works. `/tmp` itself may be entered: what is opened from there is in the session's own.
+//! What affects the process itself (`chdir`, `execve`) cannot be done on its behalf: below `/tmp` it is refused, and the refusal
+//! names the path that works. `/tmp` itself may be entered: what is opened from there is in the session's own directory.
 //!
-//! A path elsewhere goes on as it was called: what its memory says by then, the caller could have said at once.
+//! A call on a path elsewhere continues unchanged: whatever its memory contains by then, the caller could have passed at once.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -31,7 +31,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `statx`, whose mask and other flags are the kernel's to read.
+    /// `statx`; the kernel checks its mask and other flags.
     pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
@@ -39,7 +39,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `access` and its relatives, which ask for the same user here.
+    /// `access` and its relatives; real and effective user are the same here.
     pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
         let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
         let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
@@ -47,7 +47,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `readlink`, of which a text too long is cut, as the kernel does.
+    /// `readlink`; a text that is too long is truncated, as by the kernel.
     pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
         let Some(object) = self.own(path, false)? else { return Ok(Answer::GoOn) };
         let room = usize::try_from(room as i32).ok().filter(|room| *room > 0).ok_or(Errno::EINVAL)?;
@@ -70,9 +70,9 @@ impl Call<'_> {
         Err(Errno::EACCES)
     }
 
-    /// The file at a path, where that is in the machine's `/tmp` and means the session's own directory.
+    /// The file at a path, if that is in the machine's `/tmp` and so means the session's own directory.
     fn own(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
-        // Of an address that cannot be read the kernel says so.
+        // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else { return Ok(None) };
         let hidden = self.rules.areas.is_hidden_tmp(Path::new(OsStr::from_bytes(path.as_bytes())));
         if !hidden {

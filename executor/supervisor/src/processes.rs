@@ -1,4 +1,4 @@
-//! Which processes exist to a cell.
+//! Which processes exist for a cell.
 
 use crate::rules::AccessRules;
 use executor_sys::proc::Stat;
@@ -8,11 +8,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most processes between a program and one it started.
+/// Maximum number of processes between a program and one it started.
 const GENERATIONS_MAX: usize = 4096;
 
 impl AccessRules {
-    /// Processes that are not below this one are not there, nor are the sockets of the machine.
+    /// Makes processes that do not descend from this one appear not to exist, and the sockets of the machine.
     pub(crate) fn check_process(&self, real: &Path) -> Result<()> {
         let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
         let mut names = below.iter().map(OsStr::as_bytes);
@@ -27,7 +27,7 @@ impl AccessRules {
     }
 }
 
-/// Whether a process is below this one: all that a program starts is, as this process is their subreaper.
+/// Whether a process descends from this one, as everything that a program starts does: this process is their subreaper.
 fn is_ours(process: i32) -> bool {
     let us = std::process::id() as i32;
     let parent = |child: &i32| Stat::of(*child).ok().map(|stat| stat.parent);

@@ -1,8 +1,8 @@
-//! Pseudo-terminals for the programs of a session that has no mounts of its own: theirs lie among the machine's.
+//! Pseudo-terminals for the programs of a session without mounts of its own: their terminals are among the machine's.
 //!
-//! No cell has a right on `/dev/pts`, its first process neither. That one asks here, for a new terminal or for the slave's
-//! end of one it got. What was made is known by an `O_PATH` descriptor of its slave, which leads to that terminal and never to
-//! another with its number, and holds no end of it open.
+//! No cell has access to `/dev/pts`, not even its first process. That process requests here a new terminal,
+//! or the slave's end of one it received. A terminal is identified by an `O_PATH` descriptor of its slave,
+//! which leads to that terminal and never to another with its number, and keeps no end of it open.
 
 use executor_sys::{file, message};
 use nix::fcntl::{OFlag, open};
@@ -13,25 +13,25 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Most terminals that the programs of a session have open at one time.
+/// Maximum number of terminals that the programs of a session have open at one time.
 const TERMINALS_MAX: usize = 256;
-/// Milliseconds that the warden may take for one.
+/// Milliseconds within which the warden must answer.
 const TIMEOUT_MS: u16 = 2000;
 
 const FLAGS: OFlag = OFlag::O_RDWR.union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
-/// Requests a new terminal; other numbers the slave's end of one.
+/// Requests a new terminal; any other number requests the slave's end of that terminal.
 const NEW: u32 = 0;
 
 /// The warden's side.
 pub struct PtyMaker {
-    /// Readable when a cell asks.
+    /// Readable when a cell has sent a request.
     pub socket: OwnedFd,
     made: Vec<(u32, OwnedFd)>,
     last: u32,
 }
 
 impl PtyMaker {
-    /// Both sides.
+    /// Creates both sides.
     ///
     /// # Errors
     /// The kernel's (`socketpair`).
@@ -40,7 +40,7 @@ impl PtyMaker {
         Ok((Self { socket, made: Vec::new(), last: NEW }, PtyClient(cells)))
     }
 
-    /// Answers one question, on the socket that came with it. What fails is answered without descriptors.
+    /// Answers one request, on the socket that came with it. A failure is answered without descriptors.
     pub fn answer(&mut self) {
         let mut number = [0; 4];
         let Ok((_, fds)) = message::receive(self.socket.as_fd(), &mut number) else { return };
@@ -50,11 +50,11 @@ impl PtyMaker {
             id => (id, self.slave(id).into_iter().collect()),
         };
         let ends: Vec<BorrowedFd> = ends.iter().map(AsFd::as_fd).collect();
-        // Who asked may be gone.
+        // The process that asked may be gone.
         let _ = message::send(back.as_fd(), &id.to_le_bytes(), &ends);
     }
 
-    /// A new one: its number, master and slave.
+    /// Makes a terminal: its number, master and slave.
     fn make(&mut self) -> io::Result<(u32, Vec<OwnedFd>)> {
         self.made.retain(|(_, slave)| fstat(slave).is_ok_and(|stat| stat.st_nlink > 0));
         if self.made.len() >= TERMINALS_MAX || !machine_has_enough()? {
@@ -73,7 +73,7 @@ impl PtyMaker {
     }
 }
 
-/// Whether half of the terminals that a machine may have are free: cells do not keep its users from a terminal.
+/// Whether half of the terminals that the machine allows are free: cells must not keep its users from a terminal.
 fn machine_has_enough() -> io::Result<bool> {
     let figure = |name: &str| -> io::Result<u32> {
         let text = fs::read_to_string(format!("/proc/sys/kernel/pty/{name}"))?;
@@ -86,25 +86,23 @@ fn machine_has_enough() -> io::Result<bool> {
 pub struct PtyClient(OwnedFd);
 
 impl PtyClient {
-    /// What the cell must keep open.
+    /// The descriptor that the cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// A new terminal: its number, master, and a path descriptor of its slave.
+    /// Requests a new terminal: its number, master, and a path descriptor of its slave.
     ///
-    /// # Errors
-    /// `ENOSPC` if there are too many; else the kernel's.
+    /// # Errors `ENOSPC` if there are too many; otherwise the kernel's.
     pub fn make(&self) -> io::Result<(u32, OwnedFd, OwnedFd)> {
         let (id, ends) = self.ask(NEW)?;
         let [master, slave] = <[OwnedFd; 2]>::try_from(ends).map_err(|_| no_space())?;
         Ok((id, master, slave))
     }
 
-    /// The slave's end of one.
+    /// Requests the slave's end of a terminal.
     ///
-    /// # Errors
-    /// `EIO` if it is gone; else the kernel's.
+    /// # Errors `EIO` if it is gone; otherwise the kernel's.
     pub fn slave(&self, id: u32) -> io::Result<OwnedFd> {
         let (_, ends) = self.ask(id)?;
         ends.into_iter().next().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))

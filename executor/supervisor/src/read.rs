@@ -1,7 +1,7 @@
-//! Opens what is only read, at one look: most calls of a program that reads much.
+//! A fast path for opening files that are only read: most calls of a program that reads much.
 //!
-//! A path without links and without `..` says itself where its file is, so the rules are asked before that is opened. Here is only
-//! what they leave open: all else is looked for name by name (`find.rs`), decided and refused in `open.rs`.
+//! A path without links and without `..` shows by itself where its file is, so the rules are checked before it is opened. Only
+//! what they allow is handled here: everything else is resolved name by name (`find.rs`), decided and refused in `open.rs`.
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 impl Call<'_> {
-    /// Opens the file or directory at a path to read it, or says that there is none. `None` where that is not decided here.
+    /// Opens the file or directory at a path for reading, or returns that there is none. `None` if that is not decided here.
     pub fn read(&self, from: i32, path: &[u8], flags: OFlag) -> Option<Result<Answer>> {
         let path = Path::new(OsStr::from_bytes(path));
         let (directory, above) = match path.is_absolute() {
@@ -32,7 +32,7 @@ impl Call<'_> {
         if !self.is_open_for_reading(&real) {
             return None;
         }
-        // With `O_NONBLOCK` neither a FIFO nor a lease has this process wait.
+        // With `O_NONBLOCK` this process blocks neither on a FIFO nor on a file lease.
         let at_once = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let how = OpenHow::new().flags(at_once).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         let opened = match &directory {
@@ -46,19 +46,19 @@ impl Call<'_> {
         }
     }
 
-    /// The path of the file behind a descriptor of this process, as the kernel names it.
+    /// The path of the file behind a descriptor of this process, as the kernel reports it.
     fn path_of_own(&self, fd: &OwnedFd) -> Option<PathBuf> {
         readlinkat(self.own_descriptors, fd.as_raw_fd().to_string().as_str()).ok().map(PathBuf::from)
     }
 
-    /// Whether nothing closes this path to reading, and it means to the caller what it means here.
+    /// Whether nothing closes this path for reading, and the caller means the same file by it.
     fn is_open_for_reading(&self, real: &Path) -> bool {
         let areas = &self.rules.areas;
         let own = ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) || areas.is_hidden_tmp(real);
         !own && areas.is_visible(real) && self.rules.is_open_for_reading(real)
     }
 
-    /// What is handed over of a file that was opened.
+    /// The answer for a file that was opened.
     fn opened(&self, file: OwnedFd, flags: OFlag) -> Option<Result<Answer>> {
         let stat = fstat(&file).ok()?;
         if self.rules.protection_of_object(&file, &stat) == Some(Protection::All) {
@@ -73,13 +73,13 @@ impl Call<'_> {
                 Some(set_flags(&file, flags).map(|()| Answer::Readable(file, close_on_exec)))
             }
             libc::S_IFIFO => Some(Pending::reader(file, flags, close_on_exec)),
-            // A terminal may be another's.
+            // A terminal may belong to another session.
             _ => None,
         }
     }
 }
 
-/// A path in the directory `above`, where it leads nowhere else.
+/// A path in the directory `above`, if it does not lead out of it.
 fn below(mut above: PathBuf, path: &Path) -> Option<PathBuf> {
     path.components().next()?;
     for part in path.components() {

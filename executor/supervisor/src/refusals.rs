@@ -1,16 +1,16 @@
-//! What a cell's first process has refused its program, for the result of the call: which thing, in which way, by which of the
-//! rules here. Noted where a call is refused, and nowhere else.
+//! What a cell's first process has refused its program, for the result of the call: the object, the
+//! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
 use broker_protocol::AttemptKind;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Different refusals of one call that are noted; of more the number.
+/// Maximum number of different refusals noted per call; of further ones only the number.
 pub const REFUSALS_MAX: usize = 16;
-/// Bytes of a target that are noted.
+/// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
-/// Bytes of a refusal before its target.
+/// Bytes of an encoded refusal before its target.
 const HEAD: usize = 6;
 /// Bytes of the longest message of a refusal.
 pub const MESSAGE_MAX: usize = 1 + HEAD + TARGET_MAX;
@@ -18,9 +18,9 @@ pub const MESSAGE_MAX: usize = 1 + HEAD + TARGET_MAX;
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// In which way it was tried.
+    /// The kind of access that was attempted.
     pub kind: AttemptKind,
-    /// By which of the rules.
+    /// The rule that refused it.
     pub cause: Cause,
     /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes.
     pub target: Vec<u8>,
@@ -28,13 +28,13 @@ pub struct Refusal {
     pub count: u32,
 }
 
-/// The rules by which something is refused.
+/// The rules that can refuse something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
-    /// The file or name is protected, by its name, its place or what it is.
+    /// The file or name is protected, by its name, by its place, or as an object.
     Protected,
-    /// It lies outside what the cell may see, or change.
+    /// It lies outside what the cell may see or change.
     Outside,
     /// The host's network, or a program of it that listens.
     Network,
@@ -54,7 +54,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Notes one. The same again is counted.
+    /// Notes a refusal. A repeated one is counted.
     pub fn note(&mut self, kind: AttemptKind, cause: Cause, target: &[u8]) {
         let target = &target[..target.len().min(TARGET_MAX)];
         let same = |one: &&mut Refusal| (one.kind, one.cause, &*one.target) == (kind, cause, target);
@@ -67,19 +67,19 @@ impl Refusals {
         }
     }
 
-    /// The refusals, in the order of the first of each.
+    /// The refusals, in order of their first occurrence.
     pub fn list(&self) -> &[Refusal] {
         &self.list
     }
 
-    /// How many more there were.
+    /// How many more refusals there were.
     pub fn more(&self) -> u32 {
         self.more
     }
 }
 
 impl Refusal {
-    /// Its bytes for the broker.
+    /// Encodes it for the broker.
     pub fn encode(&self) -> Vec<u8> {
         let kind = AttemptKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
         let mut bytes = vec![kind as u8, self.cause as u8];
@@ -88,7 +88,7 @@ impl Refusal {
         bytes
     }
 
-    /// Reads one; `None` if it is none.
+    /// Decodes a refusal; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, target) = bytes.split_first_chunk::<HEAD>()?;
         let [kind, cause, count @ ..] = *head;

@@ -1,4 +1,4 @@
-//! Whether a process of ours can be supervised on this machine.
+//! Tests whether a process of ours can be supervised on this machine.
 
 use broker_protocol::Tier;
 use executor_layers::{capabilities, seccomp};
@@ -30,10 +30,9 @@ impl SelfTest {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for its result.
     ///
-    /// # Errors
-    /// What was refused.
+    /// # Errors The operation that was refused.
     pub fn finish(self) -> io::Result<()> {
         match waitpid(Pid::from_raw(self.0.pid), None)? {
             WaitStatus::Exited(_, 0) => Ok(()),
@@ -43,7 +42,7 @@ impl SelfTest {
     }
 }
 
-/// Does once to a process what a supervisor does to its callers, with no more rights than one has.
+/// Does once to a process what a supervisor does to its callers, with no more rights than a supervisor has.
 fn supervise_one(tier: Tier) -> io::Result<()> {
     prctl::set_no_new_privs()?;
     capabilities::drop_all().map_err(|error| error.source)?;
@@ -52,11 +51,11 @@ fn supervise_one(tier: Tier) -> io::Result<()> {
     let mut stack = SpawnStack::default();
     let (child, listener) = stack.prepare(&setup)?;
     let word = [0u8; 1];
-    // Their memory and their descriptors are common.
+    // Parent and child have equal memory and descriptors.
     peer::read_memory(child.pid(), word.as_ptr() as u64, &mut [0; 1])?;
     let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
     peer::descriptor(child.pid(), listener.as_raw_fd())?;
-    // No call waits that could be answered: who knows this kind of answer says so.
+    // No call is waiting: ENOENT shows that the kernel supports this kind of answer.
     match notify::give_fd(listener.as_fd(), 0, listener.as_fd(), true, notify::Wake::Now) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         given => given.map(drop),

@@ -1,9 +1,9 @@
-//! What Unix sockets are called: they are bound by their last name, as an address is too short for the path of every directory, and
-//! say the path that their program has asked for.
+//! The names of Unix sockets: they are bound by their last component, as an address is too short
+//! for the path of every directory, and report the path that their program requested.
 
 use std::collections::VecDeque;
 
-/// Sockets that are remembered; of more, the oldest say their last name only.
+/// Maximum number of sockets remembered; beyond it, the oldest report only their last component.
 const NAMES_MAX: usize = 1024;
 
 /// Addresses of the sockets that a cell's programs have bound.
@@ -11,11 +11,11 @@ const NAMES_MAX: usize = 1024;
 pub struct SocketNames(VecDeque<Name>);
 
 struct Name {
-    /// Of the socket, not of its file.
+    /// Inode of the socket, not of its file.
     inode: u64,
-    /// As the kernel has it.
+    /// The address that the kernel has.
     bound: Vec<u8>,
-    /// As its program wrote it, to the end.
+    /// The address that its program passed, including the terminating zero.
     asked: Vec<u8>,
 }
 
@@ -29,8 +29,8 @@ impl SocketNames {
         self.0.push_back(Name { inode, bound, asked });
     }
 
-    /// The address for a program, of what the kernel says. A socket that was accepted has its listener's, and who is connected sees
-    /// it too: that is told where no two have the same last name.
+    /// The address to report to a program, given the kernel's. An accepted socket has its listener's address,
+    /// and its peer sees that too: such addresses are recognised only if no two end in the same name.
     pub fn asked(&self, inode: u64, kernel: Vec<u8>) -> Vec<u8> {
         let mut same = self.0.iter().filter(|name| name.bound == kernel);
         let own = same.clone().find(|name| name.inode == inode);

@@ -1,4 +1,4 @@
-//! The socket files that the cells of a session may connect to: what listens behind another is a program of the host.
+//! The socket files that the cells of a session may connect to: behind any other listens a program of the host.
 
 use crate::created::CreatedFiles;
 use nix::Result;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The sockets that the cells of a session may connect to.
 pub struct SocketRules {
-    /// Those that its cells have bound.
+    /// The sockets that its cells have bound.
     bound: CreatedFiles,
     /// Paths that the policy names, without links.
     named: HashSet<PathBuf>,
@@ -19,17 +19,17 @@ impl SocketRules {
         Ok(Self { bound: CreatedFiles::new()?, named: named.into_iter().collect() })
     }
 
-    /// The same without those that cells have bound: for one that shares none with the others.
+    /// The same without the sockets that cells have bound: for a cell that shares none with the others.
     pub fn separate(&self) -> Result<Self> {
         Self::new(self.named.iter().cloned())
     }
 
-    /// What a cell must keep open.
+    /// The descriptor that a cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.bound.descriptor()
     }
 
-    /// Remembers one that a cell has bound, under the lock on names.
+    /// Records a socket that a cell has bound, under the lock on names.
     pub fn add_bound(&self, object: impl AsFd) -> Result<()> {
         self.bound.add_newest(object)
     }

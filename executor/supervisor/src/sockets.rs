@@ -1,9 +1,9 @@
 //! Binds and connects the caller's sockets: Unix sockets by paths inside the zones and the scratch space, and only to those that
-//! cells of this session have bound or the policy names; of TCP, in the flat tier, on a loopback of the cell's own
-//! (`loopback.rs`). In a network of the session's own, addresses that are no paths mean nothing outside it.
+//! cells of this session have bound or the policy names; TCP sockets, in the flat tier, on the cell's own loopback
+//! (`loopback.rs`). In the session's own network namespace, addresses other than paths mean nothing outside it.
 //!
-//! Datagrams name their receiver in memory with each message: the filter has no Unix sockets for them. In the flat tier,
-//! where abstract names are the whole machine's, they are refused.
+//! Datagrams carry their receiver's address in memory with each message: the filter does not allow Unix datagram
+//! sockets. In the flat tier, where abstract names are shared with the whole machine, they are refused.
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
@@ -94,7 +94,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `connect` in a network of the session's own.
+    /// `connect` in the session's own network namespace.
     fn connect_in_network(&self, socket: i32, address: &[u8]) -> Result<Answer> {
         let socket = self.caller.descriptor(socket)?;
         self.check()?;
@@ -109,12 +109,12 @@ impl Call<'_> {
         }
         match begun {
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Pending::handshake(socket),
-            // An abstract listener without room: there is no descriptor to wait on, and programs know this answer.
+            // The queue of an abstract listener is full: there is no descriptor to wait on, and programs expect this answer.
             begun => begun.map(|()| Answer::Value(0)),
         }
     }
 
-    /// Notes that an address was not reached because a cell has no network.
+    /// Notes that an address was unreachable because a cell has no network.
     fn unreached(&self, address: &[u8]) -> impl Fn(Errno) -> Errno {
         move |errno| {
             let name = family(address).and_then(|family| SocketName::read(family, address).ok());
@@ -128,7 +128,7 @@ impl Call<'_> {
         }
     }
 
-    /// Notes that a program looks for a name server: none is in a cell, where no program may have that port.
+    /// Notes that a program tries to reach a name server: a cell has none, as no program may bind that port.
     fn note_lookup(&self, address: &[u8]) {
         let name = family(address).and_then(|family| SocketName::read(family, address).ok());
         if let Some(name) = name.filter(|name| name.port == DNS) {
@@ -141,10 +141,10 @@ impl Call<'_> {
         self.note(kind, Cause::Network, target.as_bytes());
     }
 
-    /// An address of the caller, read once.
+    /// Reads an address of the caller, once.
     fn socket_address(&self, address: u64, length: u64) -> Result<Vec<u8>> {
         let max = size_of::<libc::sockaddr_storage>();
-        // A length is 32 bits to the kernel.
+        // To the kernel a length has 32 bits.
         let length =
             usize::try_from(length as i32).ok().filter(|length| *length <= max).ok_or(Errno::EINVAL)?;
         let bytes = self.caller.bytes(address, length)?;
@@ -168,12 +168,12 @@ impl Call<'_> {
     }
 }
 
-/// What the address of a socket means to a cell.
+/// The kind of address of a socket in a cell.
 enum Address<'a> {
     /// A file.
     Path(&'a [u8]),
     /// TCP, in the flat tier.
     Tcp,
-    /// No file, in a network that the machine does not see.
+    /// An address other than a path, in a network invisible to the machine.
     OwnNetwork,
 }

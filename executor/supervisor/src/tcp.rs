@@ -1,5 +1,5 @@
-//! TCP sockets of callers, and their addresses as the kernel writes them. Nothing is remembered here: each question is the
-//! kernel's to answer.
+//! TCP sockets of callers, and their addresses in the kernel's form. Nothing is cached here: the
+//! kernel answers each query.
 
 use crate::object::errno;
 use executor_sys::socket;
@@ -11,25 +11,25 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// A TCP socket of the caller.
 pub struct TcpSocket {
-    /// The same socket, here.
+    /// Our copy of the socket.
     pub socket: OwnedFd,
     /// `AF_INET` or `AF_INET6`.
     pub family: i32,
-    /// Where the caller has it: a process, and the number there.
+    /// The caller's copy: a process, and the descriptor number there.
     pub holder: (i32, i32),
 }
 
 /// An address as programs write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketName {
-    /// As it was written: of IPv4 in the form of IPv6 too.
+    /// As it was written: possibly an IPv4 address in IPv6 form.
     pub ip: IpAddr,
-    /// In the order of this machine.
+    /// In the byte order of this machine.
     pub port: u16,
 }
 
 impl TcpSocket {
-    /// Whether it has nothing to do with IPv4.
+    /// Whether it is an IPv6 socket that does not accept IPv4.
     pub fn is_v6_only(&self) -> Result<bool> {
         match self.family {
             libc::AF_INET6 => Ok(number(&self.socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0),
@@ -37,7 +37,7 @@ impl TcpSocket {
         }
     }
 
-    /// Says whether it is for IPv6 alone. Nothing happens where it is so already, or of IPv4.
+    /// Sets whether it is for IPv6 alone. Has no effect if that is set already, or on an IPv4 socket.
     pub fn v6_only(&self, only: bool) -> Result<()> {
         if self.family != libc::AF_INET6 || self.is_v6_only()? == only {
             return Ok(());
@@ -48,7 +48,7 @@ impl TcpSocket {
 }
 
 impl SocketName {
-    /// Reads the kernel's form. Of a longer one the rest is not looked at, as in the kernel.
+    /// Decodes the kernel's form. Bytes beyond it are ignored, as by the kernel.
     pub fn read(of: i32, bytes: &[u8]) -> Result<Self> {
         let short = || Errno::EINVAL;
         if family(bytes).ok_or(Errno::EINVAL)? != of {
@@ -57,7 +57,7 @@ impl SocketName {
         let port = u16::from_be_bytes(*bytes.get(2..).and_then(<[u8]>::first_chunk).ok_or_else(short)?);
         let ip = match of {
             libc::AF_INET => {
-                // All of `sockaddr_in`, with what is not used of it.
+                // The whole of `sockaddr_in`, including its unused part.
                 let all: &[u8; 16] = bytes.first_chunk().ok_or_else(short)?;
                 let [_, _, _, _, a, b, c, d, ..] = *all;
                 Ipv4Addr::new(a, b, c, d).into()
@@ -75,7 +75,7 @@ impl SocketName {
         Self::read(tcp.family, &socket::name(tcp.socket.as_fd(), peer).map_err(errno)?)
     }
 
-    /// The kernel's form for a socket of this family.
+    /// Encodes it in the kernel's form for a socket of this family.
     pub fn write(self, family: i32) -> Vec<u8> {
         let mut bytes = (family as u16).to_ne_bytes().to_vec();
         bytes.extend(self.port.to_be_bytes());
@@ -89,7 +89,7 @@ impl SocketName {
                     IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                     IpAddr::V6(ip) => ip,
                 };
-                // No flow, and no scope: there is none on the loopback.
+                // Flow and scope are zero: the loopback has none.
                 bytes.extend([0; 4]);
                 bytes.extend(ip.octets());
                 bytes.extend([0; 4]);
@@ -112,7 +112,7 @@ pub fn family(address: &[u8]) -> Option<i32> {
     address.first_chunk().map(|family| u16::from_ne_bytes(*family).into())
 }
 
-/// Whether a socket of TCP is not, or no longer, on its way.
+/// Whether a TCP socket has no handshake in progress.
 pub fn is_over(socket: &OwnedFd) -> bool {
     /// `TCP_SYN_SENT` and `TCP_SYN_RECV` (`net/tcp_states.h`).
     const UNDER_WAY: [u8; 2] = [2, 3];
@@ -126,7 +126,7 @@ pub fn number(socket: &OwnedFd, level: i32, option: i32) -> Result<i32> {
     socket::option(socket.as_fd(), level, option).map_err(errno)
 }
 
-/// What a socket is known by, whoever has it.
+/// The inode, which identifies a socket in any process.
 pub fn inode(socket: &OwnedFd) -> Result<u64> {
     Ok(fstat(socket)?.st_ino)
 }

@@ -1,4 +1,4 @@
-//! Calls on TCP sockets: what the cell's loopback is to its programs.
+//! Calls on TCP sockets, by which programs use the cell's loopback.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -25,7 +25,7 @@ impl Call<'_> {
             (IpAddr::V6(Ipv6Addr::UNSPECIFIED | Ipv6Addr::LOCALHOST), _) => Families::V6,
             _ => return Err(Errno::EADDRNOTAVAIL),
         };
-        // Taken, as in a network of the session's own.
+        // In use, as in the session's own network namespace.
         if families != Families::V6 && name.port == relay::ADDRESS.port() && self.rules.relay().is_some() {
             return Err(Errno::EADDRINUSE);
         }
@@ -33,7 +33,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `listen`. A socket of TCP that is not bound would be bound to all addresses of the machine.
+    /// `listen`. An unbound TCP socket would be bound to all addresses of the machine.
     pub fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
         let tcp = match self.tcp(socket)? {
             Ok(tcp) => tcp,
@@ -43,7 +43,7 @@ impl Call<'_> {
             }
         };
         let mut loopback = self.loopback.borrow_mut();
-        // By its address: a socket whose connection has failed says a port that it has no more.
+        // Checked by address: a socket whose connection has failed reports a port that it no longer has.
         if !loopback.is_own(SocketName::of(&tcp, false)?) {
             let families = match tcp.family {
                 libc::AF_INET => Families::V4,
@@ -76,7 +76,7 @@ impl Call<'_> {
         }
     }
 
-    /// `shutdown` of more than sending.
+    /// `shutdown` of more than the sending side.
     pub fn shut_down(&self, socket: i32, how: i32) -> Result<Answer> {
         use nix::sys::socket::{Shutdown, shutdown};
         use std::os::fd::AsRawFd;
@@ -109,7 +109,7 @@ impl Call<'_> {
             }
             Err(other) => {
                 let name = socket::name(other.as_fd(), peer).map_err(errno)?;
-                // A peer is another socket, whose number is not known.
+                // A peer is another socket, whose inode is unknown.
                 let inode = if peer { 0 } else { inode(&other)? };
                 self.socket_names.borrow().asked(inode, name)
             }
@@ -123,7 +123,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `SO_LINGER`, which may not make `close` wait: the last to close a socket may be this process.
+    /// `SO_LINGER`, which must not make `close` block: the last to close a socket may be this process.
     pub fn linger(&self, socket: i32, value: u64, length: i32) -> Result<Answer> {
         if length < 8 {
             return Err(Errno::EINVAL);
@@ -139,7 +139,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// The caller's socket; it is an error of its own if it is not one of TCP.
+    /// The caller's socket; the inner error returns one that is not TCP.
     fn tcp(&self, fd: i32) -> Result<std::result::Result<TcpSocket, OwnedFd>> {
         let socket = self.caller.descriptor(fd)?;
         let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
@@ -147,7 +147,7 @@ impl Call<'_> {
         let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
         let tcp =
             internet && is(libc::SO_TYPE, libc::SOCK_STREAM)? && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
-        // Asked for only where it is needed: bash calls `getpeername` whenever it starts.
+        // Computed only where needed: bash calls `getpeername` whenever it starts.
         let answer = match tcp {
             true => Ok(TcpSocket { socket, family, holder: (self.caller.process()?, fd) }),
             false => Err(socket),
@@ -157,8 +157,8 @@ impl Call<'_> {
     }
 }
 
-/// What programs call their own machine: `0.0.0.0` is that to `connect`, and all addresses, of which a cell has one, to
-/// `bind`.
+/// The addresses that programs use for their own machine: `0.0.0.0` means that to `connect`, and
+/// all addresses, of which a cell has one, to `bind`.
 fn is_local(ip: Ipv4Addr) -> bool {
     matches!(ip, Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED)
 }

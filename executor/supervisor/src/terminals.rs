@@ -1,5 +1,5 @@
-//! Terminals of the cell's own, where the machine's are not the session's: the warden makes them, and who opens `/dev/ptmx`
-//! or the name of one that this cell has got is handed an end of it. Those of others stay closed.
+//! The cell's own terminals, where the session uses the machine's devpts: the warden makes them, and a program that opens
+//! `/dev/ptmx`, or the name of a terminal that this cell has been given, receives an end of it. Those of others stay closed.
 
 use crate::caller::Caller;
 use crate::object::errno;
@@ -13,17 +13,17 @@ use std::os::fd::OwnedFd;
 /// `/dev/ptmx`.
 const MULTIPLEXER: libc::dev_t = libc::makedev(5, 2);
 
-/// What is known of a cell's terminals.
+/// The terminals of a cell that the supervisor knows.
 #[derive(Default)]
 pub struct Terminals {
     /// Whether a process of the cell may have a controlling terminal.
     pub any: Cell<bool>,
-    /// The slaves' device numbers, with the warden's number for each. The last with a number counts.
+    /// The slaves' device numbers, with the warden's number for each. Of several with one device number, the last counts.
     own: RefCell<Vec<(libc::dev_t, u32)>>,
 }
 
 impl Terminals {
-    /// An end of a terminal of the cell's own, if the device is one or makes one.
+    /// Opens an end of a terminal of the cell's own, if the device is one or creates one.
     pub fn open(&self, client: Option<&PtyClient>, device: libc::dev_t) -> Result<Option<OwnedFd>> {
         let Some(client) = client else { return Ok(None) };
         let mut own = self.own.borrow_mut();
@@ -41,7 +41,7 @@ impl Terminals {
 
     /// The caller's controlling terminal.
     pub fn controlling(&self, client: Option<&PtyClient>, caller: Caller) -> Result<OwnedFd> {
-        // To ask costs more than all the rest.
+        // The query costs more than all the rest.
         if !self.any.get() {
             return Err(Errno::ENXIO);
         }

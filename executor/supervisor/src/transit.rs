@@ -1,5 +1,5 @@
-//! Names in transit: what a program calls a file before it renames it to a protected name. A descriptor of `.git/config.lock`,
-//! taken while the user's git writes it, is one of `.git/config` a moment later. The forms are the policy's data (`[[transit]]`).
+//! Names in transit: the name that a program gives a file before renaming it to a protected name. A descriptor of `.git/config.lock`, taken
+//! while the user's git writes it, is one of `.git/config` a moment later. The forms are the policy's data (`[[transit]]`).
 
 use crate::rules::AccessRules;
 use nix::Result;
@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl AccessRules {
-    /// The protection of the name for which `real` is in transit, if it is for one and is not protected itself.
+    /// The protection of the name for which `real` is in transit, if there is one and `real` is not protected itself.
     pub(crate) fn transit(&self, real: &Path) -> Option<Protection> {
         let protections = self.targets(real).into_iter().map(|(protection, _)| protection);
         protections.max().filter(|_| self.protection(real).is_none())
     }
 
-    /// May a name in transit be made here? Not for a name that is the host's: its program renames by the path, and would not
-    /// know what it renames.
+    /// May a name in transit be created here? Not if its final name is the host's: the host's
+    /// program renames by path, and would not know what it renames.
     pub(crate) fn may_set_out(&self, real: &Path) -> Result<()> {
         let theirs = |(_, target): &(Protection, PathBuf)| {
             target.symlink_metadata().is_ok() && !self.created.has_at(target)
@@ -27,7 +27,7 @@ impl AccessRules {
         if closed { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// May a file in transit be changed, linked or moved? One that this session has made: another is on its way from the host.
+    /// May a file in transit be changed, linked or moved? Only one that this session has created: any other is on its way from the host.
     pub(crate) fn may_divert(&self, real: &Path, object: impl AsFd) -> Result<()> {
         let theirs = self.transit(real).is_some() && !self.created.has(object);
         if theirs { Err(Errno::EACCES) } else { Ok(()) }

@@ -1,7 +1,7 @@
-//! The paths that the `.git` files of a session's worktrees name.
+//! The paths written in the `.git` files of a session's worktrees.
 //!
-//! The user's git follows such a path later. So the paths that were written are remembered for the session, and nothing that
-//! could lead elsewhere gets a name on the way: no link, and no directory from another place.
+//! The user's git follows such a path later. So these paths are recorded for the session, and nothing that
+//! could lead elsewhere may get a name on them: no link, and no directory from another place.
 
 use crate::object::errno;
 use nix::Result;
@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of all paths that were written in a session.
+/// Maximum bytes of all such paths in a session.
 const WRITTEN_MAX: u64 = 64 * 1024;
 
-/// A file in memory that the session's cells share, a line each.
+/// A file in memory that the session's cells share, one path per line.
 pub struct WrittenLinks(File);
 
 impl WrittenLinks {
@@ -25,12 +25,12 @@ impl WrittenLinks {
         memfd_create("links", MFdFlags::MFD_CLOEXEC).map(|file| Self(file.into()))
     }
 
-    /// What a cell must keep open.
+    /// The descriptor that a cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Remembers a path without control characters, under the lock on names.
+    /// Records a path without control characters, under the lock on names.
     ///
     /// # Errors
     /// `ENOSPC` after [`WRITTEN_MAX`] bytes.
@@ -43,7 +43,7 @@ impl WrittenLinks {
         self.0.write_all_at(&line, end).map_err(errno)
     }
 
-    /// Whether one of them leads through `name`. One that cannot be read leads everywhere.
+    /// Whether a recorded path leads through `name`. An unreadable list counts as leading through every name.
     pub fn lead_through(&self, name: &Path) -> bool {
         let read = || {
             let mut all = vec![0; self.0.metadata()?.len() as usize];
