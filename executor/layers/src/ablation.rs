@@ -1,15 +1,15 @@
-//! Layer ablation: a test build goes without one layer, to see which other one holds. In every other build, nothing.
+//! Layer ablation: a test build omits one layer, to see which other one still protects. In every other build it does nothing.
 //!
-//! The switch comes with the feature `ablation`, which does not compile without debug assertions, so that no release has
-//! it. `main` reads it once. What is switched off is left out of the layers in `SandboxSpec`, which each layer's call site asks;
-//! a session does not require such a layer, and says that it is missing.
+//! The switch is part of the feature `ablation`, which does not compile without debug assertions, so that no release
+//! has it. `main` reads it once. A layer that is switched off is left out of the layers in `SandboxSpec`, which each
+//! layer's call site checks; a session does not require such a layer, and reports that it is missing.
 
 #[cfg(all(feature = "ablation", not(debug_assertions)))]
 compile_error!("the feature `ablation` switches layers off: it is for tests, and no release may have it");
 
 pub use switch::Ablation;
 
-/// What is shipped: nothing can be switched off.
+/// The shipped version: nothing can be switched off.
 #[cfg(not(feature = "ablation"))]
 mod switch {
     use crate::environment::Variables;
@@ -22,12 +22,12 @@ mod switch {
     pub struct Ablation;
 
     impl Ablation {
-        /// There is nothing to read.
+        /// Returns at once: there is nothing to read.
         pub fn read() -> io::Result<Self> {
             Ok(Self)
         }
 
-        /// No layer is.
+        /// False: no layer can be off.
         pub fn is_off(&self, _: Layer) -> bool {
             false
         }
@@ -49,7 +49,7 @@ mod switch {
     }
 }
 
-/// What tests are run with.
+/// The version that tests run with.
 #[cfg(feature = "ablation")]
 mod switch {
     use crate::environment::Variables;
@@ -98,7 +98,7 @@ mod switch {
             self.landlock_abi.map_or(kernel, |abi| abi.min(kernel))
         }
 
-        /// A cell's environment: the one that was built, or what this process was started with.
+        /// A cell's environment: the one that was built, or the one with which this process was started.
         pub fn environment(&self, built: Vec<CString>, ours: &Variables) -> Vec<CString> {
             if !self.is_off(Layer::Environment) {
                 return built;
@@ -107,7 +107,7 @@ mod switch {
             ours.iter().filter_map(|(name, value)| entry(name.as_bytes(), value.as_bytes())).collect()
         }
 
-        /// Descriptors that are let through to a cell.
+        /// Descriptors that are passed on to a cell.
         pub fn descriptors(&self) -> &[u32] {
             &self.descriptors
         }
@@ -116,7 +116,7 @@ mod switch {
     fn inherited() -> io::Result<Vec<u32>> {
         let names = fs::read_dir("/proc/self/fd")?.flatten().map(|entry| entry.file_name().into_vec());
         let numbers: Vec<u32> = names.filter_map(|name| String::from_utf8(name).ok()?.parse().ok()).collect();
-        // The one by which they were listed is closed now.
+        // The descriptor used for listing them is closed by now.
         let open = |number: &u32| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
         Ok(numbers.into_iter().filter(|number| *number > 2).filter(open).collect())
     }

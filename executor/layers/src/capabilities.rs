@@ -1,11 +1,11 @@
-//! Layer `capabilities`: a cell has none, in any of the five sets, and cannot come to have one.
+//! Layer `capabilities`: a cell has none, in any of the five sets, and cannot gain one.
 //!
-//! *Guarantees*: effective, permitted, inheritable and ambient sets are empty, and the bounding set too where the
-//! process may empty it (as root or in its own user namespace; an ordinary user without one has nothing that it could
-//! bound). Started as root, a cell is uid 0 without a single capability. *Does not*: change what uid 0 may do as the
-//! owner of files; mounts and Landlock stand in front of those. *Needs*: nothing. *Order*: the bounding set in the
-//! warden, the others last before Landlock, after the last mount. *Fails*: the session does not open. *Tested by*:
-//! `other_processes_are_out_of_reach`, corpus `NS-*`, `DEV-*`.
+//! *Guarantees*: effective, permitted, inheritable and ambient sets are empty, and so is the bounding set
+//! where the process may empty it (as root or in its own user namespace; an ordinary user without one has
+//! nothing to limit). Started as root, a cell is uid 0 without a single capability. *Does not*: change what
+//! uid 0 may do as the owner of files; mounts and Landlock protect those. *Needs*: nothing. *Order*: the
+//! bounding set in the warden, the others last before Landlock, after the last mount. *Fails*: the session
+//! does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`, `DEV-*`.
 
 use crate::error::{At, LayerError, Privilege};
 use broker_protocol::Layer;
@@ -17,7 +17,7 @@ use std::io;
 pub fn drop_bounding() -> Result<(), LayerError> {
     let may = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(refused);
     if may.at(Layer::Capabilities, || "read the effective set".into())? {
-        // The kernel knows how many there are, and may know more than any list.
+        // The kernel knows how many capabilities there are, and may know more than any list of ours.
         for number in 0..64 {
             match confine::drop_bounding(number) {
                 Err(error) if number > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
@@ -39,8 +39,8 @@ pub fn drop_all() -> Result<(), LayerError> {
     Ok(())
 }
 
-/// Empties them in a process of a user namespace of its own that makes another. Where it is root, it keeps one: the kernel lets nobody
-/// map root without it (`CAP_SETFCAP`, Linux 5.12), and over files outside the namespace it gives nothing.
+/// Empties all sets in a process of its own user namespace that will create another. If it is root it keeps one capability: without it
+/// (`CAP_SETFCAP`, Linux 5.12) the kernel does not let it map root, and it gives no rights over files outside the namespace.
 pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
     if !is_root {
         return drop_all();
@@ -55,8 +55,8 @@ pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
     Ok(())
 }
 
-/// Reads the sets back. The ambient set holds nothing that is not permitted and inheritable (`man 7 capabilities`), and
-/// has to be asked for each capability by itself.
+/// Reads the sets back. The ambient set contains only permitted and inheritable capabilities (`man
+/// 7 capabilities`), and must be queried for each one.
 pub fn check_none() -> Result<(), LayerError> {
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         let left =

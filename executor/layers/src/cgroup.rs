@@ -1,30 +1,30 @@
-//! Layer `cgroup`: bounds on memory and processes for all of a session together, where cgroup v2 is delegated.
+//! Layer `cgroup`: limits on memory and processes for a whole session, where cgroup v2 is delegated.
 //!
-//! *Guarantees*: the session's processes, warden and file worker included, stay below the policy's `memory` and
-//! `processes`, counted together, and what is left of them is killed with the session. *Does not*: bound single calls,
-//! CPU time or disks. *Needs*: cgroup v2 with the controllers `memory` and `pids` in a group that the user may write, as
-//! systemd gives with `Delegate=yes`. *Order*: the broker moves the warden in before it makes anything, and each file worker. *Fails*: the
-//! session opens without it, which it says; it does not open if the policy requires the layer. *Tested by*:
-//! `bounds_are_written_as_the_kernel_reads_them`, on a directory that looks like a group.
+//! *Guarantees*: the session's processes, including warden and file worker, stay together below the policy's `memory`
+//! and `processes`, and those left are killed with the session. *Does not*: limit single calls, CPU time or disks.
+//! *Needs*: cgroup v2 with the controllers `memory` and `pids` in a group that the user may write, as systemd provides
+//! with `Delegate=yes`. *Order*: the broker adds the warden before that creates anything, and each file worker.
+//! *Fails*: the session opens without it, and reports it; it does not open if the policy requires the layer. *Tested
+//! by*: `bounds_are_written_as_the_kernel_reads_them`, on a directory that looks like a group.
 
 use policies::Limits;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A group of a session's own, removed with it.
+/// The session's own group, removed when this is dropped.
 #[derive(Debug)]
 pub struct Cgroup(PathBuf);
 
-/// Makes a group below one that is delegated, and sets its bounds.
+/// Creates a group below a delegated one, and sets its limits.
 ///
-/// # Errors
-/// `Unsupported` where no group with both controllers is the user's; else the kernel's refusal.
+/// # Errors `Unsupported` if the user owns no group with both controllers; otherwise the kernel's
+/// refusal.
 pub fn make(limits: &Limits) -> io::Result<Cgroup> {
     let own =
         own_group(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?);
     let (mount, own) = own.ok_or(io::ErrorKind::Unsupported)?;
-    // Beside this process's group, as a group with processes may give its children no controllers; or below it.
+    // Next to this process's group, as a group with processes cannot give its children controllers; or below it.
     let parents = [own.parent().filter(|parent| parent.starts_with(&mount)), Some(own.as_path())];
     for parent in parents.into_iter().flatten() {
         remove_stale(parent);
@@ -35,7 +35,7 @@ pub fn make(limits: &Limits) -> io::Result<Cgroup> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Where the hierarchy is mounted, and where this process's group stands in it.
+/// Where the hierarchy is mounted, and the path of this process's group in it.
 fn own_group(mountinfo: &str, cgroup: &str) -> Option<(PathBuf, PathBuf)> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = mountinfo.lines().find_map(|line| {
@@ -56,11 +56,11 @@ fn make_below(parent: &Path, limits: &Limits) -> io::Result<Cgroup> {
     Ok(group)
 }
 
-/// Groups of sessions whose broker was killed: only empty ones can be removed.
+/// Removes groups of sessions whose broker was killed: only empty ones can be removed.
 fn remove_stale(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("lazaret-")) {
-        // A group in use refuses.
+        // Fails on a group in use.
         let _ = fs::remove_dir(entry.path());
     }
 }
@@ -70,7 +70,7 @@ impl Cgroup {
         if let Some(bytes) = limits.memory {
             self.set("memory.max", &bytes.to_string())?;
             self.set("memory.swap.max", "0").or_else(|error| match error.kind() {
-                // A kernel without swap accounting has no such file, and no swap to bound.
+                // A kernel without swap accounting lacks this file, and has no swap to limit.
                 io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             })?;
@@ -78,7 +78,7 @@ impl Cgroup {
         limits.processes.map_or(Ok(()), |count| self.set("pids.max", &count.to_string()))
     }
 
-    /// Moves a process in; what it makes from now on is in too.
+    /// Adds a process; children it creates from now on are included.
     ///
     /// # Errors
     /// The kernel's.
@@ -86,7 +86,7 @@ impl Cgroup {
         self.set("cgroup.procs", &pid.to_string())
     }
 
-    /// Writes a file of the group, which the kernel has made.
+    /// Writes to a control file of the group.
     fn set(&self, name: &str, value: &str) -> io::Result<()> {
         fs::OpenOptions::new().write(true).open(self.0.join(name))?.write_all(value.as_bytes())
     }
@@ -94,8 +94,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Linux 5.14; before that the namespaces and the sweep have to do. A group that is not empty yet stays, and
-        // the next session removes it.
+        // Needs Linux 5.14; before that, the namespaces and the sweep must do. A group that is not
+        // empty yet stays, and the next session removes it.
         let _ = self.set("cgroup.kill", "1");
         let _ = fs::remove_dir(&self.0);
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_group_without_both_controllers_is_not_used_and_not_left_behind() {
         let parent = tempfile::tempdir().unwrap();
-        // Outside a real hierarchy a new directory has no file `cgroup.controllers`.
+        // Outside a real hierarchy a new directory contains no file `cgroup.controllers`.
         assert!(make_below(parent.path(), &limits()).is_err());
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }

@@ -1,9 +1,9 @@
-//! Layer `descriptors`: a process holds the descriptors it was meant to have, and no others.
+//! Layer `descriptors`: a process has only the descriptors that are meant for it.
 //!
 //! *Guarantees*: what the executor was started with (sockets of a desktop, files of a terminal) reaches no cell; a cell
-//! has 0, 1, 2 and nothing else. *Does not*: say what those three are connected to. *Needs*: Linux 5.9 (`close_range`).
-//! *Order*: first thing in the executor, in the warden and in each cell, and again just before `execve`. *Fails*: the
-//! program ends. *Tested by*: `other_processes_are_out_of_reach`, corpus `FD-*`.
+//! has 0, 1, 2 and no others. *Does not*: determine what those three are connected to. *Needs*: Linux 5.9
+//! (`close_range`). *Order*: first in the executor, in the warden and in each cell, and again just before `execve`.
+//! *Fails*: the program exits. *Tested by*: `other_processes_are_out_of_reach`, corpus `FD-*`.
 
 use crate::error::{At, LayerError};
 use broker_protocol::Layer;
@@ -12,9 +12,9 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Closes all descriptors but 0, 1, 2 and `kept`; `foreign` are the numbers that a test build lets through.
+/// Closes all descriptors except 0, 1, 2 and `kept`; `foreign` are the numbers that a test build keeps open.
 ///
-/// The caller goes on only with what it kept: values that own other descriptors must not be dropped afterwards.
+/// The caller may continue only with what it kept: values that own other descriptors must not be dropped afterwards.
 ///
 /// # Errors
 /// The kernel's.
@@ -32,7 +32,7 @@ pub fn keep_only(kept: &[BorrowedFd], foreign: &[u32]) -> Result<(), LayerError>
     fd::close_range(next, u32::MAX).at(Layer::Descriptors, || "close_range".into())
 }
 
-/// Points descriptors 0 to `last` at `/dev/null`.
+/// Redirects descriptors 0 to `last` to `/dev/null`.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! Looks through both zones, when a session opens, for what is protected: by name, by what a name leads to, by its shape.
+//! Searches both zones, when a session opens, for what is protected: by name, by what a name leads to, by its structure.
 
 mod destinations;
 mod settings;
@@ -21,12 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Finds what is protected below `zones`, which are absolute and without links, and in a repository outside them; and what is by
-/// links and other names of files in the directory `around` the project. At most `mounts_max` mounts are to hold it.
+/// Finds what is protected below `zones`, which are absolute and without links, and in a repository outside them; and what is protected
+/// through links and other names of files in the directory `around` the project. At most `mounts_max` mounts may pin it.
 ///
-/// # Errors
-/// More entries or names than the bounds, a root that cannot be listed, a link that closes a root, a directory around the project
-/// that its owner cannot list.
+/// # Errors More entries or names than the limits, a root that cannot be listed, a link that closes
+/// a root, a directory around the project that its owner cannot list.
 pub fn discover(
     zones: [&Path; 2],
     linked: Option<&LinkedRepository>,
@@ -37,7 +36,7 @@ pub fn discover(
     discover_with(zones, linked, around, names, mounts_max, |_| Ok(BTreeSet::new()))
 }
 
-/// The same, with what `settings` name, which are asked once all else is found.
+/// The same, with what `settings` names, which is called once all else is found.
 ///
 /// # Errors
 /// Those of [`discover`] and of `settings`.
@@ -49,7 +48,7 @@ pub fn discover_with(
     mounts_max: usize,
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
-    // One in the other is looked through with it.
+    // A zone inside the other is searched with it.
     let inside = |zone: &Path| zones.iter().any(|other| zone.starts_with(other) && zone != *other);
     let outer = zones.into_iter().filter(|zone| !inside(zone)).collect();
     let mut search = Search::new(outer, around, names);
@@ -65,9 +64,9 @@ pub fn discover_with(
     search.finish(mounts_max)
 }
 
-/// Finds what is protected below the directory `root`, which is granted for a while and has at most `entries_max` entries: by whole
-/// paths, so that it is no matter where the grant begins. With what `settings` name, as in a zone; and central roots of projects, as
-/// the whole that they are.
+/// Finds what is protected below the directory `root`, which is leased and has at most
+/// `entries_max` entries: by whole paths, so that it does not matter where the lease begins.
+/// Includes what `settings` names, as in a zone; and central roots of projects, each as a whole.
 ///
 /// # Errors
 /// Those of [`discover`] and of `settings`.
@@ -91,14 +90,14 @@ pub fn discover_leased(
 /// Longest name in a directory (`linux/limits.h`), in bytes.
 const NAME_MAX: usize = 255;
 
-/// A directory that is to be looked through.
+/// A directory to be searched.
 #[derive(Clone, Debug)]
 struct Directory<'a> {
     zone: &'a Path,
     path: PathBuf,
-    /// By a name above it, or a link to it.
+    /// Protection by a name above it, or by a link to it.
     inherited: Option<Protection>,
-    /// The paths as which it counts besides its own.
+    /// Its equivalent paths, besides its own.
     counts_as: Vec<PathBuf>,
 }
 
@@ -111,7 +110,7 @@ impl<'a> Directory<'a> {
         self.path.strip_prefix(self.zone).unwrap_or(Path::new(""))
     }
 
-    /// The paths below a zone's root that an entry has.
+    /// The paths, relative to a zone's root, that an entry has.
     fn paths_of<'p>(&'p self, name: &'p OsStr) -> impl Iterator<Item = PathBuf> + 'p {
         let parents = [self.relative()].into_iter().chain(self.counts_as.iter().map(PathBuf::as_path));
         parents.map(move |parent| parent.join(name))
@@ -140,13 +139,13 @@ struct Linked {
 
 struct Search<'a> {
     zones: Vec<&'a Path>,
-    /// A directory that holds a zone. Of what is found there, what is in a zone counts.
+    /// A directory that contains a zone. Of what is found there, only what is in a zone counts.
     around: Option<&'a Path>,
-    /// Most entries of what is looked through, if that is no zone but a lease.
+    /// Maximum number of entries, if this is the search of a lease and not of a zone.
     leased: Option<usize>,
     names: &'a Matcher,
     left: Vec<Directory<'a>>,
-    /// Where links have led, so that none is followed for ever.
+    /// Targets of links that were visited, so that none is followed for ever.
     reached: BTreeSet<(PathBuf, Option<Protection>, Vec<PathBuf>)>,
     linked: HashMap<ObjectId, Linked>,
     seen: usize,
@@ -203,7 +202,7 @@ impl<'a> Search<'a> {
         self.around == Some(directory.zone)
     }
 
-    /// Forgets what is in no zone.
+    /// Drops what is in no zone.
     fn leave_out_around(&mut self) {
         let zones = &self.zones;
         let inside = |path: &Path| zones.iter().any(|zone| path.starts_with(zone));
@@ -217,7 +216,7 @@ impl<'a> Search<'a> {
         self.named.retain(|path| inside(path));
     }
 
-    /// What is in a directory. Some of it may be gone by now: a session beside this one may be at work.
+    /// The entries of a directory. Some may no longer exist: a concurrent session may be working there.
     fn entries(&mut self, directory: &Directory) -> Result<Option<Vec<Entry>>, ProtectError> {
         let mut entries = Vec::new();
         let entries_max = self.leased.unwrap_or(ENTRIES_MAX);
@@ -248,7 +247,7 @@ impl<'a> Search<'a> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone => {
                 Ok(None)
             }
-            // A command may have closed it, and what it holds would not be known. Another user's it cannot have.
+            // A command may have closed it, and then what it contains would be unknown. It cannot have closed another user's.
             Err(source) if self.is_around(directory) => match fs::symlink_metadata(&directory.path) {
                 Ok(metadata) if metadata.uid() != geteuid().as_raw() => Ok(None),
                 Ok(_) | Err(_) => Err(ProtectError::Unlisted { zone: directory.path.clone(), source }),
@@ -270,7 +269,7 @@ impl<'a> Search<'a> {
     }
 
     fn directory(&mut self, directory: &Directory<'a>) -> Result<(), ProtectError> {
-        // What is in it may have a path that the kernel does not take, for a mount neither.
+        // Entries may have paths too long for the kernel, and so for a mount.
         if directory.path.as_os_str().len() + 1 + NAME_MAX >= libc::PATH_MAX as usize {
             self.close_unlisted(&directory.path);
             return Ok(());
@@ -308,7 +307,7 @@ impl<'a> Search<'a> {
         let Entry { name, kind, .. } = entry;
         let own = self.protection(directory, name);
         let protection = own.max(directory.inherited);
-        // What a name above closes as strictly is held with it.
+        // What a name above protects as strictly is pinned with it.
         let pinned = own.filter(|_| own > directory.inherited);
         if own.is_some() && directory.inherited.is_none() && !kind.is_symlink() {
             self.named.push(entry.entry.path());
@@ -320,7 +319,7 @@ impl<'a> Search<'a> {
         if kind.is_symlink() {
             return self.link(directory, entry, protection, pinned);
         }
-        // What `MERGE_RR` names, git's `rerere` would read and write once a link lies there. Held by a mount, it would stop each commit.
+        // Git's `rerere` would read and write what `MERGE_RR` names, once a link lies there. If a mount pinned it, every commit would fail.
         let rerere = pinned.is_some() && kind.is_file() && name.eq_ignore_ascii_case("MERGE_RR");
         if rerere || kind.is_file() && stale_temporaries::has_such_a_name(name) {
             self.temporaries.push((directory.zone.to_owned(), directory.relative().join(name)));
@@ -352,14 +351,14 @@ impl<'a> Search<'a> {
         pinned: Option<Protection>,
     ) {
         let path = parent.path.join(name);
-        // A zone is looked through by itself: what closes a directory above it is no matter there.
+        // A zone is searched by itself: what closes a directory above it does not matter there.
         if self.is_around(parent) && self.zones.contains(&path.as_path()) {
             return;
         }
         if let Some(protection) = pinned {
             self.pins.add(path.clone(), mode(protection, true));
         }
-        // Names in them are digests and numbers: there is nothing to find, and there are many.
+        // Names in it are digests and numbers: there is nothing to find, and there are many.
         let objects = parent.is_git() && name == "objects";
         if objects || (parent.path.ends_with(undo_directory::NAME) && name == "undo") {
             return;
@@ -368,7 +367,7 @@ impl<'a> Search<'a> {
         self.left.push(Directory { zone: parent.zone, path, inherited, counts_as });
     }
 
-    /// Remembers a protected file or link.
+    /// Records a protected file or link.
     fn file(&mut self, path: &Path, metadata: io::Result<Metadata>, protection: Protection) {
         let Ok(metadata) = metadata else { return };
         let id = (metadata.dev(), metadata.ino());

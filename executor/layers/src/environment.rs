@@ -1,8 +1,8 @@
 //! Layer `environment`: a cell's environment is built from nothing.
 //!
-//! *Guarantees*: a variable is there because the policy names it; one whose name looks like a secret only where a profile
-//! names it as its program's credential. *Does not*: look at values. *Needs*: nothing. *Order*: before the session; the executor's own block is
-//! overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
+//! *Guarantees*: a variable exists because the policy names it; one whose name looks like a secret only if a profile
+//! names it as its program's credential. *Does not*: inspect values. *Needs*: nothing. *Order*: before the session; the
+//! executor's own block is overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
 
 use policies::EnvironmentRules;
 use policies::secret::looks_secret;
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// The environment this process was started with, taken before it is overwritten.
+/// The environment with which this process was started, copied before it is overwritten.
 pub type Variables = BTreeMap<OsString, OsString>;
 
-/// Builds a cell's environment. `own` are variables of ours, about the network and caches; `visible` says whether a cell
-/// can see a directory of `PATH`.
+/// Builds a cell's environment. `own` are our variables for the network and caches; `visible`
+/// returns whether a cell can see a directory of `PATH`.
 pub fn build(
     rules: &EnvironmentRules,
     ours: &Variables,
@@ -35,7 +35,7 @@ pub fn build(
     built.insert("HOME".into(), home.into());
     built.insert("TMPDIR".into(), tmp.into());
     built.insert("LAZARET".into(), "1".into());
-    // Without it bash asks the user database at every start, which costs a tenth of the start.
+    // Without it bash looks up the user database at every start, which costs a tenth of the start.
     built.entry("SHELL".into()).or_insert_with(|| "/bin/bash".into());
     built.into_iter().filter_map(|(name, value)| entry(name, &value)).collect()
 }
@@ -55,13 +55,13 @@ fn passed<'a>(
     ours.iter().filter(move |(name, _)| named(name)).map(|(name, value)| (name.clone(), value.clone()))
 }
 
-/// What a profile names as its program's own secrets.
+/// The variables that a profile names as its program's own secrets.
 fn credentials(rules: &EnvironmentRules, ours: &Variables) -> impl Iterator<Item = (OsString, OsString)> {
     let held = rules.credentials.iter().filter_map(|name| ours.get_key_value(&OsString::from(name)));
     held.map(|(name, value)| (name.clone(), value.clone()))
 }
 
-/// A cell's `PATH`: the policy's directories, then those of the executor's own, as far as a cell can see them.
+/// A cell's `PATH`: the policy's directories, then those of the executor's own `PATH`, as far as a cell can see them.
 pub fn search_path(rules: &EnvironmentRules, ours: &Variables, visible: impl Fn(&Path) -> bool) -> OsString {
     let own = ours.get(&OsString::from("PATH")).cloned().unwrap_or_default();
     let own: Vec<PathBuf> = std::env::split_paths(&own).collect();

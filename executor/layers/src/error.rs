@@ -1,33 +1,33 @@
-//! What it means that a layer cannot be put up.
+//! Errors that occur when a layer cannot be applied.
 
 use broker_protocol::Layer;
 use std::io;
 use thiserror::Error;
 
-/// A layer could not be put up. The session does not open, or the cell does not start: fail closed.
+/// A layer could not be applied. The session does not open, or the cell does not start: fail closed.
 #[derive(Debug, Error)]
 #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
 pub struct LayerError {
     /// Which layer.
     pub layer: Layer,
-    /// What was tried, with its object.
+    /// The operation that failed, with its object.
     pub step: String,
     /// The kernel's answer.
     pub source: io::Error,
-    /// The privilege that this machine does not give, if that is why.
+    /// The privilege that this machine denies, if that is the cause.
     pub refused: Option<Privilege>,
 }
 
-/// A right that a user has in a namespace of its own, and that a machine may refuse: its kernel's settings, a security module
-/// (AppArmor on Ubuntu lets `clone` pass and refuses what comes after it), the filter of a container. A session that is refused
-/// one has no namespaces at all.
+/// A right that a user has in its own namespace, and that a machine may deny: by kernel settings, a
+/// security module (AppArmor on Ubuntu allows `clone` and denies what follows), or the filter of a
+/// container. If one is denied, a session uses no namespaces at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// To make a user namespace and the others with it.
+    /// To create a user namespace and the others with it.
     Namespaces,
     /// To map one's own user and group (`uid_map`).
     IdMap,
-    /// To name the host.
+    /// To set the host name.
     HostName,
     /// To bring up the loopback interface.
     Loopback,
@@ -37,7 +37,7 @@ pub enum Privilege {
     UserLimit,
     /// To empty the bounding set of capabilities.
     Bounding,
-    /// To open what the session's own root shows: AppArmor may not know it by a path any more.
+    /// To open what the session's own root shows: AppArmor may no longer have a path for it.
     OwnRoot,
 }
 
@@ -54,11 +54,11 @@ impl Privilege {
         Privilege::OwnRoot,
     ];
 
-    /// Whether this answer to the step means that the machine does not give the privilege, and not that something is wrong.
+    /// Whether this error of the step means that the machine denies the privilege, and not that something is wrong.
     pub fn is_refused_by(self, error: &io::Error) -> bool {
         let Some(errno) = error.raw_os_error() else { return false };
         match self {
-            // `ENOSPC`: `user.max_user_namespaces` is 0; `EINVAL`: the kernel was built without.
+            // `ENOSPC`: `user.max_user_namespaces` is 0; `EINVAL`: the kernel was built without it.
             Privilege::Namespaces => {
                 let limits = [libc::ENOSPC, libc::EUSERS, libc::ENOSYS, libc::EINVAL];
                 is_denial(errno) || limits.contains(&errno)
@@ -78,12 +78,12 @@ fn is_denial(errno: i32) -> bool {
     errno == libc::EPERM || errno == libc::EACCES
 }
 
-/// Gives a system error its layer and step.
+/// Adds the layer and the step to a system error.
 pub trait At<T> {
     /// Turns it into a [`LayerError`].
     fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError>;
 
-    /// The same, for a step that takes a privilege of the session's namespaces.
+    /// The same, for a step that needs a privilege in the session's namespaces.
     fn at_privileged(
         self,
         layer: Layer,

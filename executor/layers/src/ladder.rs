@@ -1,4 +1,4 @@
-//! The one ladder by which layers are put up, and what it proves.
+//! The ladder that applies the layers in order, and the proof that they are in force.
 
 use crate::error::{At, LayerError};
 use crate::landlock::{self, Rulesets};
@@ -12,23 +12,22 @@ use nix::sys::prctl;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Every layer is on in this process: [`confine`] alone makes one. No stranger's code is started without it.
+/// Proof that every layer is in force in this process: only [`confine`] makes one. No stranger's program starts without it.
 pub struct Confined {
     program_ruleset: Option<OwnedFd>,
 }
 
 impl Confined {
-    /// What the process that becomes a program confines itself with besides, if it does.
+    /// The additional ruleset with which the process that becomes a program confines itself, if there is one.
     pub fn program_ruleset(&self) -> Option<BorrowedFd<'_>> {
         self.program_ruleset.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// What a cell does to itself before it waits for its order. The warden has done before what does not depend on the cell:
-/// namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
+/// Confines a cell's first process before it waits for its order. The warden has applied what does not depend
+/// on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
 ///
-/// # Errors
-/// The first layer that cannot be put up, or that the self check finds missing.
+/// # Errors The first layer that cannot be applied, or that the self-check finds missing.
 pub fn confine(
     spec: &SandboxSpec,
     rulesets: &Rulesets,
@@ -46,16 +45,15 @@ pub fn confine(
         seccomp::confine_cell(nnp)?;
     }
     check(spec.layers)?;
-    // Of what cannot be asked, a sample is tried.
+    // For layers whose state cannot be queried, a sample of forbidden operations is tried.
     self_check::cell(spec)?;
     let program_ruleset = rulesets.program.as_ref().map(OwnedFd::try_clone).transpose();
     Ok(Confined { program_ruleset: program_ruleset.at(Layer::Descriptors, || "keep the ruleset".into())? })
 }
 
-/// What a file worker does to itself before its first request, in the session's namespaces.
+/// Confines a file worker before its first request, in the session's namespaces.
 ///
-/// # Errors
-/// The first layer that cannot be put up, or that the self check finds missing.
+/// # Errors The first layer that cannot be applied, or that the self-check finds missing.
 pub fn confine_worker(spec: &WorkerSpec) -> Result<(), LayerError> {
     let nnp = no_new_privileges::put_up(spec.layers)?;
     prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
@@ -71,7 +69,7 @@ pub fn confine_worker(spec: &WorkerSpec) -> Result<(), LayerError> {
     self_check::worker(spec.layers)
 }
 
-/// Asks the kernel from inside for the layers that can be asked for.
+/// Queries the kernel from inside about the layers whose state can be queried.
 fn check(layers: LayerSet) -> Result<(), LayerError> {
     no_new_privileges::check(layers)?;
     if layers.has(Layer::Seccomp) && seccomp_mode().ok() != Some(2) {
@@ -81,7 +79,7 @@ fn check(layers: LayerSet) -> Result<(), LayerError> {
     if !layers.has(Layer::Capabilities) {
         return Ok(());
     }
-    // The warden was not when it made this process.
+    // The warden was not dumpable when it created this process.
     if prctl::get_dumpable().unwrap_or(true) {
         return Err(io::Error::other("this process is dumpable")).at(Layer::Capabilities, || "check".into());
     }

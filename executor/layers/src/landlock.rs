@@ -1,5 +1,5 @@
-//! Layers `landlock-files`, `landlock-network`, `landlock-scopes`: what a process may do, by path and right, kept by
-//! the kernel whatever the mounts look like.
+//! Layers `landlock-files`, `landlock-network`, `landlock-scopes`: what a process may do, by path
+//! and access right, enforced by the kernel whatever the mounts look like.
 //!
 //! *Guarantees*: files outside the views cannot be opened, listed, run, made, removed or renamed, reads included;
 //! mounting is refused; processes outside the domain cannot be traced (all ABIs) or signalled, and abstract sockets
@@ -26,12 +26,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What the processes of a cell confine themselves with, made once and used by each cell.
+/// The rulesets of a session's cells, made once and used by each cell.
 pub struct Rulesets {
-    /// The first, and with it all below it.
+    /// For the first process, and so for all its descendants.
     pub first: OwnedFd,
-    /// What it starts, once more, where no PID namespace protects the first from that: a domain below its own. TCP is
-    /// closed here, and in the first only where that supervises nothing.
+    /// For the programs it starts, where no PID namespace protects the first process from them: a domain
+    /// below its own. TCP is closed here; in the first ruleset only if that process does not supervise.
     pub program: Option<OwnedFd>,
 }
 
@@ -42,7 +42,7 @@ pub struct LandlockRules {
     paths: Vec<(OwnedFd, BitFlags<AccessFs>)>,
 }
 
-/// The newest ABI that both the kernel and this build know.
+/// The newest ABI that both the kernel and this build support.
 fn known(abi: u32) -> Result<ABI, LayerError> {
     Ok(match abi {
         0 => {
@@ -62,7 +62,7 @@ fn known(abi: u32) -> Result<ABI, LayerError> {
 }
 
 impl LandlockRules {
-    /// Opens every path of the spec as it is seen from here: in the namespaced tier, after the new root is in place.
+    /// Opens every path of the spec as seen from here: in the namespaced tier, after the new root is in place.
     ///
     /// # Errors
     /// The kernel has no Landlock, or a path cannot be opened.
@@ -72,7 +72,7 @@ impl LandlockRules {
         for view in &spec.views {
             match view.kind {
                 ViewKind::Zone(_) => {}
-                // Each rule is paid for by each cell. Settings, which nobody runs, need none where the root may be read.
+                // Each rule costs time in each cell. Settings, which nobody executes, need none where the root can be read.
                 ViewKind::System if rules.own_root() && view.path.starts_with("/etc") => {}
                 ViewKind::System | ViewKind::Image => rules.add(&view.path, AccessFs::from_read(abi))?,
                 ViewKind::Link(_) => rules.add_link(&view.path)?,
@@ -99,7 +99,7 @@ impl LandlockRules {
         Ok(rules)
     }
 
-    /// Adds what is granted for a while, by its descriptor as it is seen from here.
+    /// Adds a leased path, by a descriptor opened from here.
     ///
     /// # Errors
     /// The kernel's (`fstat`).
@@ -107,13 +107,13 @@ impl LandlockRules {
         self.add_opened(fd, zone(access, self.abi), || "look at what is granted".into())
     }
 
-    /// Whether these are rules for a root of the session's own, and not for the host's.
+    /// Whether the rules are for the session's own root, and not for the host's.
     fn own_root(&self) -> bool {
         self.layers.has(Layer::MountNamespace)
     }
 
-    /// A repository elsewhere: its files may be written, as git makes some beside the settings, but directories come about only
-    /// where those lie that are open.
+    /// Adds a repository that lies elsewhere: its files may be written, as git creates some next to
+    /// the settings, but directories may only be created inside those that are open.
     fn add_repository(&mut self, spec: &SandboxSpec, access: Access) -> Result<(), LayerError> {
         let Some(linked) = &spec.linked else { return Ok(()) };
         let all = zone(access, self.abi);
@@ -136,8 +136,8 @@ impl LandlockRules {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;
             }
-            // The root is a session's own and holds nothing that is not listed, so it may be read; that goes for each
-            // cell's own `/proc` too, which is not there yet.
+            // The root is the session's own and contains nothing that is not listed, so it may be
+            // read; that includes each cell's own `/proc`, which does not exist yet.
             self.add(Path::new("/"), AccessFs::ReadFile | AccessFs::ReadDir)?;
         }
         Ok(())
@@ -149,13 +149,13 @@ impl LandlockRules {
             self.add(Path::new(path), device & AccessFs::from_all(self.abi))?;
         }
         if self.own_root() {
-            // An instance of its own: the terminals in it are the session's.
+            // The devpts is the session's own, and so are the terminals in it.
             self.add(Path::new("/dev/pts"), (device | AccessFs::ReadDir) & AccessFs::from_all(self.abi))?;
         }
         Ok(())
     }
 
-    /// A link in the flat tier stands for what it points at; in the namespaced tier its target is seen or not by itself.
+    /// In the flat tier a link stands for its target; in the namespaced tier the target has a view of its own or none.
     fn add_link(&mut self, path: &Path) -> Result<(), LayerError> {
         if !self.own_root() && path.exists() {
             self.add(path, AccessFs::from_read(self.abi))?;
@@ -188,7 +188,7 @@ impl LandlockRules {
     /// # Errors
     /// The kernel's.
     pub fn rulesets(&self, spec: &SandboxSpec) -> Result<Rulesets, LayerError> {
-        // A supervisor binds and connects in its program's place.
+        // A supervisor binds and connects on behalf of its program.
         let first = match spec.is_supervised() {
             true => self.layers.without(Layer::LandlockNetwork),
             false => self.layers,
@@ -219,21 +219,21 @@ impl LandlockRules {
     }
 }
 
-/// The file worker's ruleset: the zones, what is granted beside them, and `/proc` to ask for the name of what it opened. Nothing
-/// may be run.
+/// The file worker's ruleset: the zones, the granted paths besides them, and `/proc` to read the
+/// paths of opened files. Nothing may be executed.
 ///
 /// # Errors
 /// The kernel has no Landlock, or a path cannot be opened.
 pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
     let abi = known(spec.landlock_abi)?;
-    // Without a network of any kind, whatever the tier.
+    // Without any network, whatever the tier.
     let layers = spec.layers.with(Layer::LandlockNetwork);
     let mut rules = LandlockRules { abi, layers, paths: Vec::new() };
     for root in [&spec.project, &spec.central] {
         let access = if root.writable { Access::Write } else { Access::Read };
         rules.add(Path::new(&root.path), zone(access, abi) & !BitFlags::from(AccessFs::Execute))?;
     }
-    // A link may lead to what is not seen here.
+    // A link may lead to something invisible here.
     for path in spec.granted.iter().filter(|path| path.exists()) {
         rules.add(path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
@@ -241,7 +241,7 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
     rules.ruleset(layers)
 }
 
-/// A ruleset that handles every right the ABI has, or an error: never silently fewer.
+/// A ruleset that handles every right that the ABI has, or an error: never silently fewer.
 fn empty(abi: ABI, layers: LayerSet) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     if layers.has(Layer::LandlockFiles) {
@@ -256,7 +256,7 @@ fn empty(abi: ABI, layers: LayerSet) -> Result<RulesetCreated, RulesetError> {
     ruleset.create()
 }
 
-/// Anything a user may do to files, but not to devices: making them takes a capability, and their ioctls are theirs.
+/// Everything a user may do to files, but not to devices: creating them takes a capability, and ioctls act on the device.
 fn zone(access: Access, abi: ABI) -> BitFlags<AccessFs> {
     let device = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
     match access {
@@ -265,7 +265,7 @@ fn zone(access: Access, abi: ABI) -> BitFlags<AccessFs> {
     }
 }
 
-/// Confines this process, which has one thread.
+/// Confines this process, which must have one thread.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,32 +1,32 @@
-//! Layer `rlimits`: bounds that the kernel keeps for each process, always.
+//! Layer `rlimits`: limits that the kernel enforces for each process, always.
 //!
-//! *Guarantees*: no core files; the policy's bounds on open descriptors, file size, CPU seconds and private memory hold
-//! for every process of a cell, and a quarter above its bound on processes for all of them. *Does not*: add up over processes: the cgroup layer does, where there is
-//! one, and the broker (`broker/account.rs`) ten times a second everywhere. *Needs*: nothing. *Order*: in the new process, just before its program. *Fails*: the
-//! call is not started. *Tested by*: `a_limit_ends_the_call_by_its_name`, corpus `RES-*`.
+//! *Guarantees*: no core files; the policy's limits on open descriptors, file size, CPU seconds and private memory apply to every process
+//! of a cell, and a quarter more than its limit on processes to all of them together. *Does not*: add up over processes: the cgroup layer
+//! does, where there is one, and the broker (`broker/account.rs`) ten times a second everywhere. *Needs*: nothing. *Order*: in the new
+//! process, just before its program. *Fails*: the call is not started. *Tested by*: `a_limit_ends_the_call_by_its_name`, corpus `RES-*`.
 
 use broker_protocol::Tier;
 use libc::{c_uint, rlimit};
 use policies::Limits;
 
-/// Processes of ours in a session's namespace, and some for a burst.
+/// Allowance for our own processes in a session's namespace, and for a burst.
 const PROCESSES_SPARE: u64 = 16;
 
-/// Queued signals and timers: the kernel counts those of the user, and a program needs one for each timer.
+/// Maximum queued signals and timers: the kernel counts them per user, and a program needs one for each timer.
 const SIGNALS: u64 = 4096;
-/// Bytes of message queues: the kernel's own default.
+/// Maximum bytes of message queues: the kernel's own default.
 const QUEUES: u64 = 819_200;
 
-/// The limits as `setrlimit` takes them, soft and hard alike so that a cell cannot raise them.
+/// The limits as `setrlimit` takes them, soft and hard equal so that a cell cannot raise them.
 pub fn rlimits(limits: &Limits, tier: Tier) -> Vec<(c_uint, rlimit)> {
-    // Without a user namespace the kernel counts every process of the user on this machine. It refuses without a word, and counts
-    // our own too: so the broker, which names the limit, comes first but for a burst.
+    // Without a user namespace the kernel counts every process of the user on this machine, including ours,
+    // and refuses without naming the limit: so except in a burst, the broker acts first and names it.
     let processes = limits.processes.filter(|_| tier == Tier::Namespaced);
     let processes = processes.map(|most| most.saturating_add(most / 4).saturating_add(PROCESSES_SPARE));
     let named = [
         (libc::RLIMIT_CORE, Some(0)),
         (libc::RLIMIT_NPROC, processes),
-        // Private writable memory (since Linux 4.7): unlike the address space, not what a runtime only reserves.
+        // Private writable memory (since Linux 4.7): unlike the address space, it excludes what a runtime only reserves.
         (libc::RLIMIT_DATA, limits.memory),
         (libc::RLIMIT_CPU, limits.cpu_s),
         (libc::RLIMIT_FSIZE, limits.file_size),
@@ -40,12 +40,12 @@ pub fn rlimits(limits: &Limits, tier: Tier) -> Vec<(c_uint, rlimit)> {
         .collect()
 }
 
-/// Descriptors of a cell, where it may have as many as we: those that it leaves on sockets are counted with ours.
+/// The limit on a cell's descriptors, if it would equal ours: those it leaves on sockets are counted with ours.
 fn below_ours(most: u64) -> u64 {
     current(libc::RLIMIT_NOFILE as c_uint).map_or(most, |ours| most.min(ours - ours / 4))
 }
 
-/// Never above the hard limit this process has: raising it would fail.
+/// Never above this process's own hard limit: raising it would fail.
 fn bounded(resource: c_uint, limit: u64) -> rlimit {
     let ours = current(resource).unwrap_or(limit);
     let limit = limit.min(ours);

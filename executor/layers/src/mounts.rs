@@ -1,13 +1,13 @@
-//! Layer `mount-namespace`: a root that holds what the plan lists, and nothing else.
+//! Layer `mount-namespace`: a root that contains what the spec lists, and nothing else.
 //!
-//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID programs or
-//! devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that exist are pinned
-//! with all their parents; of an image nothing is changed, and it gives no rights; a command that the session's scope
-//! restricts to directories finds nothing else of the zones. *Does not*: stand alone: Landlock is behind every mount, and
-//! refuses to change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after
-//! the namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
-//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`, `a_command_reaches_only_the_paths_of_its_scope`,
-//! `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
+//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, and in zones set-user-ID
+//! programs and devices have no effect; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own;
+//! protected names that exist are pinned with all their parents; an image is not changed, and grants no rights; a
+//! command that the session's scope restricts to directories finds nothing else of the zones. *Does not*: stand alone:
+//! Landlock is behind every mount, and refuses to change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user
+//! namespace with capabilities in it. *Order*: after the namespaces, before Landlock. *Fails*: the session opens in the
+//! flat tier, and reports it. *Tested by*: `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
+//! `a_command_reaches_only_the_paths_of_its_scope`, `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use crate::error::{At, LayerError, Privilege};
 use crate::pins::{Pin, PinMode};
@@ -32,10 +32,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Directories of the scratch storage, and where they are seen besides home and `/tmp`.
+/// Directories of the scratch storage, and the paths at which cells see them, besides home and `/tmp`.
 const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm"), ("run", "/run")];
 
-/// What a root of our own holds by itself, besides home and zones.
+/// Paths that our own root always has, besides home and zones.
 pub const OWN: [&str; 9] = [
     "/proc",
     "/dev",
@@ -48,14 +48,14 @@ pub const OWN: [&str; 9] = [
     "/.closed-directory",
 ];
 
-/// Where the new root is put together: the first of these that exists. Descriptors hold what it hides.
+/// Where the new root is assembled: the first of these that exists. What it hides there is reached by descriptors.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
-/// A file that every user may write by its mode and its mount, and that no rule lets be written: the self check tries to. It
-/// has a filesystem of its own, since the root is read-only.
+/// A file that every user could write by its mode and its mount, but that no rule allows to be
+/// written: the self-check tries to. It has its own file system, since the root is read-only.
 pub const CHECKED_FILE: &str = "/.outside/file";
 
-/// Builds the session's root and makes it the root. Returns the undo directory, opened before it is pinned.
+/// Builds the session's root and switches to it. Returns the undo directory, opened before it is pinned.
 ///
 /// # Errors
 /// The kernel's.
@@ -67,7 +67,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
     let scratch = scratch(base, spec)?;
-    // Over the private storage, which is unmounted with all that is hidden: to do so costs a wait for all processors.
+    // On top of the private storage, which is unmounted with everything hidden: unmounting it alone would cost a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
     let root = Root { base, made: RefCell::default() };
     scratch.iter().try_for_each(|(path, tree)| root.attach(path, tree, true))?;
@@ -85,7 +85,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     Ok(undo)
 }
 
-/// Tries in new namespaces what [`build`] needs the machine's leave for.
+/// Tries, in new namespaces, the steps of [`build`] that the machine may refuse.
 ///
 /// # Errors
 /// The kernel's.
@@ -113,12 +113,12 @@ pub(crate) fn make_private() -> Result<(), LayerError> {
     )
 }
 
-/// Where the new root is put together.
+/// The directory where the new root is assembled.
 fn base() -> &'static Path {
     BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"))
 }
 
-/// Mounts a `/proc` of this process's own PID namespace over the session's.
+/// Mounts a `/proc` for this process's own PID namespace over the session's.
 ///
 /// # Errors
 /// The kernel's.
@@ -127,9 +127,9 @@ pub fn own_proc() -> Result<(), LayerError> {
         .at(Layer::MountNamespace, || "mount /proc".into())
 }
 
-/// Leaves of the zones only the directories to which commands are restricted, at their places. In a cell's own mount namespace:
-/// the scope may give file tools others. Landlock alone would not do: the session's own root may be read, and its rules for the
-/// scratch storage go on below where that is mounted, and a zone may lie there.
+/// Leaves of the zones only the directories to which commands are restricted, at the same paths. In a cell's own mount namespace:
+/// the scope may give file tools other directories. Landlock alone would not suffice: the session's own root can be read, and its
+/// rules for the scratch storage extend below the place where that is mounted, where a zone may lie.
 ///
 /// # Errors
 /// The kernel's.
@@ -141,7 +141,7 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
         let fd = spec.open_directory(directory).at(Layer::MountNamespace, step)?;
         kept.push((spec.zone(directory.zone()).0.join(directory.relative()), fd));
     }
-    // What lies in another comes after it.
+    // A path inside another comes after it.
     kept.sort_by(|one, other| one.0.cmp(&other.0));
     let mut zones = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);
     zones.sort();
@@ -149,7 +149,7 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
         made.at(Layer::MountNamespace, || format!("make {} for commands", path.display()))
     };
-    // One that is kept whole stays as it is: what is laid over it would come along when it is mounted again.
+    // A zone that is kept as a whole stays as it is: what is mounted over it would be included when it is mounted again.
     let is_kept = |zone: &&&Path| kept.iter().any(|(path, _)| path == **zone);
     for zone in zones.iter().filter(|zone| !is_kept(zone)) {
         make(zone)?;
@@ -157,7 +157,7 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
     }
     for (path, fd) in &kept {
         make(path)?;
-        // By its descriptor it is reached below what was laid over it.
+        // Its descriptor reaches it below what was mounted over it.
         let source = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
         mount(Some(&source), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
             .at(Layer::MountNamespace, || format!("mount {} at its place", path.display()))?;
@@ -175,9 +175,9 @@ fn proc_flags() -> MsFlags {
     MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC
 }
 
-/// What a view is made of, taken while the host's tree can still be seen.
+/// The source of a view, taken while the host's tree is still visible.
 enum ViewSource {
-    /// The text of a link.
+    /// The target text of a link.
     Link(PathBuf),
     /// A detached copy of its mounts.
     Tree(OwnedFd),
@@ -201,7 +201,7 @@ impl ViewSource {
             ViewKind::Zone(Access::Read) | ViewKind::Repository(Access::Read) | ViewKind::System => {
                 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
             }
-            // What is written to a device passes a read-only mount; a change of its mode or times does not.
+            // Writing to a device works on a read-only mount; changing its mode or times does not.
             ViewKind::Device => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
         };
         if let Some((content, mode)) = small_setting(view) {
@@ -219,7 +219,7 @@ impl ViewSource {
     }
 }
 
-/// An image of which cells see parts. Its path leads there without a link, as it was checked.
+/// An image of which cells see parts. Its path contains no link, as was checked.
 struct ImageRoot(OwnedFd);
 
 impl ImageRoot {
@@ -231,8 +231,8 @@ impl ImageRoot {
         Ok(Self(opened.at(Layer::MountNamespace, || format!("open the image {}", path.display()))?))
     }
 
-    /// What lies at `path` in it, by no link, and without what is mounted there or below: that is the machine's. Who may change
-    /// the image could make links meanwhile.
+    /// What lies at `path` in the image, reached through no link, and without mounts there or
+    /// below: those are the machine's. Whoever can change the image could create links meanwhile.
     fn part(&self, path: &Path) -> Result<ViewSource, LayerError> {
         let step = || format!("take {} of the image, and nothing that is mounted there", path.display());
         let inside =
@@ -251,13 +251,13 @@ impl ImageRoot {
     }
 }
 
-/// What is in a view that is copied. One that may not be read is not: its mount is as closed as the file.
+/// The content of a view that is copied. An unreadable one is not copied: its mount is as closed as the file.
 fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
     const SMALL: u64 = 16 * 1024;
     if view.kind != ViewKind::System || !view.path.starts_with("/etc") {
         return None;
     }
-    // Not to wait for the other end, if it is a pipe.
+    // Without blocking for the other end, if it is a FIFO.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&view.path).ok()?;
     let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= SMALL)?;
     let mut content = Vec::with_capacity(metadata.len() as usize + 1);
@@ -265,7 +265,7 @@ fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
     (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
 }
 
-/// One bounded filesystem for all private storage, mounted over `storage`: detached copies of its parts, and where each is seen.
+/// Mounts one size-limited file system for all private storage over `storage`: returns detached copies of its parts, and the path of each.
 fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, OwnedFd)>, LayerError> {
     tmpfs(storage, &format!("mode=700,size={}", spec.policy.limits.scratch))?;
     let own = [("tmp", spec.scratch.tmp.as_path()), ("home", spec.scratch.home.as_path())];
@@ -288,7 +288,7 @@ fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, O
     Ok(parts)
 }
 
-/// The new root while it is put together at a place in the old one.
+/// The new root while it is assembled at a place in the old one.
 struct Root<'a> {
     base: &'a Path,
     /// Directories that are there, most of which many files share.
@@ -296,7 +296,7 @@ struct Root<'a> {
 }
 
 impl Root<'_> {
-    /// Where `path` of the new root lies now.
+    /// The present location of `path` of the new root.
     fn here(&self, path: &Path) -> PathBuf {
         self.base.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -319,7 +319,7 @@ impl Root<'_> {
         path.parent().map_or(Ok(()), |parent| self.directory(parent).map(drop))
     }
 
-    /// `/proc`, an instance of `devpts`, and the usual links in `/dev`.
+    /// `/proc`, a new instance of `devpts`, and the usual links in `/dev`.
     fn own_filesystems(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
         let proc = self.directory(Path::new("/proc"))?;
         let mounted = match spec.has(Layer::PidNamespace) {
@@ -402,7 +402,7 @@ impl Root<'_> {
     }
 }
 
-/// Whether a detached mount is of a directory, asked of the mount and not of the path.
+/// Whether a detached mount is of a directory; checked on the mount, not on the path.
 fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
     let stat = fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
     Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
@@ -432,8 +432,8 @@ fn read_only(path: &str) -> Result<(), LayerError> {
     )
 }
 
-/// Pins protected names. Runs inside the new root: whatever a hostile link in a zone points at, only what a cell may
-/// see anyway can be reached.
+/// Pins protected names. Runs inside the new root: wherever a hostile link in a zone points, it can
+/// only reach what a cell may see anyway.
 fn pin_all(pins: &[Pin]) -> Result<(), LayerError> {
     if pins.is_empty() {
         return Ok(());
@@ -448,19 +448,19 @@ fn pin(pin: &Pin, hidden: &Hidden) -> Result<(), LayerError> {
     let step = || format!("pin {}", pin.path.display());
     let (source, attributes) = match pin.mode {
         PinMode::KeepPlace => (pin.path.as_path(), 0),
-        // A link can be mounted over itself: it is followed as before, and neither removed nor replaced.
+        // A link can be mounted over itself: it is followed as before, and can be neither removed nor replaced.
         PinMode::KeepLink | PinMode::ReadOnly => (pin.path.as_path(), MOUNT_ATTR_RDONLY),
         PinMode::Hidden { directory: false } => (hidden.file, MOUNT_ATTR_RDONLY),
         PinMode::Hidden { directory: true } => (hidden.directory, MOUNT_ATTR_RDONLY),
     };
-    // What was swapped for a link since it was found is not followed.
+    // If it was replaced by a link since it was found, that is not followed.
     let tree = open_tree_of_link(&c_path(source)).at(Layer::ProtectedNames, step)?;
     set_attributes(tree.as_fd(), attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)
         .at(Layer::ProtectedNames, step)?;
     move_mount(tree.as_fd(), &c_path(&pin.path)).at(Layer::ProtectedNames, step)
 }
 
-/// A file and a directory that nobody may open, to mount over what is hidden.
+/// A file and a directory that nobody can open, to mount over what is hidden.
 struct Hidden {
     file: &'static Path,
     directory: &'static Path,
@@ -485,7 +485,7 @@ impl Hidden {
     }
 }
 
-/// Paths come from a policy, a session's roots or this file; one with a NUL was refused before.
+/// Paths come from a policy, a session's roots or this file; a path containing NUL was refused earlier.
 fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }

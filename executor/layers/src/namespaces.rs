@@ -1,14 +1,14 @@
-//! Layers `user-`, `pid-`, `network-`, `ipc-`, `uts-`, `cgroup-namespace`: a machine of its own for a session.
+//! Layers `user-`, `pid-`, `network-`, `ipc-`, `uts-`, `cgroup-namespace`: they isolate a session from the rest of the machine.
 //!
-//! *Guarantees*: a cell sees no process, network, IPC object, host name or cgroup but the session's; each cell has a
-//! PID namespace inside the session's, so that it dies whole; the caller keeps its own uid and gid inside and has no
-//! others; further user namespaces are closed (`user.max_user_namespaces` is 0, and the filter refuses the flags); half of the
-//! user's inotify instances and watches stay to programs outside.
-//! *Does not*: close files (mounts and Landlock do). *Needs*: user namespaces for the user who runs the executor.
-//! *Order*: first, by `clone` of the warden; what stands here runs in it before the mounts. *Fails*: the session opens
-//! in the flat tier, which says so, or not at all if the policy requires a namespace. *Tested by*:
-//! `other_processes_are_out_of_reach`, `no_socket_leads_out`, `the_kernel_is_not_reached`,
-//! corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
+//! *Guarantees*: a cell sees only the session's processes, network, IPC objects, host name and cgroup; each
+//! cell has a PID namespace inside the session's, so that killing it kills all of it; the caller keeps its
+//! own uid and gid inside and has no others; further user namespaces are closed (`user.max_user_namespaces`
+//! is 0, and the filter refuses the flags); half of the user's inotify instances and watches are left to
+//! programs outside. *Does not*: close files (mounts and Landlock do). *Needs*: user namespaces for the user
+//! who runs the executor. *Order*: first, by `clone` of the warden; the code here runs in it before the
+//! mounts. *Fails*: the session opens in the flat tier, and reports it, or not at all if the policy requires
+//! a namespace. *Tested by*: `other_processes_are_out_of_reach`, `no_socket_leads_out`,
+//! `the_kernel_is_not_reached`, corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
 
 use crate::error::{At, LayerError, Privilege};
 use broker_protocol::{Layer, LayerSet};
@@ -21,8 +21,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Namespaces, the flags that ask for them, and their names below `/proc/self/ns`. In the order in which they are entered: the
-/// user namespace gives the right to enter the others.
+/// Namespaces, their `clone` flags, and their names below `/proc/self/ns`. In the order in which
+/// they are entered: the user namespace gives the right to enter the others.
 pub const FLAGS: [(Layer, c_int, &str); 7] = [
     (Layer::UserNamespace, libc::CLONE_NEWUSER, "user"),
     (Layer::PidNamespace, libc::CLONE_NEWPID, "pid"),
@@ -37,7 +37,7 @@ fn of(layers: LayerSet) -> impl Iterator<Item = (Layer, c_int, &'static str)> {
     FLAGS.into_iter().filter(move |(layer, ..)| layers.has(*layer))
 }
 
-/// How many namespaces a session has of its own.
+/// Number of namespaces that a session has of its own.
 pub fn count(layers: LayerSet) -> usize {
     of(layers).count()
 }
@@ -47,12 +47,12 @@ pub fn session_flags(layers: LayerSet) -> c_int {
     of(layers).fold(0, |flags, (_, flag, _)| flags | flag)
 }
 
-/// The flags of what each cell has of its own inside them: its processes, and a mount namespace for their `/proc`.
+/// The flags of each cell's own namespaces inside them: one for its processes, and a mount namespace for their `/proc`.
 pub fn cell_flags(layers: LayerSet) -> c_int {
     session_flags(layers) & (libc::CLONE_NEWPID | libc::CLONE_NEWNS)
 }
 
-/// A descriptor of each namespace that this process is in.
+/// Opens a descriptor of each namespace that this process is in.
 ///
 /// # Errors
 /// The kernel's.
@@ -64,7 +64,7 @@ pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
     of(layers).map(open).collect()
 }
 
-/// Enters a session's namespaces by what [`open_own`] returned there. The PID namespace is for children only.
+/// Enters a session's namespaces with the descriptors that [`open_own`] returned there. The PID namespace applies only to children.
 ///
 /// # Errors
 /// The kernel's.
@@ -75,7 +75,7 @@ pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), LayerError>
     })
 }
 
-/// What the first process of new namespaces does in them. `uid` and `gid` are those of the executor outside.
+/// Sets up new namespaces from their first process. `uid` and `gid` are those of the executor outside.
 ///
 /// # Errors
 /// The kernel's.
@@ -95,7 +95,7 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
 }
 
 pub(crate) fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
-    // The kernel shows a process its own map files only while it is dumpable.
+    // A process can open its own map files only while it is dumpable.
     prctl::set_dumpable(true).at(Layer::UserNamespace, || "PR_SET_DUMPABLE".into())?;
     // An ordinary user may map its group only after giving up setgroups (`man 7 user_namespaces`).
     let privilege = Privilege::IdMap;
@@ -109,22 +109,22 @@ pub(crate) fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
 /// # Errors
 /// The kernel's.
 pub fn close_user_namespaces(layers: LayerSet) -> Result<(), LayerError> {
-    // The number of the user namespace that this process is in: never the machine's.
+    // The limit of the user namespace that this process is in: never the machine's.
     if !layers.has(Layer::UserNamespace) {
         return Ok(());
     }
     write("/proc/sys/user/max_user_namespaces", "0", Privilege::UserLimit)
 }
 
-/// What the kernel counts for all of a user's programs and for those of each user namespace, with where it says the most of the
-/// first.
+/// What the kernel counts both for all of a user's programs and per user namespace, with the file
+/// that has the user's limit.
 const COUNTERS: [(&str, &str); 2] = [
     ("/proc/sys/user/max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances"),
     ("/proc/sys/user/max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches"),
 ];
 
-/// Leaves half of what the user may have of these to programs outside the session. Called when `/proc` is as for
-/// [`close_user_namespaces`].
+/// Leaves half of the user's limits on these to programs outside the session. Called when `/proc`
+/// is as for [`close_user_namespaces`].
 ///
 /// # Errors
 /// The kernel's.

@@ -1,15 +1,15 @@
 //! Layer `no-new-privileges`: set-user-ID programs and file capabilities add nothing, for ever and for all descendants.
 //!
-//! *Guarantees*: a program that a cell starts has no right that the cell has not. *Does not*: take any right away. *Needs*:
-//! nothing. *Order*: first in the warden and in the file worker; Landlock and seccomp ask an ordinary user for it. *Fails*: the
-//! session does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`.
+//! *Guarantees*: a program that a cell starts has no right that the cell does not have. *Does not*: remove any right.
+//! *Needs*: nothing. *Order*: first in the warden and in the file worker; for an ordinary user, Landlock and seccomp
+//! require it. *Fails*: the session does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`.
 
 use crate::error::{At, LayerError};
 use broker_protocol::{Layer, LayerSet};
 use nix::sys::prctl;
 use std::io;
 
-/// The layer is on in this process, where it is not left out: required by Landlock and seccomp.
+/// Proof that the layer is in force in this process, unless it is left out: Landlock and seccomp require it.
 #[derive(Clone, Copy)]
 pub struct NoNewPrivileges(());
 
@@ -24,10 +24,9 @@ pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
     Ok(NoNewPrivileges(()))
 }
 
-/// Asks the kernel whether it is on.
+/// Queries whether the layer is in force.
 ///
-/// # Errors
-/// It is not.
+/// # Errors The layer is not in force.
 pub fn check(layers: LayerSet) -> Result<(), LayerError> {
     let is_on = !layers.has(Layer::NoNewPrivileges) || prctl::get_no_new_privs().unwrap_or(false);
     let error = || io::Error::other("it is not on after it was switched on");

@@ -1,4 +1,4 @@
-//! What this kernel offers: asked, never guessed.
+//! What this kernel supports: probed, never guessed.
 
 use crate::ablation::Ablation;
 use crate::{capabilities, mounts, namespaces};
@@ -10,26 +10,25 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, getgid, getuid};
 use std::io::{self, Read, Write};
 
-/// What the running kernel is.
+/// The running kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// `uname -r`.
     pub release: String,
-    /// The Landlock ABI; 0 where there is none.
+    /// The Landlock ABI; 0 if it is unsupported.
     pub landlock_abi: u32,
 }
 
-/// Asks the kernel what needs no trying.
+/// Queries what the kernel reports without a trial.
 pub fn kernel() -> Kernel {
     let release = uname().map(|name| name.release().to_string_lossy().into_owned());
     Kernel { release: release.unwrap_or_default(), landlock_abi: confine::landlock_abi() }
 }
 
-/// Tries to make a session's namespaces and what a session does in them that the machine may refuse, in a child that ends at
-/// once.
+/// Tries to create a session's namespaces, and the steps in them that the machine may refuse, in a
+/// child that exits at once.
 ///
-/// # Errors
-/// What was refused, and the answer, for people.
+/// # Errors The refused step and the error, for people.
 pub fn namespaces() -> Result<(), String> {
     let system = |error: io::Error| format!("clone: {error}");
     let (uid, gid) = (getuid(), getgid());
@@ -59,10 +58,10 @@ pub fn namespaces() -> Result<(), String> {
     }
 }
 
-/// Bytes of a refusal that are read.
+/// Maximum bytes of a refusal that are read.
 const REFUSAL_MAX: u64 = 512;
 
-/// The layers a session of `tier` has on this kernel, apart from the cgroup, which is tried when it is made.
+/// The layers a session of `tier` has on this kernel, except the cgroup, which is tried when it is created.
 pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
     use Layer::*;
     let always = [Environment, Descriptors, Rlimits, ProtectedNames, Capabilities, NoNewPrivileges, Seccomp];
@@ -92,7 +91,7 @@ pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
     set
 }
 
-/// Whether a session of `tier` could have `layer` on the best of kernels.
+/// Whether a session of `tier` could have `layer` on a kernel that supports everything.
 pub fn can_have(tier: Tier, layer: Layer) -> bool {
     layer == Layer::Cgroup || layers(tier, u32::MAX).has(layer)
 }
@@ -136,7 +135,7 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
     }
 }
 
-/// Rights of files that came after the first ABI, and what is lost before.
+/// File rights added after the first ABI, and what is unprotected without them.
 const LATER: [(u32, &str); 3] = [
     (2, "files cannot be moved from one directory to another"),
     (3, "truncation is held by other layers alone"),
@@ -173,7 +172,7 @@ fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> Str
     }
 }
 
-/// What a cell can do, or loses, without a layer.
+/// What a cell could do, or lacks, without a layer.
 fn lost(layer: Layer) -> &'static str {
     match layer {
         Layer::Environment => "secrets in the environment are visible",

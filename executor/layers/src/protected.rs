@@ -25,17 +25,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Most directory entries that are looked at when a session opens.
+/// Maximum number of directory entries that are examined when a session opens.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// The same of a directory that is leased: calls of others wait for that.
+/// The same for a directory that is leased: other calls wait for that.
 pub const LEASED_ENTRIES_MAX: usize = 100_000;
-/// Largest file of git's settings that is read.
+/// Maximum size of a file of git's settings.
 pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
 
-/// Protected names cannot be held.
+/// Why protected names cannot be protected.
 #[derive(Debug, Error)]
 pub enum ProtectError {
-    /// A zone is too large to look through.
+    /// A zone is too large to search.
     #[error(
         "{zone} has more than {ENTRIES_MAX} entries, so protected names in it cannot be found; \
          choose a smaller project root"
@@ -44,7 +44,7 @@ pub enum ProtectError {
         /// Its path.
         zone: PathBuf,
     },
-    /// A directory that is leased is too large to look through.
+    /// A leased directory is too large to search.
     #[error(
         "it has more than {max} entries, so what is protected in it cannot be found in time; want a smaller directory"
     )]
@@ -52,7 +52,7 @@ pub enum ProtectError {
         /// The bound.
         max: usize,
     },
-    /// What holds the project is too large to look through.
+    /// The repository around the project is too large to search.
     #[error(
         "{around} is the repository around the project and has more than {ENTRIES_MAX} entries, so what leads from there \
          into the project cannot be found; choose a project root in a smaller repository"
@@ -61,7 +61,7 @@ pub enum ProtectError {
         /// Its path.
         around: PathBuf,
     },
-    /// There are too many in a root itself.
+    /// A root itself contains too many protected names.
     #[error(
         "more than {max} protected names were found, and {} is one too many in a root itself; remove some of them",
         .path.display()
@@ -72,7 +72,7 @@ pub enum ProtectError {
         /// The first over it.
         path: PathBuf,
     },
-    /// What is in a root cannot be known.
+    /// The contents of a root cannot be listed.
     #[error("{zone} cannot be listed, so protected names in it cannot be found: {source}")]
     Unlisted {
         /// Its path.
@@ -80,7 +80,7 @@ pub enum ProtectError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The settings of the user's git are more than are read.
+    /// The user's git settings exceed the maximum that is read.
     #[error(
         "{file} has more of git's settings than are read when a session opens ({} KiB a file), or there are too many such files; what \
          they name in the project could not be closed",
@@ -90,7 +90,7 @@ pub enum ProtectError {
         /// The file over a bound.
         file: PathBuf,
     },
-    /// Nobody reads them.
+    /// No worker can read the user's git settings.
     #[error(
         "the settings of the user's git cannot be read, so what they name in the project cannot be closed: {source}"
     )]
@@ -98,7 +98,7 @@ pub enum ProtectError {
         /// Why.
         source: io::Error,
     },
-    /// A setting names a directory in which a root lies.
+    /// A setting names a directory that contains a root.
     #[error(
         "{key} in {file} names a root of the session or a directory above it, all of which would be closed; change the setting, or \
          choose another project root"
@@ -109,7 +109,7 @@ pub enum ProtectError {
         /// The setting.
         key: String,
     },
-    /// A link says that a root as a whole is protected.
+    /// A link would make a whole root protected.
     #[error(
         "{link} has a protected name and leads to a root of the session, all of which would be closed; remove the link"
     )]
@@ -119,27 +119,27 @@ pub enum ProtectError {
     },
 }
 
-/// What a look through the zones has found.
+/// The result of searching the zones.
 #[derive(Debug)]
 pub struct Discovery {
-    /// What is protected, whatever it is called.
+    /// The protected objects, whatever their names.
     pub objects: ProtectedObjects,
-    /// The mounts that hold what exists, parents first.
+    /// The mounts that pin what exists, parents first.
     pub pins: Vec<Pin>,
-    /// Files that a write may have left that was cut short: a zone, and a path below it.
+    /// Temporary files that an interrupted write may have left: a zone, and a path below it.
     pub temporaries: Vec<(PathBuf, PathBuf)>,
-    /// What is closed although its name does not say so.
+    /// What is closed although its name does not show it.
     pub also_closed: Vec<AlsoClosed>,
     /// Files and directories with protected names, none of them below another.
     pub named: Vec<PathBuf>,
 }
 
 impl Discovery {
-    /// Takes a file with a protected name, of one name only, out of what is closed: cells may use it as if they had made it.
+    /// Removes a file with a protected name, and no other name, from what is closed: cells may use it as if they had created it.
     pub fn release(&mut self, path: &Path, id: ObjectId) {
         self.objects.files.remove(&id);
         self.pins.retain(|pin| pin.path != path);
-        // Directories that were held for it alone may move.
+        // Directories that were pinned for it alone may be moved.
         for parent in path.ancestors().skip(1) {
             let holds = |pin: &Pin| pin.path.starts_with(parent) && pin.path != parent;
             let place = self.pins.iter().position(|pin| pin.path == parent && pin.mode == PinMode::KeepPlace);
@@ -152,7 +152,7 @@ impl Discovery {
     }
 }
 
-/// A path that is closed although its name does not say so.
+/// A path that is closed although its name does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlsoClosed {
     /// Absolute.
@@ -161,7 +161,7 @@ pub struct AlsoClosed {
     pub why: WhyClosed,
 }
 
-/// Why a path is closed whose name does not say so.
+/// Why a path is closed although its name does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyClosed {
     /// It is the same file as this protected one.
@@ -175,21 +175,21 @@ pub enum WhyClosed {
         /// The setting.
         key: String,
     },
-    /// What is in it cannot be known.
+    /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
     NotLinked(NotLinked),
-    /// It holds this and other protected names, over what can be held one by one.
+    /// It contains this and other protected names, too many to pin one by one.
     OverBound(PathBuf),
-    /// It is committed as it is, but a command has made git track it, as this record says.
+    /// Its content is committed, but a command made git track it, according to this record.
     Tracked(PathBuf),
 }
 
-/// Most paths that [`describe`] names.
+/// Maximum number of paths that [`describe`] names.
 const NAMED_MAX: usize = 20;
 
-/// What is closed although its name does not say so, with the reasons, for people. Where that is more than some twenty, the
-/// last says how many more.
+/// Lists for people what is closed although its name does not show it, with the reasons. Beyond
+/// some twenty, the last line has the number of the rest.
 pub fn describe(also_closed: &[AlsoClosed]) -> Vec<String> {
     let mut named: Vec<String> = also_closed.iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
     match also_closed.len().saturating_sub(NAMED_MAX) {

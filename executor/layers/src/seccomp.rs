@@ -1,4 +1,4 @@
-//! Layer `seccomp`: an allow-list of system calls, by argument where the argument matters.
+//! Layer `seccomp`: an allow-list of system calls, with rules on arguments where they matter.
 //!
 //! *Guarantees*: a call that is not in `policies/seccomp/session.json` fails with `EPERM`; nobody makes a set-user-ID file
 //! (`modes.json`); without namespaces all sockets but streams of Unix and TCP are closed too (`flat.json`); cells lose what
@@ -18,7 +18,7 @@ use libc::sock_filter;
 
 include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 
-/// The list that the warden and everything below it, and the file worker, stand under.
+/// Installs the filter for the file worker, the warden and all its descendants.
 ///
 /// # Errors
 /// The kernel's.
@@ -29,7 +29,7 @@ pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), LayerError>
     }
 }
 
-/// What a cell loses in addition. It is installed for each: what can stand in the session's list stands there.
+/// Installs the additional filter of a cell. It costs time for each: what can be in the session's list is there.
 ///
 /// # Errors
 /// The kernel's.
@@ -37,8 +37,8 @@ pub fn confine_cell(_: NoNewPrivileges) -> Result<(), LayerError> {
     install("cell", &CELL)
 }
 
-/// What a cell's program stands under besides, and the cell's first process does not: that one calls `openat2`, and
-/// answers the calls of the last list.
+/// The additional filter of a cell's program, which the cell's first process does not have: that
+/// calls `openat2`, and answers the calls of the last list.
 pub fn supervised(tier: Tier) -> &'static [sock_filter] {
     match tier {
         Tier::Namespaced => &NAMES,
@@ -46,7 +46,7 @@ pub fn supervised(tier: Tier) -> &'static [sock_filter] {
     }
 }
 
-/// Whether the session's list or the cells' refuses a call of this number with these arguments. For people: the kernel decides.
+/// Whether the session's list or the cells' refuses a call of this number with these arguments. For display: the kernel decides.
 pub fn refuses(tier: Tier, number: u32, arguments: &[u64; 6]) -> bool {
     let session: &[sock_filter] = match tier {
         Tier::Namespaced => &SESSION,
@@ -58,7 +58,7 @@ pub fn refuses(tier: Tier, number: u32, arguments: &[u64; 6]) -> bool {
     })
 }
 
-/// What a filter answers, as the kernel would have it; `None` where it holds an instruction that ours do not.
+/// The action that a filter returns, as the kernel would evaluate it; `None` if it contains an instruction that ours do not.
 fn evaluate(filter: &[sock_filter], number: u32, arguments: &[u64; 6]) -> Option<u32> {
     // `struct seccomp_data`: the number, the architecture, the address of the instruction, six arguments.
     let word = |offset: u32| match offset {
@@ -107,7 +107,7 @@ const IF_NOT_LESS: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const IF_SET: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const ANSWER: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// The file worker's own, much shorter list.
+/// Installs the file worker's own, much shorter list.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,7 +1,7 @@
-//! A few forbidden things, tried from inside by every process that has just confined itself.
+//! A few forbidden operations, tried from inside by every process that has just confined itself.
 //!
-//! That a call to switch a layer on has succeeded is the kernel's word; this is the proof. It costs some microseconds, and
-//! a cell pays them before its call comes. What the layers hold in full is tried by the self-attack.
+//! When a call to enable a layer succeeds, that is only the kernel's word; this is the proof. It takes some
+//! microseconds, and a cell spends them before its call arrives. The self-attack tests the layers in full.
 
 use crate::error::{At, LayerError};
 use crate::mounts;
@@ -16,10 +16,9 @@ use nix::unistd::getppid;
 use std::io;
 use std::path::Path;
 
-/// Tries a cell's layers.
+/// Checks a cell's layers.
 ///
-/// # Errors
-/// The first layer that lets one pass.
+/// # Errors The first layer that allows a forbidden operation.
 pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
     files(spec)?;
     if spec.has(Layer::Seccomp) {
@@ -28,10 +27,9 @@ pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
     signals(spec)
 }
 
-/// Tries the file worker's. Its list of system calls has `openat2` only.
+/// Checks the file worker's layers. Its list of system calls allows opening only by `openat2`.
 ///
-/// # Errors
-/// The first layer that lets one pass.
+/// # Errors The first layer that allows a forbidden operation.
 pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
     if layers.has(Layer::LandlockFiles) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -45,12 +43,12 @@ pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
     Ok(())
 }
 
-/// What mode and mount would allow, and no rule does: to write a file of the root's own, or to list a directory outside.
+/// Tries what mode and mount would allow, but no rule does: writing a file of the root's own, or listing a directory outside.
 fn files(spec: &SandboxSpec) -> Result<(), LayerError> {
     let (path, flags) = match &spec.scratch.host {
         _ if !spec.has(Layer::LandlockFiles) => return Ok(()),
         None => (Path::new(mounts::CHECKED_FILE), OFlag::O_WRONLY),
-        // It holds the private directories, which the rules name, and is not one.
+        // The parent of the private directories: the rules name those, but not this one.
         Some(host) if !is_visible(spec, host) => (host.as_path(), OFlag::O_RDONLY),
         Some(_) => return Ok(()),
     };
@@ -67,7 +65,7 @@ fn is_visible(spec: &SandboxSpec, path: &Path) -> bool {
     views.map(|view| view.path.as_path()).chain(listed).any(|visible| path.starts_with(visible))
 }
 
-/// System calls that every kernel knows and answers otherwise without the lists: one of each list's own.
+/// Tries system calls that every kernel supports and would answer otherwise without the filters: one for each list.
 fn calls(tier: Tier) -> Result<(), LayerError> {
     let mptcp = confine::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
     refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
@@ -79,7 +77,7 @@ fn calls(tier: Tier) -> Result<(), LayerError> {
     Ok(())
 }
 
-/// Without a PID namespace the warden is there to be signalled, and outside.
+/// Tries to signal the warden, which without a PID namespace is visible, and outside the scope.
 fn signals(spec: &SandboxSpec) -> Result<(), LayerError> {
     if spec.has(Layer::PidNamespace) || !spec.has(Layer::LandlockScopes) {
         return Ok(());
@@ -87,7 +85,7 @@ fn signals(spec: &SandboxSpec) -> Result<(), LayerError> {
     refused(Layer::LandlockScopes, "signal the warden", kill(getppid(), None), Errno::EPERM)
 }
 
-/// The attempt must have failed, and in the way of the layer.
+/// Checks that the attempt failed, with the error of this layer.
 fn refused(layer: Layer, what: &str, attempt: Result<(), Errno>, expected: Errno) -> Result<(), LayerError> {
     if attempt == Err(expected) {
         return Ok(());
@@ -100,7 +98,7 @@ fn refused(layer: Layer, what: &str, attempt: Result<(), Errno>, expected: Errno
 mod tests {
     use super::*;
 
-    /// This process has no layer: each check must say so, with its layer.
+    /// This process has no layer: each check must report its layer.
     #[test]
     fn a_layer_that_is_not_in_force_is_reported() {
         for tier in [Tier::Namespaced, Tier::Flat] {
@@ -115,7 +113,7 @@ mod tests {
         assert!(refused(Layer::LandlockScopes, "signal", signalled, Errno::EPERM).is_err());
     }
 
-    /// A refusal of another kind is not the layer's.
+    /// Another error is not the layer's refusal.
     #[test]
     fn only_the_layers_own_refusal_counts() {
         let missing = Err(Errno::ENOENT);

@@ -1,4 +1,4 @@
-//! Everything about a session's cells that does not depend on the call, as data: complete before anything is touched.
+//! Everything about a session's cells that does not depend on the call, as data: complete before anything is changed.
 
 use crate::ablation::Ablation;
 use crate::linked_repository::LinkedRepository;
@@ -16,17 +16,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The directory of the central root in which package managers and compilers keep what may be made again.
+/// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
 
-/// What closes the cells of a session.
+/// The full description of how a session's cells are confined.
 #[derive(Debug)]
 pub struct SandboxSpec {
     /// Whether the session has namespaces.
     pub tier: Tier,
-    /// Those to put up; the cgroup is the broker's.
+    /// The layers to apply; the broker applies the cgroup.
     pub layers: LayerSet,
-    /// What a test build leaves out.
+    /// The layers that a test build leaves out.
     pub ablation: Ablation,
     /// The Landlock ABI to use.
     pub landlock_abi: u32,
@@ -34,7 +34,7 @@ pub struct SandboxSpec {
     pub project: PathBuf,
     /// The central root, without links.
     pub central: PathBuf,
-    /// The project's repository, where it lies outside both and is opened with them.
+    /// The project's repository, if it lies outside both roots and is opened with them.
     pub linked: Option<LinkedRepository>,
     /// What a cell sees outside its scratch space, parents before children.
     pub views: Vec<View>,
@@ -42,21 +42,21 @@ pub struct SandboxSpec {
     pub scratch: Scratch,
     /// Protected names that exist, for the tier that can pin them.
     pub pins: Vec<Pin>,
-    /// What was protected when the session opened, whatever it is called.
+    /// The objects that were protected when the session opened, whatever their names.
     pub objects: ProtectedObjects,
-    /// What is closed although its name does not say so.
+    /// What is closed although its name does not show it.
     pub also_closed: Vec<AlsoClosed>,
-    /// What cells have made under protected names, and what they may use as if they had: memory that the supervisors share.
+    /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
     pub created: Option<OwnedFd>,
-    /// What the home of cells has as git's file of what a user ignores, if it has one.
+    /// The content of git's user-level ignore file in the cells' home, if there is one.
     pub git_ignore: Option<Vec<u8>>,
     /// The directories of the zones to which the session's scope restricts commands, if it does.
     pub command_directories: Option<Vec<ZonePath>>,
-    /// A cell's environment, `NAME=value` each.
+    /// The environment of a cell, as `NAME=value` strings.
     pub environment: Vec<CString>,
-    /// The program that traces commands, in a session that is thrown away.
+    /// The program that traces commands, in a throw-away session.
     pub tracer: Option<PathBuf>,
-    /// The session's policy: its limits, and the names the file worker asks about.
+    /// The session's policy: its limits, and the names that the file worker checks.
     pub policy: EffectivePolicy,
 }
 
@@ -65,46 +65,46 @@ pub struct SandboxSpec {
 pub struct View {
     /// Absolute.
     pub path: PathBuf,
-    /// How it is mounted and what Landlock lets be done there.
+    /// How it is mounted, and what Landlock allows there.
     pub kind: ViewKind,
 }
 
-/// What a view is, and so what may be done with it.
+/// The kind of a view, which determines what is allowed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewKind {
     /// One of the two roots.
     Zone(Access),
-    /// The common directory of the project's repository, where that lies elsewhere.
+    /// The common directory of the project's repository, if that lies elsewhere.
     Repository(Access),
-    /// A system or toolchain path: read, list and run.
+    /// A system or toolchain path, which can be read, listed and executed.
     System,
-    /// A file or directory of the policy's image, which has it at the same path: read, list and run.
+    /// A file or directory of the policy's image, at the same path as there: can be read, listed and executed.
     Image,
-    /// A symbolic link, with its text.
+    /// A symbolic link, with its target text.
     Link(PathBuf),
     /// A device node.
     Device,
 }
 
-/// Where a session's private storage is seen.
+/// The paths at which cells see a session's private storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
     /// `HOME`.
     pub home: PathBuf,
     /// `TMPDIR`.
     pub tmp: PathBuf,
-    /// The directory of the host that holds both, in the flat tier.
+    /// The host directory that contains both, in the flat tier.
     pub host: Option<PathBuf>,
 }
 
 impl Scratch {
-    /// What programs take for `/dev/shm` where the machine's is not the session's. Their paths are mapped by the supervisor.
+    /// The directory that replaces `/dev/shm` where the session uses the machine's. The supervisor maps programs' paths to it.
     pub fn shared(&self) -> Option<PathBuf> {
         self.host.as_ref().map(|host| host.join("shm"))
     }
 
-    /// Removes the private files on the host. Best effort, by whoever of broker and warden lives longer: they are the
-    /// user's own, in a directory that nobody else can enter.
+    /// Removes the private files on the host, as far as possible. Called by broker or warden, whichever lives
+    /// longer: the files are the user's own, in a directory that nobody else can enter.
     pub fn remove(&self) {
         if let Some(host) = &self.host {
             let _ = fs::remove_dir_all(host);
@@ -112,15 +112,14 @@ impl Scratch {
     }
 }
 
-/// The device nodes of a cell. Terminals come from an instance of its own.
+/// The device nodes of a cell. Terminals come from the session's own devpts.
 pub const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 impl SandboxSpec {
-    /// The spec for a policy. Looks at the host's files, changes nothing.
+    /// The spec for a policy. Reads the host's file system, and changes nothing.
     ///
-    /// # Errors
-    /// A granted path that is not optional cannot be looked at.
+    /// # Errors The metadata of a granted path that is not optional cannot be read.
     pub fn new(
         policy: EffectivePolicy,
         (tier, layers): (Tier, LayerSet),
@@ -132,7 +131,7 @@ impl SandboxSpec {
     ) -> io::Result<Self> {
         let (project, central) = zones;
         let mut views = Views::default();
-        // With an image they lie in that.
+        // With an image, grants refer to paths in it.
         for grant in policy.grants.iter().filter(|_| policy.image.is_none()) {
             views.add_system(&grant.path, grant.optional)?;
         }
@@ -171,7 +170,7 @@ impl SandboxSpec {
         self.linked = Some(linked);
     }
 
-    /// Runs every command under the program at `tracer`, which cells are shown.
+    /// Makes every command run under the program at `tracer`, and shows that to cells.
     pub fn trace(&mut self, tracer: PathBuf) {
         let zones = [&self.project, &self.central];
         if !self.shows(&tracer) && !zones.iter().any(|zone| tracer.starts_with(zone)) {
@@ -187,18 +186,18 @@ impl SandboxSpec {
         self.views.sort_by(|one, other| one.path.cmp(&other.path));
     }
 
-    /// Whether a layer is to be put up.
+    /// Whether a layer is to be applied.
     pub fn has(&self, layer: Layer) -> bool {
         self.layers.has(layer)
     }
 
-    /// Whether a cell's first process answers its program's calls. It looks at its callers in `/proc`, which knows them by
-    /// other numbers where a test build has left a PID namespace without mounts.
+    /// Whether a cell's first process supervises its program. It finds its callers in `/proc`, which has
+    /// other numbers for them if a test build leaves out mounts but not the PID namespace.
     pub fn is_supervised(&self) -> bool {
         self.has(Layer::ProtectedNames) && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
     }
 
-    /// The root of `zone`, and what the policy lets be done there at most.
+    /// The root of `zone`, and the policy's maximum of access to it.
     pub fn zone(&self, zone: Zone) -> (&Path, Access) {
         match zone {
             Zone::Project => (&self.project, self.policy.project),
@@ -207,20 +206,20 @@ impl SandboxSpec {
         }
     }
 
-    /// The views that file tools read.
+    /// The views that file tools can read.
     pub fn readable(&self) -> impl Iterator<Item = &Path> {
         let is_view =
             |path: &&Path| self.views.binary_search_by(|view| view.path.as_path().cmp(path)).is_ok();
         self.policy.readable().map(|grant| grant.path.as_path()).filter(is_view)
     }
 
-    /// Whether every command reads what lies at `path`, as a part of the machine that the profile grants.
+    /// Whether every command can read `path`, as a part of the machine that the profile grants.
     pub fn shows(&self, path: &Path) -> bool {
         let is_system = |view: &&View| view.kind == ViewKind::System;
         self.views.iter().filter(is_system).any(|view| path.starts_with(&view.path))
     }
 
-    /// Where a command starts that asks for `path`.
+    /// The working directory of a command that requests `path`.
     pub fn directory(&self, path: Option<&ZonePath>) -> PathBuf {
         match path {
             // `join` with an empty path would add a slash.
@@ -230,18 +229,18 @@ impl SandboxSpec {
         }
     }
 
-    /// The directories to which commands are restricted; none where they may reach all of the zones.
+    /// The directories to which commands are restricted; empty if they may reach all of the zones.
     pub fn command_directories(&self) -> impl Iterator<Item = &ZonePath> {
         self.command_directories.iter().flatten()
     }
 
-    /// What commands may do in all of `zone`, at most: mounts and Landlock say what they may read of it.
+    /// The maximum of access that commands have to all of `zone`; mounts and Landlock decide what they can read there.
     pub fn command_access(&self, zone: Zone) -> Access {
         if self.command_directories.is_some() { Access::Read } else { self.zone(zone).1 }
     }
 
-    /// Opens one of [`Self::command_directories`] beneath its root, by this name and no link: another session may be at work
-    /// in the zone.
+    /// Opens one of [`Self::command_directories`] beneath its root, by exactly this name and
+    /// through no link: another session may be changing the zone.
     ///
     /// # Errors
     /// The kernel's (`openat2`).
@@ -255,7 +254,7 @@ impl SandboxSpec {
 
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// Views by path: a sorted map has parents before children.
+/// Views by path: a sorted map orders parents before children.
 #[derive(Default)]
 struct Views(BTreeMap<PathBuf, ViewKind>);
 
@@ -270,7 +269,7 @@ impl Views {
                 self.add(path, ViewKind::Link(fs::read_link(path)?));
             }
             Ok(_) => self.add(path, ViewKind::System),
-            // A parent that may not be looked into is the same as a path that is not there.
+            // A path below a directory that may not be searched counts as missing.
             Err(error) if optional && is_absent(&error) => {}
             Err(error) => {
                 return Err(io::Error::new(

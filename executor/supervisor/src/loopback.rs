@@ -185,7 +185,7 @@ impl Loopback {
         if waits && begun == Err(Errno::EINPROGRESS) && is_over(&socket) {
             begun = socket::connect(socket.as_fd(), &address).map_err(errno);
         }
-        // What was on its way before has its listener. It is kept here and not with the call, which may end before it.
+        // An earlier handshake has its listener already. The listener is kept here, not with the call, which may end first.
         if begun != Err(Errno::EALREADY) && !is_over(&socket) {
             self.pending.push(Handshake { socket, listener });
         }

@@ -65,7 +65,7 @@ impl OpenFlags {
 impl Call<'_> {
     /// `openat` and its older forms.
     pub fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<Answer> {
-        // Not checked to be the caller's: who is gone gets no descriptor, and nothing else comes of a file that is opened to be read.
+        // Unlike elsewhere the caller is not checked: one that is gone gets no descriptor, and opening for reading has no other effect.
         let path = self.caller.string(path)?;
         let plain = how.only_reads();
         if let Some(answer) = plain.and_then(|flags| self.read(from, path.as_bytes(), flags)) {

@@ -1,4 +1,4 @@
-//! What is protected because a link or a file of a repository leads there.
+//! What is protected because a link or a file of a repository leads to it.
 
 use super::{Directory, Entry, Search, mode};
 use crate::linked_repository::LinkedRepository;
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Files in a directory that say which other directory is meant, with what stands before its path and what it counts as.
+/// Files that name another directory, with the text before its path and the path it is equivalent to. See
 /// gitrepository-layout(5) and gitworktrees(5); `hg help share`; Sapling's `share`; Jujutsu's `workspace add`.
 const REDIRECTIONS: [(&str, &[u8], &str); 5] = [
     (".git", b"gitdir:", ".git"),
@@ -22,7 +22,7 @@ const REDIRECTIONS: [(&str, &[u8], &str); 5] = [
 ];
 
 impl<'a> Search<'a> {
-    /// Takes in a repository outside the zones, in which names are protected as in `.git`, and holds what is closed besides.
+    /// Adds a repository outside the zones, where names are protected as in `.git`, and pins what else is closed there.
     pub(super) fn linked_repository(&mut self, linked: &'a LinkedRepository) -> Directory<'a> {
         let (common, git) = (linked.common.as_path(), PathBuf::from(".git"));
         self.zones.push(common);
@@ -33,12 +33,12 @@ impl<'a> Search<'a> {
             self.pins.add(path, if link { PinMode::KeepLink } else { mode });
         }
         self.objects.linked = Some(linked.clone());
-        // A worktree's part leads here too.
+        // The worktree's own directory leads here too.
         self.reached.insert((common.to_owned(), None, vec![git.clone()]));
         Directory { zone: common, path: common.to_owned(), inherited: None, counts_as: vec![git] }
     }
 
-    /// Holds a link with a protected name, or below which names are protected, and protects what it leads to.
+    /// Pins a link with a protected name, or with protected names below it, and protects its target.
     pub(super) fn link(
         &mut self,
         directory: &Directory<'a>,
@@ -62,7 +62,7 @@ impl<'a> Search<'a> {
         self.lead(&path, &directory.path, Path::new(&entry.name), protection, counts_as)
     }
 
-    /// Keeps a link that nothing else protects.
+    /// Pins a link that nothing else protects.
     fn hold(&mut self, link: &Path) {
         if self.zone_of(link).is_some() && self.covered(link).is_none() {
             self.objects.places.insert(link.to_owned(), Protection::Write);
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps a directory, which need not exist, where it is, with those above it.
+    /// Keeps a directory, which need not exist, in its place, with those above it.
     pub(super) fn hold_way(&mut self, directory: &Path) {
         let Some(zone) = self.zone_of(directory).filter(|zone| directory != *zone) else { return };
         if !self.objects.ways.insert(directory.to_owned()) {
@@ -83,14 +83,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How a path is protected already, by a name or by where it is.
+    /// How a path is protected already, by a name or by its place.
     fn covered(&self, path: &Path) -> Option<Protection> {
         let relative = self.zone_of(path).and_then(|zone| path.strip_prefix(zone).ok())?;
         let rule = self.names.protection(relative.as_os_str().as_bytes());
         rule.map(|rule| rule.protection).max(self.objects.protection_of_place(path))
     }
 
-    /// Protects what `path`, seen from `directory`, leads to; `from` is what says so.
+    /// Protects what `path` leads to, relative to `directory`; `from` is the file or link that names it.
     pub(super) fn lead(
         &mut self,
         from: &Path,
@@ -128,13 +128,13 @@ impl<'a> Search<'a> {
                 self.left.push(Directory { zone, path: end, inherited, counts_as });
             }
             (Ok(metadata), Some(protection)) => self.file(&end, Ok(metadata), protection),
-            // It is not there, and may not be made.
+            // It does not exist, and may not be created.
             (Ok(_), None) | (Err(_), _) => {}
         }
         Ok(())
     }
 
-    /// A file that says which directory is the repository leads there like a link.
+    /// A file that names the directory of the repository leads there like a link.
     pub(super) fn redirection(
         &mut self,
         directory: &Directory<'a>,

@@ -1,4 +1,4 @@
-//! What is protected because the settings of the user's git name it.
+//! What is protected because the user's git settings name it.
 
 use super::{Search, mode};
 use crate::git_settings::{MayBe, NamedPath};
@@ -35,7 +35,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Closes by its place what a name closes only once it is there.
+    /// Closes by place what a name closes only once it exists.
     fn open_when_new(&mut self, end: &Path) {
         let Some(zone) = self.zone_of(end) else { return };
         let relative = end.strip_prefix(zone).unwrap_or(end).as_os_str().as_bytes();

@@ -1,4 +1,4 @@
-//! What is found in zones made for it.
+//! What discovery finds in zones created for the test.
 
 use super::*;
 use crate::pins::{PINS_MAX, Pin};
@@ -145,7 +145,7 @@ fn what_git_is_sent_to_counts_as_its_directory() {
     assert_eq!(zone.pins(GIT)[1..], expected[1..]);
 }
 
-/// Root may list everything: there is nothing to try as root.
+/// Root can list everything: there is nothing to test as root.
 #[test]
 fn what_cannot_be_listed_is_closed_and_a_root_opens_no_session() {
     if nix::unistd::geteuid().is_root() {
