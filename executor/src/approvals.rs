@@ -130,7 +130,8 @@ impl Approvals {
 
     /// Creates the question for a call.
     ///
-    /// # Errors Too many questions are pending, or our own machinery failed.
+    /// # Errors
+    /// Too many questions are pending, or our own machinery failed.
     pub fn ask(
         &mut self,
         call: CallId,

@@ -45,7 +45,8 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
 /// Serves each client whose connected socket arrives over `clients`, until the other end is closed.
 /// For a client that must not start programs and may need a second session.
 ///
-/// # Errors `clients` is no socket, or something other than a client arrives over it.
+/// # Errors
+/// `clients` is no socket, or something other than a client arrives over it.
 pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_name(c"lazaret-spawner")?;
     prctl::set_dumpable(false)?;

@@ -20,14 +20,16 @@ pub struct CellHandle {
 impl CellHandle {
     /// Sends the cell its order.
     ///
-    /// # Errors `WouldBlock` if the cell does not accept it; otherwise the kernel's.
+    /// # Errors
+    /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn order(&self, plan: &CellPlan, stdio: [BorrowedFd; 3]) -> io::Result<()> {
         order::send(self.socket.as_fd(), plan, stdio)
     }
 
     /// Sends a signal for its program.
     ///
-    /// # Errors `WouldBlock` if the cell does not accept it; otherwise the kernel's.
+    /// # Errors
+    /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         order::send_signal(self.socket.as_fd(), signal)
     }
@@ -52,7 +54,8 @@ impl CellHandle {
 
     /// Receives a refusal, a name that was taken away, or the report, which is the last message of a call.
     ///
-    /// # Errors `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it
+    /// # Errors
+    /// `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it
     /// is invalid; otherwise the kernel's.
     pub fn receive(&self) -> io::Result<Message> {
         let mut buffer = [0; MESSAGE_MAX];

@@ -96,7 +96,8 @@ impl Answerer {
 
     /// What git's settings name in each of these texts.
     ///
-    /// # Errors The worker gives no valid answer in time.
+    /// # Errors
+    /// The worker gives no valid answer in time.
     pub fn settings(&self, texts: Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> {
         frame::decode_whole(&self.ask(&Question::Settings(texts))?).map_err(io::Error::other)
     }

@@ -60,7 +60,8 @@ impl Warden {
 
     /// Sends a request.
     ///
-    /// # Errors The warden is gone, or its socket is full.
+    /// # Errors
+    /// The warden is gone, or its socket is full.
     pub fn request(&mut self, request: WardenRequest) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
@@ -71,7 +72,8 @@ impl Warden {
 
     /// Requests a cell with leases.
     ///
-    /// # Errors The warden is gone, or its socket is full.
+    /// # Errors
+    /// The warden is gone, or its socket is full.
     pub fn request_leased(&mut self, leases: &LeaseHandover) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
@@ -94,7 +96,8 @@ impl Warden {
 
     /// Waits for one of the warden's first messages.
     ///
-    /// # Errors `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a
+    /// # Errors
+    /// `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a
     /// warden's.
     pub fn next_message(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
@@ -104,7 +107,8 @@ impl Warden {
 
     /// Receives a message without blocking.
     ///
-    /// # Errors `WouldBlock` if there is none; otherwise as for [`Self::next_message`].
+    /// # Errors
+    /// `WouldBlock` if there is none; otherwise as for [`Self::next_message`].
     pub fn receive(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let received = message::receive(self.socket.as_fd(), &mut buffer);

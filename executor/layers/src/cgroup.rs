@@ -18,7 +18,8 @@ pub struct Cgroup(PathBuf);
 
 /// Creates a group below a delegated one, and sets its limits.
 ///
-/// # Errors `Unsupported` if the user owns no group with both controllers; otherwise the kernel's
+/// # Errors
+/// `Unsupported` if the user owns no group with both controllers; otherwise the kernel's
 /// refusal.
 pub fn make(limits: &Limits) -> io::Result<Cgroup> {
     let own =

@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 /// Finds what is protected below `zones`, which are absolute and without links, and in a repository outside them; and what is protected
 /// through links and other names of files in the directory `around` the project. At most `mounts_max` mounts may pin it.
 ///
-/// # Errors More entries or names than the limits, a root that cannot be listed, a link that closes
+/// # Errors
+/// More entries or names than the limits, a root that cannot be listed, a link that closes
 /// a root, a directory around the project that its owner cannot list.
 pub fn discover(
     zones: [&Path; 2],

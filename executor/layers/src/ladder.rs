@@ -27,7 +27,8 @@ impl Confined {
 /// Confines a cell's first process before it waits for its order. The warden has applied what does not depend
 /// on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
 ///
-/// # Errors The first layer that cannot be applied, or that the self-check finds missing.
+/// # Errors
+/// The first layer that cannot be applied, or that the self-check finds missing.
 pub fn confine(
     spec: &SandboxSpec,
     rulesets: &Rulesets,
@@ -53,7 +54,8 @@ pub fn confine(
 
 /// Confines a file worker before its first request, in the session's namespaces.
 ///
-/// # Errors The first layer that cannot be applied, or that the self-check finds missing.
+/// # Errors
+/// The first layer that cannot be applied, or that the self-check finds missing.
 pub fn confine_worker(spec: &WorkerSpec) -> Result<(), LayerError> {
     let nnp = no_new_privileges::put_up(spec.layers)?;
     prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;

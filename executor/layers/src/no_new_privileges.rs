@@ -26,7 +26,8 @@ pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
 
 /// Queries whether the layer is in force.
 ///
-/// # Errors The layer is not in force.
+/// # Errors
+/// The layer is not in force.
 pub fn check(layers: LayerSet) -> Result<(), LayerError> {
     let is_on = !layers.has(Layer::NoNewPrivileges) || prctl::get_no_new_privs().unwrap_or(false);
     let error = || io::Error::other("it is not on after it was switched on");

@@ -28,7 +28,8 @@ pub fn kernel() -> Kernel {
 /// Tries to create a session's namespaces, and the steps in them that the machine may refuse, in a
 /// child that exits at once.
 ///
-/// # Errors The refused step and the error, for people.
+/// # Errors
+/// The refused step and the error, for people.
 pub fn namespaces() -> Result<(), String> {
     let system = |error: io::Error| format!("clone: {error}");
     let (uid, gid) = (getuid(), getgid());

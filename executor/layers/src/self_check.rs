@@ -18,7 +18,8 @@ use std::path::Path;
 
 /// Checks a cell's layers.
 ///
-/// # Errors The first layer that allows a forbidden operation.
+/// # Errors
+/// The first layer that allows a forbidden operation.
 pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
     files(spec)?;
     if spec.has(Layer::Seccomp) {
@@ -29,7 +30,8 @@ pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
 
 /// Checks the file worker's layers. Its list of system calls allows opening only by `openat2`.
 ///
-/// # Errors The first layer that allows a forbidden operation.
+/// # Errors
+/// The first layer that allows a forbidden operation.
 pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
     if layers.has(Layer::LandlockFiles) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

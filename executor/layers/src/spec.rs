@@ -119,7 +119,8 @@ pub const DEVICES: [&str; 6] =
 impl SandboxSpec {
     /// The spec for a policy. Reads the host's file system, and changes nothing.
     ///
-    /// # Errors The metadata of a granted path that is not optional cannot be read.
+    /// # Errors
+    /// The metadata of a granted path that is not optional cannot be read.
     pub fn new(
         policy: EffectivePolicy,
         (tier, layers): (Tier, LayerSet),

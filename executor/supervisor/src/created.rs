@@ -99,7 +99,8 @@ impl CreatedFiles {
 
     /// Records a file, under the lock.
     ///
-    /// # Errors `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` if the file system does not report
+    /// # Errors
+    /// `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` if the file system does not report
     /// birth times.
     pub fn add(&self, file: impl AsFd) -> Result<()> {
         let end = self.0.metadata().map_err(errno)?.len();
@@ -111,7 +112,8 @@ impl CreatedFiles {
 
     /// Records a file, under the lock; if there is no room, the older half is dropped.
     ///
-    /// # Errors `EOPNOTSUPP` if the file system does not report birth times.
+    /// # Errors
+    /// `EOPNOTSUPP` if the file system does not report birth times.
     pub fn add_newest(&self, file: impl AsFd) -> Result<()> {
         if self.0.metadata().map_err(errno)?.len() >= END {
             let mut newer = vec![0; END as usize / 2];

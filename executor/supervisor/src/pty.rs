@@ -93,7 +93,8 @@ impl PtyClient {
 
     /// Requests a new terminal: its number, master, and a path descriptor of its slave.
     ///
-    /// # Errors `ENOSPC` if there are too many; otherwise the kernel's.
+    /// # Errors
+    /// `ENOSPC` if there are too many; otherwise the kernel's.
     pub fn make(&self) -> io::Result<(u32, OwnedFd, OwnedFd)> {
         let (id, ends) = self.ask(NEW)?;
         let [master, slave] = <[OwnedFd; 2]>::try_from(ends).map_err(|_| no_space())?;
@@ -102,7 +103,8 @@ impl PtyClient {
 
     /// Requests the slave's end of a terminal.
     ///
-    /// # Errors `EIO` if it is gone; otherwise the kernel's.
+    /// # Errors
+    /// `EIO` if it is gone; otherwise the kernel's.
     pub fn slave(&self, id: u32) -> io::Result<OwnedFd> {
         let (_, ends) = self.ask(id)?;
         ends.into_iter().next().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))

@@ -104,7 +104,8 @@ impl AccessRules {
     /// Keeps the programs of this cell and those of others from connecting to each other's sockets:
     /// a descriptor passed that way would outlive the lease.
     ///
-    /// # Errors The kernel has no memory for that.
+    /// # Errors
+    /// The kernel has no memory for that.
     pub fn separate_sockets(&mut self) -> Result<()> {
         self.sockets = self.sockets.separate()?;
         Ok(())

@@ -32,7 +32,8 @@ impl SelfTest {
 
     /// Waits for its result.
     ///
-    /// # Errors The operation that was refused.
+    /// # Errors
+    /// The operation that was refused.
     pub fn finish(self) -> io::Result<()> {
         match waitpid(Pid::from_raw(self.0.pid), None)? {
             WaitStatus::Exited(_, 0) => Ok(()),

@@ -58,7 +58,8 @@ impl LeaseHandover {
     /// The handover to a cell with these paths, one of which `ends` before the session may; `None`
     /// without paths. `user_namespace` is the session's, if it has mounts.
     ///
-    /// # Errors The kernel's, or a path that cannot be encoded.
+    /// # Errors
+    /// The kernel's, or a path that cannot be encoded.
     pub(crate) fn new(
         paths: &[(u64, Rc<HeldPath>)],
         ends: bool,
@@ -137,7 +138,8 @@ fn mount_for_cell(user_namespace: BorrowedFd, mounts: &[LeasedMount], cell: &Own
 
 /// Adds what came with the request for this cell to its mounts and `rules`, in the process that will be its first.
 ///
-/// # Errors The kernel's; `ESTALE` if another object lies at a path than was granted.
+/// # Errors
+/// The kernel's; `ESTALE` if another object lies at a path than was granted.
 pub(crate) fn receive(
     spec: &SandboxSpec,
     rules: &mut SessionRules,

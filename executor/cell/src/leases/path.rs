@@ -69,7 +69,8 @@ pub struct HeldPath {
 impl Places<'_> {
     /// Opens the object at this path, if it may be leased.
     ///
-    /// # Errors It may not be leased, whoever approves, or cannot be opened.
+    /// # Errors
+    /// It may not be leased, whoever approves, or cannot be opened.
     pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
         let refuse = |why: String| refused(text, &why);
         let path = self.policy.may_lease(access, text, names);
@@ -216,7 +217,8 @@ impl LeasedPath {
     /// Checks that this and `other`, neither of which covers the other, may be in one cell: not if
     /// one lies in the other, by its path or as the same object elsewhere.
     ///
-    /// # Errors They may not be in one cell.
+    /// # Errors
+    /// They may not be in one cell.
     pub fn check_beside(&self, other: &Self) -> Result<(), Refused> {
         let covers = |by: &Self, one: &Self| by.covers(one.access, &one.path);
         if covers(self, other) || covers(other, self) {
@@ -251,7 +253,8 @@ impl LeasedPath {
 
     /// The path as it is held once it is granted.
     ///
-    /// # Errors The protected objects in it cannot be found or held.
+    /// # Errors
+    /// The protected objects in it cannot be found or held.
     pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
         let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
         if self.directory {

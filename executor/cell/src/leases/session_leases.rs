@@ -50,7 +50,8 @@ pub struct Missing {
 impl Leases {
     /// Which of the `wants` of `call` must be granted before its `request` may run.
     ///
-    /// # Errors Some of it cannot be granted, whoever approves.
+    /// # Errors
+    /// Some of it cannot be granted, whoever approves.
     pub fn missing(
         &mut self,
         call: CallId,
@@ -101,7 +102,8 @@ impl Leases {
 
     /// Finds the protected objects in the paths of `missing`, when `call` is granted them.
     ///
-    /// # Errors They cannot be found or held, or the paths may not be in force beside the present
+    /// # Errors
+    /// They cannot be found or held, or the paths may not be in force beside the present
     /// leases.
     pub fn hold(
         &mut self,
@@ -171,7 +173,8 @@ impl Leases {
 
     /// The handover to a cell of `paths`, which its call has.
     ///
-    /// # Errors It cannot be prepared.
+    /// # Errors
+    /// It cannot be prepared.
     pub fn handover(
         &self,
         paths: &[(u64, Rc<HeldPath>)],

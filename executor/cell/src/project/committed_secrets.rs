@@ -32,7 +32,8 @@ pub struct OpenedFiles {
 /// Creates the shared list of what the cells of a session have created and what else they may use; these
 /// files are removed from `found`. `ask` returns what the project's repository has of some files.
 ///
-/// # Errors The kernel has no memory for the list.
+/// # Errors
+/// The kernel has no memory for the list.
 pub fn open_created_files(
     spec: &SandboxSpec,
     found: &mut Discovery,

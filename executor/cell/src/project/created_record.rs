@@ -61,7 +61,8 @@ impl CreatedRecord {
     /// Adds to `created`, which holds the committed files, what is recorded and unchanged, and
     /// removes that from `found`. Returns the shared memory for the session's cells too.
     ///
-    /// # Errors There is no descriptor for the shared memory.
+    /// # Errors
+    /// There is no descriptor for the shared memory.
     pub fn open(
         spec: &SandboxSpec,
         found: &mut Discovery,
