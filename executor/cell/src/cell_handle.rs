@@ -55,8 +55,7 @@ impl CellHandle {
     /// Receives a refusal, a name that was taken away, or the report, which is the last message of a call.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it
-    /// is invalid; otherwise the kernel's.
+    /// `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it is invalid; otherwise the kernel's.
     pub fn receive(&self) -> io::Result<Message> {
         let mut buffer = [0; MESSAGE_MAX];
         let mut receive = || message::receive(self.socket.as_fd(), &mut buffer);

@@ -97,8 +97,7 @@ impl Warden {
     /// Waits for one of the warden's first messages.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a
-    /// warden's.
+    /// `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a warden's.
     pub fn next_message(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let (length, fds) = message::receive_waiting(self.socket.as_fd(), &mut buffer)?;

@@ -1,5 +1,5 @@
-//! Where package managers and compilers of a project keep what may be made again: in the central root, so that the next run is
-//! warm. No other project has it: a central root is one project's (`central_owner.rs`).
+//! Caches of a project's package managers and compilers: in the central root, so that the next run
+//! is fast. No other project uses them: a central root belongs to one project (`central_owner.rs`).
 
 use crate::environment::Variables;
 use crate::spec::CACHES;
@@ -8,13 +8,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// A cache, by the variable that names it.
+/// A cache, with the variable that locates it.
 struct Cache {
     variable: &'static str,
-    /// Below [`CACHES`].
+    /// Its directory below [`CACHES`].
     folder: &'static str,
-    /// For one in which programs look for what was fetched: a directory of it that then has something in each of its own. Without
-    /// a network a profile may show the user's instead, which commands cannot write.
+    /// For a cache in which programs look for downloads: a subdirectory that has entries in each of its directories once
+    /// something was downloaded. Without a network, a profile may show the user's cache instead, which commands cannot write.
     fetched: Option<&'static str>,
 }
 
@@ -31,8 +31,8 @@ const ALL: [Cache; 6] = [
     cache("PIP_CACHE_DIR", "pip", None),
 ];
 
-/// The variables for the environment of cells that have a host to reach, or none: none that the profile sets, and none where commands
-/// cannot write there.
+/// The cache variables for the environment of cells that can reach a host, or none: without those
+/// that the profile sets, and empty if commands cannot write there.
 pub fn variables(
     policy: &EffectivePolicy,
     online: bool,
@@ -47,7 +47,7 @@ pub fn variables(
     own.map(|cache| (cache.variable.into(), place(cache).into())).collect()
 }
 
-/// Whether cells have the project's cache at `place`, and not what the profile has for this variable.
+/// Whether cells use the project's cache at `place`, and not what the profile has for this variable.
 fn is_own(cache: &Cache, (policy, online): (&EffectivePolicy, bool), ours: &Variables, place: &Path) -> bool {
     let (rules, variable) = (&policy.environment, cache.variable);
     if rules.set.contains_key(variable) {
@@ -57,7 +57,7 @@ fn is_own(cache: &Cache, (policy, online): (&EffectivePolicy, bool), ours: &Vari
     match cache.fetched {
         None => !passed,
         Some(_) if online => true,
-        // Go has its modules below GOPATH where this variable is not set.
+        // Without this variable, Go keeps modules below GOPATH.
         Some(folder) => {
             let elsewhere =
                 passed || rules.offline.contains_key(variable) || rules.set.contains_key("GOPATH");
@@ -66,7 +66,7 @@ fn is_own(cache: &Cache, (policy, online): (&EffectivePolicy, bool), ours: &Vari
     }
 }
 
-/// Whether something was fetched: tools make empty directories there whenever they run.
+/// Whether something was downloaded: tools create empty directories there whenever they run.
 fn has_fetched(folder: &Path) -> bool {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     entries(folder).any(|source| entries(&source.path()).next().is_some())

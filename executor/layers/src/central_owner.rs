@@ -1,8 +1,8 @@
-//! Whose a central root is: `.lazaret/project` in it holds the real path of the one project that it serves.
+//! The owner of a central root: `.lazaret/project` in it contains the real path of the one project that it serves.
 //!
-//! What a project's sessions keep, another's must not read: contents that were replaced, outputs, notes. Names of directories
-//! can collide and be given by hand; the record is compared when a session opens. `.lazaret` is a protected name, so that no
-//! cell writes it.
+//! What a project's sessions store, another's must not read: replaced contents, outputs, notes.
+//! Names of directories can collide and be given by hand; so the record is compared when a session
+//! opens. `.lazaret` is a protected name, so no cell writes it.
 
 use crate::undo_directory;
 use nix::errno::Errno;
@@ -17,13 +17,13 @@ use thiserror::Error;
 
 /// The record's name in the undo directory.
 const NAME: &str = "project";
-/// Bytes that are read of it: `PATH_MAX` of `linux/limits.h`, which no real path reaches.
+/// Maximum bytes read of it: `PATH_MAX` of `linux/limits.h`, which no real path reaches.
 const PATH_MAX: u64 = 4096;
 
 /// Why a central root cannot serve a project.
 #[derive(Debug, Error)]
 pub enum OwnerError {
-    /// It serves another project, and keeps what is that one's.
+    /// It serves another project, and contains what that one has stored.
     #[error(
         "the central root {} holds what was kept for the project {}; choose another with --central, or remove {}/{} if that \
          project is no more",
@@ -32,15 +32,15 @@ pub enum OwnerError {
     Other {
         /// The central root that cannot be used.
         central: PathBuf,
-        /// As it is recorded.
+        /// The project according to the record.
         project: String,
     },
-    /// Its record is no file that can be read.
+    /// Its record is not a readable file.
     #[error("the record of whose the central root {} is cannot be used: {source}", .central.display())]
     Record {
         /// The central root that cannot be used.
         central: PathBuf,
-        /// What the kernel says of the record.
+        /// The kernel's error when opening or reading the record.
         source: io::Error,
     },
 }
@@ -50,17 +50,17 @@ fn record() -> PathBuf {
     Path::new(undo_directory::NAME).join(NAME)
 }
 
-/// Claims `central` for `project`, both real paths, or finds it claimed for it. One without an undo directory keeps nothing and is
-/// nobody's.
+/// Claims `central` for `project`, both real paths, or confirms an earlier claim. A central root
+/// without an undo directory stores nothing and needs no owner.
 ///
 /// # Errors
-/// It serves another project, or its record cannot be read or made.
+/// It serves another project, or its record cannot be read or created.
 pub fn claim(central: &Path, project: &Path) -> Result<(), OwnerError> {
     let Some(directory) = undo_directory::open(central) else { return Ok(()) };
     let failed = |source| OwnerError::Record { central: central.to_owned(), source };
     let wanted = project.as_os_str().as_bytes();
     let recorded = read(&directory).map_err(failed)?;
-    // An empty one: whoever made it was killed before it could write.
+    // The file is empty if its creator was killed before writing it.
     if recorded.is_empty() {
         return write(&directory, wanted).map_err(failed);
     }
@@ -89,14 +89,14 @@ fn read(directory: &OwnedFd) -> io::Result<Vec<u8>> {
 fn write(directory: &OwnedFd, project: &[u8]) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let mut file = match open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
-        // It cannot be recorded where nothing can be kept for undo either.
+        // Where it cannot be recorded, nothing can be stored for undo either.
         Err(Errno::EROFS | Errno::EACCES | Errno::EPERM) => return Ok(()),
         opened => File::from(opened?),
     };
     file.write_all(project)
 }
 
-/// No link is followed: what programs outside have made there is not believed.
+/// Follows no link: what programs outside have put there is not trusted.
 fn open(directory: &OwnedFd, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     openat2(directory, NAME, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve))

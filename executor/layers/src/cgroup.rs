@@ -19,8 +19,7 @@ pub struct Cgroup(PathBuf);
 /// Creates a group below a delegated one, and sets its limits.
 ///
 /// # Errors
-/// `Unsupported` if the user owns no group with both controllers; otherwise the kernel's
-/// refusal.
+/// `Unsupported` if the user owns no group with both controllers; otherwise the kernel's refusal.
 pub fn make(limits: &Limits) -> io::Result<Cgroup> {
     let own =
         own_group(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?);

@@ -1,9 +1,9 @@
-//! What git in a cell passes over: files of the project that are closed to reading.
+//! Makes git in cells ignore files of the project that are closed for reading.
 //!
-//! `git add -A` and `git stash -u` read every file that is neither tracked nor ignored, and end at the first that they may not. So
-//! the home of cells has git's file of what a user ignores (`.config/git/ignore`) with the names of these, each by its place in its
-//! repository. What is tracked is not touched by it, and `git add NAME` and `git status --ignored` say it. The host's git has
-//! a home of its own, and sees nothing of it.
+//! `git add -A` and `git stash -u` read every file that is neither tracked nor ignored, and fail at the first
+//! unreadable one. So the home of cells contains git's user-level ignore file (`.config/git/ignore`) with the
+//! names of these files, each by its path in its repository. Tracked files are unaffected, and `git add NAME`
+//! and `git status --ignored` show the rule. The host's git uses another home, and does not see the file.
 
 use crate::spec::{SandboxSpec, ViewKind};
 use nix::fcntl::OFlag;
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 
 /// The file, below a home.
 const FILE: &str = ".config/git/ignore";
-/// Most bytes of it. Of what does not fit git says itself that it cannot read it.
+/// Maximum bytes of it. If it cannot list a file, git itself reports that it cannot read that.
 const MAX: usize = 256 << 10;
 const HEAD: &[u8] = b"# Closed in cells of Lazaret; git passes over them here, and nowhere else.\n";
 
 impl SandboxSpec {
-    /// Has git in cells pass over what is hidden of the project. A file of the user's that the policy shows in this place goes
-    /// on in it.
+    /// Makes git in cells ignore what is hidden in the project. If the policy shows a file of the
+    /// user's at this place, its content is kept at the beginning.
     pub fn ignore_hidden(&mut self) {
         let hidden = self.pins.iter().filter(|pin| pin.is_hidden());
         let lines = lines(&self.project, hidden.map(|pin| pin.path.as_path()), is_repository);
@@ -33,7 +33,7 @@ impl SandboxSpec {
         if let Some(shown) =
             self.views.iter().position(|view| view.path == place && view.kind == ViewKind::System)
         {
-            // One that cannot be read here could not be there either; one that is too long stays what it is.
+            // A file that is unreadable here would be unreadable there too; one that is too long stays unchanged.
             let Some(own) = read(&place) else { return };
             content.extend(own);
             content.push(b'\n');
@@ -45,7 +45,7 @@ impl SandboxSpec {
     }
 }
 
-/// Writes `content` into the home of cells, which is at `home` now.
+/// Writes `content` to the ignore file in the cells' home, which is presently at `home`.
 ///
 /// # Errors
 /// The kernel's.
@@ -56,8 +56,8 @@ pub fn write(home: &Path, content: &[u8]) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(file)?.write_all(content)
 }
 
-/// A pattern for each of `hidden` that lies in the project: by its path from the project's root, and from each repository on the
-/// way, as git counts from the one that it works in.
+/// A pattern for each path of `hidden` in the project: relative to the project's root, and to each
+/// repository on the way, as git resolves patterns from the repository in which it works.
 fn lines<'a>(
     project: &Path,
     hidden: impl Iterator<Item = &'a Path>,
@@ -88,7 +88,7 @@ fn is_repository(directory: &Path) -> bool {
     fs::symlink_metadata(directory.join(".git")).is_ok()
 }
 
-/// A line that means this path and no other. No line has an end of line in it: `?` is any byte.
+/// A line that matches only this path. It contains no line end: `?` matches any byte.
 fn pattern(path: &Path) -> Vec<u8> {
     let mut line = vec![b'/'];
     for byte in path.as_os_str().as_bytes() {
@@ -102,7 +102,7 @@ fn pattern(path: &Path) -> Vec<u8> {
     line
 }
 
-/// The user's own file, if it is one and not too long.
+/// The content of the user's own file, if it is a regular file and not too long.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).ok()?;
     file.metadata().ok().filter(|metadata| metadata.is_file())?;
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(text(&["/c/.env", "/p", "/p/.git/x", "/p/a/.GIT/x"], &[]), "", "not the project's");
     }
 
-    /// What a name has of a pattern's signs means itself.
+    /// Pattern characters in a name match only themselves.
     #[test]
     fn a_name_is_no_pattern() {
         assert_eq!(text(&["/p/a*[b]?\\ "], &[]), "/a\\*\\[b]\\?\\\\\\ \n");

@@ -1,8 +1,8 @@
-//! Which files inside the zones the user's own git runs, or reads settings from, because its settings say so.
+//! Finds the files inside the zones that the user's own git executes, or reads settings from, because its settings name them.
 //!
-//! The settings are the user's: of the account, and of each repository that the session may touch, with all that they include,
-//! whatever the condition. No cell writes them. Texts in which no value can be a path name nothing; all others are read by a confined
-//! worker, from bytes, and what it answers can only close more.
+//! The settings are the user's: those of the account, and of each repository that the session may touch, with
+//! all includes, whatever their conditions. No cell writes them. Texts in which no value can be a path are
+//! skipped; all others are parsed by a confined worker, from bytes, and its answer can only close more.
 
 use crate::links;
 use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
@@ -19,65 +19,65 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Most bytes of all settings, and most files of them.
+/// Maximum bytes of all settings, and maximum number of files.
 const BYTES_MAX: usize = 8 << 20;
 const FILES_MAX: usize = 4096;
-/// Bytes of texts that are handed over at once.
+/// Bytes of texts that are sent to the worker at once.
 const QUESTION_MAX: usize = 512 << 10;
-/// How deep git itself follows includes (`MAX_INCLUDE_DEPTH`, `config.c`).
+/// The depth to which git itself follows includes (`MAX_INCLUDE_DEPTH`, `config.c`).
 const DEPTH_MAX: usize = 10;
-/// Most paths that are looked at: words times directories in which they may be meant.
+/// Maximum number of paths that are checked: words times directories to which they may be relative.
 const LOOKED_AT_MAX: usize = 100_000;
 
-/// What the account's git reads in every repository.
+/// The settings that the account's git reads in every repository.
 #[derive(Clone, Debug, Default)]
 pub struct UserGit {
-    /// What `~` stands for.
+    /// The directory for which `~` stands.
     pub home: PathBuf,
-    /// The machine's settings and the account's, whether they are there or not.
+    /// The machine's settings and the account's, whether the files exist or not.
     pub files: Vec<PathBuf>,
 }
 
-/// A path that settings name.
+/// A path named by a setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedPath {
-    /// The file of settings.
+    /// The file that contains the setting.
     pub file: PathBuf,
     /// The setting.
     pub key: String,
-    /// The directory, without links, in which `path` is meant.
+    /// The directory, without links, to which `path` is relative.
     pub directory: PathBuf,
-    /// As it is named.
+    /// As it is written in the setting.
     pub path: PathBuf,
-    /// What may be closed there.
+    /// What may have to be closed there.
     pub may_be: MayBe,
 }
 
-/// What a named path may be.
+/// What a named path may be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MayBe {
-    /// A file, a directory with all in it, or not there yet.
+    /// A file, a directory with its contents, or nothing yet.
     Anything,
     /// A file, or not there yet.
     File,
-    /// A file that is there.
+    /// A file that exists.
     Present,
 }
 
-/// A file of settings, and the directories in which its relative paths are meant.
+/// A file of settings, and the directories to which its paths may be relative.
 #[derive(Clone)]
 struct Source {
     file: PathBuf,
     directories: Rc<Vec<PathBuf>>,
 }
 
-/// Asks what the settings in some texts name; one list a text.
+/// Asks a worker what the settings in some texts name; the answer has one list per text.
 pub type Ask<'a> = dyn Fn(Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> + 'a;
 
-/// All that is named, for a `project` and what was found in both zones.
+/// Everything that is named, for a `project` and what was found in both zones.
 ///
 /// # Errors
-/// More settings than the bounds, or nobody who reads them.
+/// There are more settings than the limits, or no worker can read them.
 pub fn named(
     user: &UserGit,
     project: &Path,
@@ -107,7 +107,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads these, and returns what they include.
+    /// Reads these files, and returns those that they include.
     fn round(&mut self, sources: &[Source], last: bool) -> Result<Vec<Source>, ProtectError> {
         let mut next = Vec::new();
         let mut left = Vec::new();
@@ -153,7 +153,7 @@ impl Reading<'_> {
         Ok(next)
     }
 
-    /// Takes in what one setting names, and returns what it includes.
+    /// Records what one setting names, and returns what it includes.
     fn setting(&mut self, source: &Source, setting: &Setting) -> Result<Option<Source>, ProtectError> {
         let key = &setting.key;
         match setting.kind {
@@ -173,7 +173,7 @@ impl Reading<'_> {
                 for (word, may_be) in words(&setting.value, setting.kind) {
                     let Some(path) = self.expanded(&word) else { continue };
                     self.name(source, key, &path, may_be)?;
-                    // Behind an expansion: `$(git rev-parse --show-toplevel)/tools/x`.
+                    // A path after an expansion: `$(git rev-parse --show-toplevel)/tools/x`.
                     if let Ok(rest) = path.strip_prefix("/")
                         && fs::symlink_metadata(&path).is_err()
                     {
@@ -204,7 +204,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A path as git expands it; `None` where it means no file, or one of another user's home.
+    /// A path as git expands it; `None` if it is not a file, or one in another user's home.
     fn expanded(&self, value: &[u8]) -> Option<PathBuf> {
         let value = value.strip_prefix(b":(optional)").unwrap_or(value);
         if value.is_empty() || value.len() >= libc::PATH_MAX as usize || value.contains(&0) {
@@ -219,7 +219,7 @@ impl Reading<'_> {
     }
 }
 
-/// Words that may be files: by their look in any command; by being one, as an argument of a command.
+/// Words that may be files: in any command, those that look like a path; as arguments, those that exist.
 fn words(value: &[u8], kind: SettingKind) -> Vec<(Vec<u8>, MayBe)> {
     let value = without_variables(value);
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>{}$=,!".contains(byte);
@@ -232,7 +232,7 @@ fn words(value: &[u8], kind: SettingKind) -> Vec<(Vec<u8>, MayBe)> {
         let path = word.contains(&b'/') || word.contains(&b'.') && word.iter().any(u8::is_ascii_alphabetic);
         match kind {
             _ if word.starts_with(b"-") || url => None,
-            // A program of the machine, found by its name: never in the project.
+            // A program of the machine, found in `PATH`: never in the project.
             SettingKind::Command if first == Some(word) && !word.contains(&b'/') => None,
             SettingKind::Command if path && !word.contains(&b' ') => Some(MayBe::File),
             SettingKind::Command => Some(MayBe::Present),
@@ -243,7 +243,7 @@ fn words(value: &[u8], kind: SettingKind) -> Vec<(Vec<u8>, MayBe)> {
     words.filter_map(|word| Some((word.to_vec(), counts(word)?))).collect()
 }
 
-/// A command line with a blank for each `$NAME`: what follows it is a path of its own.
+/// A command line with a blank for each `$NAME`: the text after it counts as a path of its own.
 fn without_variables(value: &[u8]) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b'$');
     let mut plain = parts.next().unwrap_or_default().to_vec();
@@ -255,7 +255,7 @@ fn without_variables(value: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Where the user's git begins to read.
+/// The files with which the user's git begins.
 fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
     let mut repositories: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
     for repository in &objects.repositories {
@@ -283,7 +283,7 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     account.chain(own).collect()
 }
 
-/// The directory that `.git` in `directory` is, or leads to; `None` where it is another user's, in which git does not work.
+/// The directory that `.git` in `directory` is, or leads to; `None` if it belongs to another user: git does not work in that.
 fn own_directory(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");
     let ours = [Uid::effective().as_raw(), 0];
@@ -292,7 +292,7 @@ fn own_directory(directory: &Path) -> Option<PathBuf> {
     Some(real(&own)).filter(|own| own.is_dir())
 }
 
-/// Where the files of a repository are checked out; itself where it has none.
+/// The worktree of a repository; the repository itself if it has none.
 fn worktree(repository: &Path) -> PathBuf {
     let named = || git_config_worktree(&text(&repository.join("config")).ok()??);
     match repository.file_name() {
@@ -310,7 +310,7 @@ fn real(path: &Path) -> PathBuf {
 /// A file of settings has more than [`SETTINGS_BYTES_MAX`] bytes.
 struct TooLong;
 
-/// What a regular file holds, links followed as git follows them; `None` where git reads nothing.
+/// The content of a regular file, following links as git does; `None` if git reads nothing there.
 fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return Ok(None) };
@@ -328,7 +328,7 @@ fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
 mod tests {
     use super::*;
 
-    /// A project whose settings are lines `KEY=VALUE`, as the worker would answer them.
+    /// A project whose settings are lines `KEY=VALUE`, in place of the worker's answers.
     struct Project(tempfile::TempDir);
 
     impl Project {
@@ -358,7 +358,7 @@ mod tests {
             named(&user, &self.at(""), &objects, ask)
         }
 
-        /// Paths that are named, from the project.
+        /// The named paths, relative to the project.
         fn paths(&self) -> Vec<String> {
             let named = self.named().unwrap();
             let path = |named: &NamedPath| named.directory.join(&named.path);
@@ -465,7 +465,7 @@ mod tests {
         assert!(many(SETTINGS_MAX - 1).is_ok() && over(many(SETTINGS_MAX)));
         config(SETTINGS_BYTES_MAX + 1);
         assert!(over(project.named()));
-        // All together: every file is read once.
+        // One chain of includes: each file is read once.
         let includes = |count: usize| {
             let includes: String = (0..count).map(|file| format!("include=f{file}\n")).collect();
             project.put(".git/config", &includes);

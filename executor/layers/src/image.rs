@@ -1,8 +1,8 @@
-//! The root of another system: what lies in an unpacked image, as views at the places that it has there, in place of all that a
-//! policy grants of the machine.
+//! The root of another system: the contents of an unpacked image, as views at the paths they have
+//! there, in place of everything that a policy grants of the machine.
 //!
-//! Links keep their text, and lead where that leads in the new root, which holds nothing of the machine's. Where something of the
-//! session's own lies, it lies in place of the image's; a directory on the way to it is made anew, from its entries.
+//! Links keep their text, and resolve in the new root, which contains nothing of the machine's. Where the session has
+//! something of its own, that replaces the image's; a directory on the way to it is rebuilt from its entries.
 
 use crate::mounts;
 use crate::spec::{View, ViewKind};
@@ -10,19 +10,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most views of an image. Each is a mount or a link of every cell; a system has some twenty in its root.
+/// Maximum number of views of an image. Each is a mount or a link of every cell; a system has about twenty in its root.
 const VIEWS_MAX: usize = 256;
 
-/// Whether a directory holds what the root of a system does.
+/// Whether a directory has the entries of a system's root.
 pub fn is_root(directory: &Path) -> bool {
     let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
     has("etc") && (has("usr") || has("bin"))
 }
 
-/// What cells see of `image`, a path without links, beside what is theirs at `own`. Sorted.
+/// What cells see of `image`, a path without links, besides their own paths in `own`. Sorted.
 ///
 /// # Errors
-/// A directory cannot be listed, or there is too much in it.
+/// A directory cannot be listed, or has too many entries.
 pub fn views(image: &Path, own: &[&Path]) -> io::Result<Vec<View>> {
     let own: Vec<&Path> = own.iter().copied().chain(mounts::OWN.map(Path::new)).collect();
     let mut views = Vec::new();
@@ -31,7 +31,7 @@ pub fn views(image: &Path, own: &[&Path]) -> io::Result<Vec<View>> {
     Ok(views)
 }
 
-/// Adds what is in `directory`, which lies at `place` in the new root.
+/// Adds the contents of `directory`, which is at `place` in the new root.
 fn add(directory: &Path, place: &Path, own: &[&Path], views: &mut Vec<View>) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
     for entry in fs::read_dir(directory).map_err(named)? {
@@ -56,7 +56,7 @@ fn add(directory: &Path, place: &Path, own: &[&Path], views: &mut Vec<View>) -> 
     Ok(())
 }
 
-/// The paths of views, for a policy: what lies in the image is what it grants.
+/// The paths of views, for a policy: it grants the contents of the image.
 pub fn paths(views: &[View]) -> Vec<PathBuf> {
     views.iter().map(|view| view.path.clone()).collect()
 }

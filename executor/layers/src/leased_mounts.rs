@@ -1,8 +1,8 @@
-//! What is granted to one cell for a while, as mounts in that cell's own namespace. For a process of ours that enters the session's
-//! user namespace with a view of the machine: nobody in the session has one.
+//! Mounts paths leased to one cell in that cell's own mount namespace. For a process of ours that enters the
+//! session's user namespace and still sees the machine's tree: no process of the session does.
 //!
-//! What was looked at is what is mounted: each path is opened again without links and compared with the object that somebody was
-//! shown. Nothing comes along that is mounted below it.
+//! What was approved is what is mounted: each path is opened again without following links, and
+//! compared with the object in the question. Mounts below it are not included.
 
 use crate::pins::{Pin, PinMode};
 use executor_sys::mount::{move_mount_to, open_tree_at, open_whole_tree_at, set_attributes};
@@ -19,9 +19,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most mounts that hold what is protected in one directory.
+/// Maximum number of mounts that pin what is protected in one directory.
 pub const LEASED_PINS_MAX: usize = 1024;
-/// Where trees are put together: every machine has it. What it hides is reached by descriptors.
+/// Where trees are assembled: a directory that every machine has. What the mount hides there is reached by descriptors.
 const BASE: &str = "/usr";
 
 /// One path to mount.
@@ -31,25 +31,25 @@ pub struct LeasedMount {
     pub path: PathBuf,
     /// What commands may do there.
     pub access: Access,
-    /// Device and inode of what lies there.
+    /// Device and inode of the object there.
     pub id: (u64, u64),
     /// What is protected in it, parents first.
     pub pins: Vec<Pin>,
 }
 
-/// Opens what lies at `path` by no link.
+/// Opens `path`, following no link at all.
 ///
 /// # Errors
-/// The kernel's: `ELOOP` where there is a link on the way.
+/// The kernel's: `ELOOP` if there is a link on the way.
 pub fn open_without_links(path: &Path) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
 }
 
-/// Takes the trees of all `mounts`, as the machine has them now.
+/// Clones the trees of all `mounts`, as the machine has them now.
 ///
 /// # Errors
-/// The kernel's; `ESTALE` where something else lies at a path.
+/// The kernel's; `ESTALE` if another object lies at a path.
 pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Vec<OwnedFd>> {
     setns(user_namespace, CloneFlags::CLONE_NEWUSER)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
@@ -69,7 +69,7 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
         Ok(tree)
     });
     let trees = opened.collect::<io::Result<Vec<_>>>()?;
-    // What hides the machine's comes after all of it is open.
+    // The mount that hides the machine's directory comes after everything is open.
     let tmpfs = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("tmpfs"), BASE, Some("tmpfs"), tmpfs, Some("mode=700,size=1m"))?;
     let closed = Closed::make()?;
@@ -77,7 +77,7 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
     numbered.map(|(at, (tree, wanted))| pinned(at, tree, &wanted.pins, &wanted.path, &closed)).collect()
 }
 
-/// A file and a directory that nobody may open.
+/// A file and a directory that nobody can open.
 struct Closed {
     file: OwnedFd,
     directory: OwnedFd,
@@ -95,7 +95,7 @@ impl Closed {
     }
 }
 
-/// The tree with mounts over what is protected in it.
+/// The tree, with mounts over what is protected in it.
 fn pinned(at: usize, tree: OwnedFd, pins: &[Pin], root: &Path, closed: &Closed) -> io::Result<OwnedFd> {
     if pins.is_empty() {
         return Ok(tree);
@@ -116,7 +116,7 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Re
     let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let target = match openat2(root, below, OpenHow::new().flags(flags).resolve(inside)) {
-        // The host has removed it since; and what it makes by this name it makes while the grant holds.
+        // The host has removed it since; what it creates under this name later, it creates while the lease is in force.
         Err(Errno::ENOENT) => return Ok(()),
         target => target?,
     };
@@ -131,14 +131,14 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Re
     move_mount_to(tree.as_fd(), target.as_fd())
 }
 
-/// Attaches the trees at their places in a cell's mount namespace, which no program is in yet.
+/// Attaches the trees at their paths in a cell's mount namespace, in which no program is running yet.
 ///
 /// # Errors
-/// The kernel's; `ELOOP` or `ENOTDIR` where commands of the session have made something that is in the way.
+/// The kernel's; `ELOOP` or `ENOTDIR` if commands of the session have created something in the way.
 pub fn attach(mount_namespace: BorrowedFd, mounts: &[LeasedMount], trees: &[OwnedFd]) -> io::Result<()> {
     setns(mount_namespace, CloneFlags::CLONE_NEWNS)?;
     let mut all: Vec<_> = mounts.iter().zip(trees).collect();
-    // What lies in another comes after it.
+    // A path inside another comes after it.
     all.sort_by_key(|(wanted, _)| wanted.path.as_os_str().len());
     remount_root(MsFlags::empty())?;
     for (wanted, tree) in all {
@@ -149,15 +149,15 @@ pub fn attach(mount_namespace: BorrowedFd, mounts: &[LeasedMount], trees: &[Owne
     remount_root(MsFlags::MS_RDONLY)
 }
 
-/// The root of the session's own is read-only but while places are made in it. It holds nothing else, and the cell's copy of the
-/// mount is changed alone.
+/// The session's own root is read-only except while mount points are created in it. Only the cell's
+/// copy of the mount is changed, and it contains nothing else.
 fn remount_root(flags: MsFlags) -> io::Result<()> {
     let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     Ok(mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?)
 }
 
-/// A directory or an empty file at `path`, made if it is missing. Commands write some of the directories on the way: no link of
-/// theirs is followed.
+/// Opens the directory or file at `path`, and creates it (empty) if it is missing. Commands can
+/// write to some directories on the way: none of their links is followed.
 fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
     let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     let mut at = OwnedFd::from(File::open("/")?);

@@ -1,12 +1,12 @@
-//! The repository of a project that lies elsewhere: a linked worktree's, a submodule's, or one that the policy names.
+//! The repository of a project if it lies elsewhere: that of a linked worktree, of a submodule, or one that the policy names.
 //!
-//! Such a project has a file `.git` that names a directory, and whoever made the project has written it. So the file alone opens
-//! nothing. It is verified from the other side, where nobody writes but the user: the directory names this very file (a
-//! worktree's `gitdir`) or this very project (`core.worktree` of a submodule), and has the shape of a repository of the user's.
+//! Such a project contains a file `.git` that names a directory, and anyone who created the project may have written it. So the file alone
+//! opens nothing. It is verified from the other side, where only the user writes: the directory names this very file (a worktree's
+//! `gitdir`) or this very project (`core.worktree` of a submodule), and has the structure of a repository of the user's.
 //!
-//! What is opened then is less than what a `.git` in the project is: of the common directory a worktree gets the objects, the
-//! refs and their logs, and its own part; settings and hooks are closed by their names, as in `.git`, and all else by
-//! [`LinkedRepository::is_open`], which is a list of what is open.
+//! Less is opened than of a `.git` in the project: of the common directory, a worktree gets the objects, the
+//! refs and their logs, and its own part; settings and hooks are closed by their names, as in `.git`, and
+//! everything else by [`LinkedRepository::is_open`], which lists what is open.
 
 use crate::links;
 use nix::unistd::Uid;
@@ -18,9 +18,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Directories of a common directory that all its worktrees write.
+/// Subdirectories of a common directory to which all its worktrees write.
 const SHARED_DIRECTORIES: [&str; 4] = ["objects", "refs", "logs", "rr-cache"];
-/// Files of it that git replaces, with the names under which it writes them: `git pack-refs`, `git fetch --depth`, `git gc`.
+/// Files in it that git replaces, with their temporary names: `git pack-refs`, `git fetch --depth`, `git gc`.
 const SHARED_FILES: [&str; 9] = [
     "packed-refs",
     "packed-refs.lock",
@@ -33,10 +33,10 @@ const SHARED_FILES: [&str; 9] = [
     "gc.log.lock",
 ];
 
-/// A repository that lies outside both zones, verified. Paths are absolute and without links.
+/// A verified repository that lies outside both zones. Paths are absolute and without links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedRepository {
-    /// What git calls the common directory: objects, refs, settings.
+    /// The directory that git calls common: objects, refs, settings.
     pub common: PathBuf,
     /// The project's own part: `worktrees/NAME` in it, or all of it.
     pub own: PathBuf,
@@ -54,24 +54,24 @@ pub enum NotLinked {
     OtherUser,
     #[error("a root of the session lies in it")]
     HoldsRoot,
-    /// With what is closed there.
+    /// Closed by a rule, with the reason.
     #[error("{0}")]
     Closed(String),
 }
 
-/// What the `.git` of a project leads to.
+/// Where the `.git` of a project leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Nothing outside the zones.
+    /// Nowhere outside the zones.
     Inside,
-    /// A repository to open.
+    /// To a repository that is opened.
     Verified(LinkedRepository),
-    /// This directory, which stays closed.
+    /// To this directory, which stays closed.
     Refused(PathBuf, NotLinked),
 }
 
 impl LinkedRepository {
-    /// Whether cells may write and make `real`, as far as it is for this list; `None` where it does not lie in the repository.
+    /// Whether this list lets cells write and create `real`; `None` if it is not in the repository.
     pub fn is_open(&self, real: &Path) -> Option<bool> {
         let relative = real.strip_prefix(&self.common).ok()?;
         let mut names = relative.components().map(|name| name.as_os_str());
@@ -88,12 +88,12 @@ impl LinkedRepository {
         Some(open)
     }
 
-    /// The directories that all worktrees write, as far as they are there.
+    /// The directories to which all worktrees write, as far as they exist.
     pub(crate) fn shared_directories(&self) -> impl Iterator<Item = PathBuf> + '_ {
         SHARED_DIRECTORIES.iter().map(|name| self.common.join(name)).filter(|path| directory(path).is_some())
     }
 
-    /// What is there that cells may not write, but for what they may reach only through it, which they may not move.
+    /// Existing paths that cells may not write; with `true`, parents of open paths, which may only not be moved.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let worktrees = self.common.join("worktrees");
         let listed = [self.common.clone(), worktrees, self.own.clone()];
@@ -108,8 +108,8 @@ impl LinkedRepository {
     }
 }
 
-/// Where the `.git` of `project` leads, if it is a file; `zones` are the roots of the session, and `named` the policy's
-/// directories. `closed` says why no session opens what lies at a path.
+/// Resolves the `.git` of `project`, if it is a file; `zones` are the roots of the session, and
+/// `named` the policy's directories. `closed` returns why no session opens a path.
 pub fn find(
     project: &Path,
     zones: [&Path; 2],
@@ -161,8 +161,8 @@ fn check(
     closed(common).map_or(Ok(()), |why| Err(NotLinked::Closed(why)))
 }
 
-/// The common directory of a worktree whose own part is `own`, if that names `file` as the worktree's `.git`. By the name and by
-/// the object: another name of the same file is no worktree.
+/// The common directory of a worktree whose own part is `own`, if that names `file` as the worktree's `.git`.
+/// Both name and object must match: another name of the same file is no worktree.
 fn common_of_worktree(own: &Path, file: &Path) -> Option<PathBuf> {
     let common = own.parent().filter(|parent| parent.ends_with("worktrees"))?.parent()?;
     text_file(&own.join("gitdir"))?;
@@ -175,7 +175,7 @@ fn common_of_worktree(own: &Path, file: &Path) -> Option<PathBuf> {
     (same_name && same_object && said == common).then_some(said)
 }
 
-/// Whether the settings in `own` say that `project` is its worktree.
+/// Whether the settings in `own` name `project` as its worktree.
 fn leads_to(own: &Path, project: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let config = File::options().read(true).custom_flags(flags).open(own.join("config"));
@@ -191,12 +191,12 @@ fn leads_to(own: &Path, project: &Path) -> bool {
     worktree.and_then(|worktree| fs::canonicalize(worktree).ok()).is_some_and(|worktree| worktree == project)
 }
 
-/// A regular file that is no link.
+/// Metadata of a regular file that is not a link.
 fn text_file(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok().filter(Metadata::is_file)
 }
 
-/// A directory that is no link.
+/// Metadata of a directory that is not a link.
 fn directory(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok().filter(Metadata::is_dir)
 }
@@ -272,13 +272,13 @@ mod tests {
         assert_eq!(host.find("plain", &[]), Link::Inside);
         host.put("plain/.git", "gitdir: /nonexistent/x\n");
         assert_eq!(host.find("plain", &[]), Link::Inside);
-        // As newer versions of git write them.
+        // As newer versions of git write these files.
         host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
         host.put("main/.git/worktrees/wt/gitdir", "../../../../wt/.git\n");
         assert_eq!(host.find("wt", &[]), host.linked(GIT, "main/.git/worktrees/wt"));
     }
 
-    /// What anybody may write into a file `.git` opens nothing by itself.
+    /// A file `.git`, which anybody may have written, opens nothing by itself.
     #[test]
     fn a_repository_that_does_not_lead_back_stays_closed() {
         for target in

@@ -1,4 +1,4 @@
-//! Where links lead, step by step: what stands between counts as much as the end.
+//! Resolves links step by step: the links on the way matter as much as the target.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 /// Links that the kernel follows in one path (`MAXSYMLINKS`, `include/linux/namei.h`).
 const LINKS_MAX: usize = 40;
 
-/// Where a path leads that begins in a directory without links.
+/// The result of resolving a path that begins in a directory without links.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The links on the way, each in its real directory.
     pub between: Vec<PathBuf>,
-    /// What was left by `..`, which need not exist: a link in its place would lead elsewhere.
+    /// Directories left through `..`, which need not exist: a link in place of one would lead elsewhere.
     pub left: Vec<PathBuf>,
-    /// The real path at the end, which need not exist; `None` where nobody could follow so many links.
+    /// The real path at the end, which need not exist; `None` if there are too many links to follow.
     pub end: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ pub fn follow(directory: &Path, path: &Path) -> Destination {
             continue;
         }
         let next = here.join(&name);
-        // What cannot be read is no link, or nothing that anybody could follow.
+        // If it cannot be read, it is not a link, or one that nobody can follow.
         let Ok(target) = fs::read_link(&next) else {
             here = next;
             continue;
@@ -49,7 +49,7 @@ pub fn follow(directory: &Path, path: &Path) -> Destination {
     Destination { between, left, end: Some(here) }
 }
 
-/// Puts the names of `path` before those that are ahead; an absolute one begins at the root.
+/// Puts the components of `path` before those still to resolve; an absolute path starts again at the root.
 fn put_in_front(ahead: &mut VecDeque<OsString>, here: &mut PathBuf, path: &Path) {
     if path.is_absolute() {
         *here = PathBuf::from("/");
@@ -63,7 +63,7 @@ fn put_in_front(ahead: &mut VecDeque<OsString>, here: &mut PathBuf, path: &Path)
     }
 }
 
-/// The path that a file says after `before`, without the line's end.
+/// The path that a file contains after `before`, without the line end.
 pub fn target_in(file: &Path, before: &[u8]) -> Option<PathBuf> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(file).ok()?;

@@ -1,27 +1,27 @@
-//! The mounts that hold protected names in the namespaced tier: which are needed, and fewer where there would be too many.
+//! The mounts that pin protected names in the namespaced tier: which are needed, and how to use fewer when there would be too many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Most mounts that protected names may cost a session: each cell has a copy of all of them.
+/// Maximum number of mounts for protected names in a session: each cell has a copy of all of them.
 pub const PINS_MAX: usize = 4096;
 
-/// One mount that holds a name.
+/// One mount that pins a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// Absolute path.
     pub path: PathBuf,
-    /// What the mount does.
+    /// The effect of the mount.
     pub mode: PinMode,
 }
 
 impl Pin {
-    /// Whether it shows nothing.
+    /// Whether it hides the content.
     pub fn is_hidden(&self) -> bool {
         matches!(self.mode, PinMode::Hidden { .. })
     }
 
-    /// Whether nothing at `path` can be changed for it.
+    /// Whether it prevents any change at `path`.
     pub fn holds(&self, path: &Path) -> bool {
         match self.mode {
             PinMode::KeepPlace => false,
@@ -29,36 +29,36 @@ impl Pin {
         }
     }
 
-    /// Whether what is at `path` is not shown for it.
+    /// Whether it hides `path`.
     pub fn hides(&self, path: &Path) -> bool {
         self.is_hidden() && path.starts_with(&self.path)
     }
 }
 
-/// What a pin does to its name.
+/// The effect of a pin on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PinMode {
-    /// Keeps a parent directory where it is.
+    /// Keeps a parent directory in its place.
     KeepPlace,
-    /// Keeps a link, and what it says.
+    /// Keeps a link and its target text.
     KeepLink,
-    /// Keeps the name and lets it be read.
+    /// Keeps the name, and allows reading.
     ReadOnly,
-    /// Keeps the name and shows nothing.
+    /// Keeps the name, and hides the content.
     Hidden {
         /// Whether it is a directory.
         directory: bool,
     },
 }
 
-/// What is to be pinned in a set of zones.
+/// What has to be pinned in a set of zones.
 #[derive(Debug, Default)]
 pub struct Pins(BTreeMap<PathBuf, PinMode>);
 
-/// A directory that is closed as a whole, and the first protected name it was closed for.
+/// A directory closed as a whole, and the first protected name for which it was closed.
 pub type ClosedWhole = (PathBuf, PathBuf);
 
-/// There are more protected names in a zone's root itself than can be held. It could only be closed as a whole.
+/// A zone's root itself contains more protected names than can be pinned. It could only be closed as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Overflow {
     /// The first over the bound.
@@ -66,27 +66,27 @@ pub struct Overflow {
 }
 
 impl Pins {
-    /// Adds one; of two for a path the stronger counts.
+    /// Adds a pin; of two for one path the stronger counts.
     pub fn add(&mut self, path: PathBuf, mode: PinMode) {
         let held = self.0.entry(path).or_insert(mode);
         *held = mode.max(*held);
     }
 
-    /// Forgets those whose paths are not `kept`.
+    /// Drops the pins whose paths are not `kept`.
     pub fn retain(&mut self, kept: impl Fn(&Path) -> bool) {
         self.0.retain(|path, _| kept(path));
     }
 
-    /// All of them with every directory between a zone's root and a pin, which must not be moved away: parents first, as
-    /// mounting wants it. Where there are more than `max`, the directories with the last of them are closed as a whole, as
-    /// strictly as the strictest name in them, and returned with the first name each was closed for.
+    /// All pins, with every directory between a zone's root and a pin, which must not be moved away: parents first, as
+    /// mounting requires. If there are more than `max`, the directories that contain the last of them are closed as a
+    /// whole, as strictly as the strictest name in them, and returned with the first name for which each was closed.
     pub fn finish(mut self, zones: &[&Path], max: usize) -> Result<(Vec<Pin>, Vec<ClosedWhole>), Overflow> {
         self.drop_covered();
         let mut closed = BTreeMap::new();
         while self.count(zones) > max {
             self.close_last(zones, max, &mut closed)?;
         }
-        // Not those that were closed with their parents later.
+        // Without those that were closed with their parents later.
         closed.retain(|path, _| self.0.contains_key(path));
         for parent in self.parents(zones) {
             self.0.entry(parent).or_insert(PinMode::KeepPlace);
@@ -95,7 +95,7 @@ impl Pins {
         Ok((pins.collect(), closed.into_iter().collect()))
     }
 
-    /// Below what shows nothing there is nothing to mount over.
+    /// Drops pins below a hidden directory: there is nothing to mount over.
     fn drop_covered(&mut self) {
         let mut hidden: Option<PathBuf> = None;
         self.0.retain(|path, mode| {
@@ -121,8 +121,8 @@ impl Pins {
         self.0.len() + self.parents(zones).len()
     }
 
-    /// Closes the directories of the last pins, one level up, until no more than `max` are left or all were closed. Adds each to
-    /// `closed`, with the first name it was closed for.
+    /// Closes the directories of the last pins, one level up, until at most `max` are left or all
+    /// were closed. Adds each to `closed`, with the first name for which it was closed.
     fn close_last(
         &mut self,
         zones: &[&Path],
@@ -149,8 +149,8 @@ impl Pins {
         Ok(())
     }
 
-    /// Closes a directory in the place of all that is pinned below it. Says what the first of that was, and at least how many
-    /// mounts it saves.
+    /// Closes a directory in place of all pins below it. Returns the first name among these, and at
+    /// least how many mounts it saves.
     fn close(&mut self, directory: &Path) -> Option<(PathBuf, usize)> {
         let below: Vec<(PathBuf, PinMode)> = self
             .0

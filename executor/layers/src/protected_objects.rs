@@ -1,5 +1,5 @@
-//! What is protected in the zones as an object, whatever it is called: found when the session opens (`discovery.rs`), asked by
-//! the supervisor.
+//! What is protected in the zones as an object, whatever its name: found when the session opens
+//! (`discovery.rs`), and used by the supervisor.
 
 use crate::linked_repository::LinkedRepository;
 use policies::Protection;
@@ -9,58 +9,58 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Device and inode of a file. File systems give an inode again; whoever finds one compares [`ProtectedObject::born`] too.
+/// Device and inode of a file. File systems reuse inode numbers; so [`ProtectedObject::born`] must be compared too.
 pub type ObjectId = (u64, u64);
 
 /// A file that was protected when the session opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectedObject {
-    /// What may not be done with it.
+    /// The accesses that are refused.
     pub protection: Protection,
-    /// When it was made, where the file system says so.
+    /// Its birth time, if the file system reports it.
     pub born: Option<SystemTime>,
 }
 
-/// A directory below which names are protected as if it had another path: a repository that is not called `.git`, or what
-/// a link with a protected name leads to.
+/// A directory below which names are protected as if it had another path: a repository that is not
+/// called `.git`, or the target of a link with a protected name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Alias {
     /// Absolute, without links.
     pub directory: PathBuf,
-    /// The path that counts, relative to a zone's root: `.git`.
+    /// The equivalent path, relative to a zone's root: `.git`.
     pub counts_as: PathBuf,
 }
 
-/// All that was found. Paths are absolute and without links.
+/// Everything that was found. Paths are absolute and without links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProtectedObjects {
-    /// Files and links with protected names, those below protected directories, and those that links lead to.
+    /// Files and links with protected names, those below protected directories, and the targets of links.
     pub files: HashMap<ObjectId, ProtectedObject>,
-    /// Paths that are protected with all below them although no name says so: the targets of links, whether they exist or
-    /// not, the links between, other names of protected files, and directories that could not be looked through.
+    /// Paths that are protected with everything below them although no name requires it: targets of links, whether they
+    /// exist or not, the links between, other names of protected files, and directories that could not be searched.
     pub places: BTreeMap<PathBuf, Protection>,
-    /// Directories whose names count as others.
+    /// Directories whose names are equivalent to others.
     pub aliases: BTreeSet<Alias>,
-    /// Directories that had the shape of a repository.
+    /// Directories that had the structure of a repository.
     pub repositories: BTreeSet<PathBuf>,
-    /// Directories, whether they exist or not, to which something protected leads, or through which it does. No link and no other
-    /// directory may come into the place of one, nor of one above it: all that is known of it is its path.
+    /// Directories, whether they exist or not, to or through which something protected leads. No
+    /// link and no other directory may replace one, nor one above it: only its path is known.
     pub ways: BTreeSet<PathBuf>,
-    /// The project's repository, where it lies outside the zones.
+    /// The project's repository, if it lies outside the zones.
     #[serde(skip)]
     pub linked: Option<LinkedRepository>,
 }
 
 impl ProtectedObjects {
-    /// How the file with this device and inode is protected under any of its names. `born` is asked for only where they
-    /// are known.
+    /// How the file with this device and inode is protected under any of its names. `born` is
+    /// called only if these are known.
     pub fn protection(&self, id: ObjectId, born: impl FnOnce() -> Option<SystemTime>) -> Option<Protection> {
         let object = self.files.get(&id)?;
         let same = object.born.is_none() || object.born == born();
         same.then_some(object.protection)
     }
 
-    /// How a path is protected by where it is; names are for the policy's matcher.
+    /// How a path is protected by its place; names are up to the policy's matcher.
     pub fn protection_of_place(&self, real: &Path) -> Option<Protection> {
         let linked = self.linked.as_ref().and_then(|linked| linked.is_open(real));
         let closed = linked.filter(|open| !open).map(|_| Protection::Write);
@@ -70,7 +70,7 @@ impl ProtectedObjects {
         real.ancestors().filter_map(|path| self.places.get(path).copied()).max().max(closed)
     }
 
-    /// Whether a protected place lies below `real`, or `real` is, or leads to, a directory that counts as another.
+    /// Whether a protected place lies below `real`, or `real` is, or is a parent of, a directory with an equivalent path.
     pub fn has_place_below(&self, real: &Path) -> bool {
         let after = (Bound::Excluded(real), Bound::Unbounded);
         let place = self.places.range::<Path, _>(after).next().map(|(place, _)| place);
@@ -79,7 +79,7 @@ impl ProtectedObjects {
         place.into_iter().chain(way).any(|path| path.starts_with(real))
     }
 
-    /// Adds what is protected elsewhere.
+    /// Adds what is protected in other places.
     pub fn extend(&mut self, other: Self) {
         let Self { files, places, aliases, repositories, ways, linked: _ } = other;
         self.files.extend(files);
@@ -89,7 +89,7 @@ impl ProtectedObjects {
         self.ways.extend(ways);
     }
 
-    /// The paths as which `real` counts besides its own.
+    /// The equivalent paths of `real`, besides its own.
     pub fn other_paths<'o>(&'o self, real: &'o Path) -> impl Iterator<Item = PathBuf> {
         self.aliases.iter().filter_map(|alias| {
             let rest = real.strip_prefix(&alias.directory).ok()?;

@@ -1,10 +1,10 @@
-//! Where cells find a network, if their session has one: a listening socket on their loopback, which the broker hands to the
-//! client. What comes in there is read by the client alone: it knows the hosts that the policy allows, and has the only network.
+//! How cells reach a network, if their session has one: through a listening socket on their loopback, which the broker passes to
+//! the client. Only the client reads from it: it knows the hosts that the policy allows, and only it has a network.
 //!
-//! In the namespaced tier the socket listens in the session's own network namespace, so nobody else can reach it. In the flat
-//! tier it listens on an address of the machine's loopback that was drawn for the session. Any program of the machine can call
-//! that, so the cells' supervisors, which make each connection, announce it first by its own address, and the client serves
-//! no other.
+//! In the namespaced tier the socket listens in the session's own network namespace, so nobody else
+//! can reach it. In the flat tier it listens on an address of the machine's loopback drawn for the
+//! session. Any program of the machine can connect to that, so the cells' supervisors, which make
+//! each connection, announce it first by its own address, and the client serves no other.
 
 use broker_protocol::{Nonce, Variable};
 use executor_sys::{message, random};
@@ -19,11 +19,11 @@ use crate::caches;
 use crate::environment::Variables;
 use crate::spec::SandboxSpec;
 
-/// What programs call the relay by. The port is none that a kernel gives out by itself, nor one that is assigned.
+/// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
 
-/// The variables by which programs know a proxy: most clients, npm, pip, Cargo and Yarn. Not as SOCKS, which the relay speaks
-/// too: some need a library for it that may be missing, and fail if only the variable is there.
+/// The variables that name a proxy: for most clients, npm, pip, Cargo and Yarn. Not as SOCKS, which the relay
+/// speaks too: some clients need a library for it that may be missing, and fail if only the variable is set.
 const PROXY: [&str; 12] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -38,11 +38,11 @@ const PROXY: [&str; 12] = [
     "PIP_PROXY",
     "CARGO_HTTP_PROXY",
 ];
-/// Variables with hosts that are reached without it.
+/// Variables for hosts that are reached without the proxy.
 const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
-/// The cell's own machine.
+/// Names and addresses of the cell's own loopback.
 const OWN: &str = "localhost,127.0.0.1,::1,[::1]";
-/// Variables by which the user names other certificates.
+/// Variables with which the user names other certificates.
 const CERTIFICATES: [&str; 11] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -57,19 +57,19 @@ const CERTIFICATES: [&str; 11] = [
     "npm_config_cafile",
 ];
 
-/// Which network the programs of a session have.
+/// The network that a session's programs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// None.
     Offline,
-    /// A relay that has no host yet: programs stay offline until one is granted.
+    /// A relay without a host so far: programs stay offline until one is granted.
     Waiting,
     /// A relay with hosts.
     Online,
 }
 
 impl Reach {
-    /// That of a policy.
+    /// The network that a policy gives.
     pub fn of(policy: &EffectivePolicy) -> Self {
         match (network::is_open(&policy.network), policy.has_network()) {
             (true, _) => Self::Online,
@@ -79,8 +79,8 @@ impl Reach {
     }
 }
 
-/// What a session with a relay has in its cells' environment; what keeps programs offline, in one without a host. A file of
-/// certificates is named only where a cell can see it: with one that is missing, clients refuse every host.
+/// The network variables for cells: those of a session with a relay; in a session without a host, those that keep programs
+/// offline. A file of certificates is named only if a cell can see it: clients refuse every host when it is missing.
 pub fn variables(
     rules: &EnvironmentRules,
     reach: Reach,
@@ -102,13 +102,13 @@ pub fn variables(
         let path = Path::new(value);
         (!path.is_absolute() || visible(path)).then(|| (OsString::from(name), value.clone()))
     });
-    // Node reads the variables only when it is told to (since version 24).
+    // Node reads the proxy variables only if this is set (since version 24).
     let node = [(OsString::from("NODE_USE_ENV_PROXY"), OsString::from("1"))];
     set(&PROXY, &address).chain(set(&NO_PROXY, OWN)).chain(node).chain(certificates).chain(offline).collect()
 }
 
-/// What a call with a lease has in its environment where the session's cells have no host by themselves: not what keeps programs
-/// offline, and the project's own caches.
+/// The changes to the environment of a call with a lease if the session's cells have no host
+/// otherwise: without the variables that keep programs offline, and with the project's own caches.
 #[derive(Debug, Default)]
 pub struct Online {
     set: Vec<Variable>,
@@ -116,7 +116,7 @@ pub struct Online {
 }
 
 impl Online {
-    /// That of a session.
+    /// The changes that a session needs.
     pub fn of(spec: &SandboxSpec, ours: &Variables) -> Self {
         if Reach::of(&spec.policy) != Reach::Waiting {
             return Self::default();
@@ -129,7 +129,7 @@ impl Online {
         Self { set: caches.into_iter().filter_map(variable).collect(), unset }
     }
 
-    /// What is set, with the `key` that its programs show the relay; and what is not.
+    /// The variables to set, with the `key` that its programs present to the relay; and those to unset.
     pub fn variables(&self, key: Option<Nonce>) -> (Vec<Variable>, Vec<String>) {
         let set: Vec<_> = self.set.iter().cloned().chain(key.iter().flat_map(keyed)).collect();
         let own = |name: &&String| set.iter().any(|variable| variable.name == **name);
@@ -138,35 +138,35 @@ impl Online {
     }
 }
 
-/// The variables of a call that has hosts of its own: as its password, its programs show the relay which call is theirs. No other
-/// cell is given it, and it is worth nothing when the call is over.
+/// The variables of a call that has hosts of its own: its key is the proxy password, which
+/// identifies the call to the relay. No other cell receives it, and it is worthless after the call.
 fn keyed(key: &Nonce) -> impl Iterator<Item = Variable> + use<> {
     let value = format!("http://lease:{key}@{ADDRESS}");
     PROXY.into_iter().map(move |name| Variable { name: name.to_owned(), value: value.clone() })
 }
 
-/// The sockets of a session's relay, as they are made.
+/// The sockets of a session's relay, when it is created.
 #[derive(Debug)]
 pub struct RelaySockets {
     listener: OwnedFd,
     address: SocketAddrV4,
-    /// Where supervisors announce connections, and where the client reads that: in the flat tier.
+    /// In the flat tier: where supervisors announce connections, and where the client reads the announcements.
     announcements: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// What supervisors of the flat tier need to connect programs to the relay.
 #[derive(Debug)]
 pub struct RelayGate {
-    /// Kept open, so that nothing else can come to listen at the address.
+    /// Kept open, so that nothing else can listen at the address.
     pub listener: OwnedFd,
-    /// Where it is on the machine's loopback.
+    /// Its address on the machine's loopback.
     pub address: SocketAddrV4,
     /// Each message is the address of one connection: four bytes, then the port in network order.
     pub announcements: OwnedFd,
 }
 
 impl RelaySockets {
-    /// Makes them, in the network that this process is in.
+    /// Creates them in the network namespace of this process.
     ///
     /// # Errors
     /// The kernel's.
@@ -182,23 +182,23 @@ impl RelaySockets {
         Ok(Self { listener: listener.into(), address, announcements })
     }
 
-    /// What the client gets.
+    /// The sockets for the client.
     pub fn for_client(&self) -> Vec<BorrowedFd<'_>> {
         let announced = self.announcements.as_ref().map(|(_, client)| client.as_fd());
         std::iter::once(self.listener.as_fd()).chain(announced).collect()
     }
 
-    /// What supervisors need, where they have a part in it.
+    /// What supervisors need, if they make the connections.
     pub fn into_gate(self) -> Option<RelayGate> {
         let Self { listener, address, announcements } = self;
         announcements.map(|(announcements, _)| RelayGate { listener, address, announcements })
     }
 }
 
-/// An address of the machine's loopback that nothing uses by habit.
+/// An address of the machine's loopback that is not in common use.
 fn drawn_address() -> io::Result<Ipv4Addr> {
     let [a, b, c] = random::bytes()?;
-    // Neither 127.0.0.0/16, which services of the machine use, nor the end, which is for broadcasts.
+    // Outside 127.0.0.0/16, which services of the machine use, and not the last address, which is for broadcasts.
     Ok(Ipv4Addr::new(127, 1 + a % 254, b, 1 + c % 254))
 }
 

@@ -1,6 +1,6 @@
-//! Files that a write may leave behind when its process is killed between naming its temporary file and renaming it.
+//! Temporary files left behind when a process is killed between naming its temporary file and renaming it.
 //!
-//! They are whole, and gone when the next session opens on the same root.
+//! They are complete, and are removed when the next session opens on the same root.
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstatat};
@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The beginning of a temporary file's name; hexadecimal digits follow.
+/// The prefix of a temporary file's name; hexadecimal digits follow.
 pub const PREFIX: &str = ".lazaret-";
 /// Hexadecimal digits of a temporary file's name.
 pub const DIGITS: usize = 16;
-/// A write names its file and renames it at once. What is older than this has been left.
+/// A write renames its file as soon as it has a name. A file older than this was left behind.
 const STALE: Duration = Duration::from_secs(1);
 
 /// Whether a temporary file could have this name.
@@ -23,14 +23,14 @@ pub fn has_such_a_name(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes those of `paths`, below `root`, that are stale. What cannot be removed stays: it harms nobody.
+/// Removes the stale files among `paths`, below `root`. What cannot be removed stays: it is harmless.
 pub fn remove(root: &Path, paths: &[PathBuf]) {
     for path in paths {
         let _ = remove_stale(root, path);
     }
 }
 
-/// No link on the way is followed: the zone is a cell's to write.
+/// Follows no link on the way: cells can write to the zone.
 fn remove_stale(root: &Path, path: &Path) -> nix::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = open(root, flags, Mode::empty())?;

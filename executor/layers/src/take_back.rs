@@ -1,4 +1,4 @@
-//! Takes back a name that was just made.
+//! Withdraws a name that was just created.
 
 use crate::stale_temporaries::{DIGITS, PREFIX};
 use executor_sys::random;

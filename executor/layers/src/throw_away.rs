@@ -1,9 +1,9 @@
-//! An overlay over directories of the machine whose upper layer is gone with the session: what a command that runs a second time
-//! changes there, nobody else sees.
+//! An overlay over directories of the machine, whose upper layer disappears with the session: what
+//! a command that runs a second time changes there is visible to nobody else.
 //!
-//! The broker covers the directories in a mount namespace of its own before it looks at them. So all that comes after, which finds
-//! what is protected, pins it and supervises calls, sees one tree with one set of inode numbers, and is no other than in any session:
-//! what a broker writes into a root is thrown away too.
+//! The broker mounts the overlays in its own mount namespace before it reads the directories. So
+//! all later code, which finds what is protected, pins it and supervises calls, sees one tree with
+//! one set of inode numbers, as in any session: what a broker writes into a root disappears too.
 
 use crate::capabilities;
 use crate::error::{At, LayerError};
@@ -21,14 +21,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Files and directories that may be made or changed below one directory: each costs the kernel's memory.
+/// Maximum number of files and directories created or changed below one directory: each uses kernel memory.
 const FILES_MAX: u64 = 200_000;
 
-/// Moves this process into a user and a mount namespace of its own and covers `directories` there, which hold none of each other;
-/// each takes `bytes` at most. It keeps the user's rights on files, and has no capability over them afterwards.
+/// Moves this process into its own user and mount namespace and puts overlays over `directories` there, none of which contains
+/// another; each holds at most `bytes`. The process keeps the user's rights on files, and afterwards has no capability over them.
 ///
 /// # Errors
-/// The kernel's: it gives no user namespaces, or no overlay of what lies there.
+/// The kernel's: it provides no user namespaces, or no overlay of these directories.
 pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
     let (uid, gid) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
@@ -42,8 +42,8 @@ pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
     capabilities::drop_but_to_map(uid.is_root())
 }
 
-/// The upper layer lies in a tmpfs that the overlay hides: no path leads to it. All are named by descriptors, as options have no
-/// sure way to quote a path.
+/// The upper layer lies in a tmpfs that the overlay hides: no path leads to it. Everything is named
+/// by descriptors, as mount options have no reliable way to quote a path.
 fn cover_one(directory: &Path, bytes: u64) -> io::Result<()> {
     let open_directory = |path: &Path| -> io::Result<OwnedFd> {
         Ok(open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
@@ -56,7 +56,7 @@ fn cover_one(directory: &Path, bytes: u64) -> io::Result<()> {
     let [upper, work] = ["upper", "work"].map(|name| directory.join(name));
     fs::create_dir(&upper)?;
     fs::create_dir(&work)?;
-    // The root of the overlay is as its upper directory is.
+    // The overlay's root has the attributes of its upper directory.
     fs::set_permissions(&upper, Permissions::from_mode(before.mode() & 0o7777))?;
     let (upper, work) = (open_directory(&upper)?, open_directory(&work)?);
     let [lower, upper, work] = [&lower, &upper, &work].map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));

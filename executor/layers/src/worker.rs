@@ -1,7 +1,7 @@
-//! What the broker and the file worker agree on: one [`WorkerSpec`], then requests and answers, all cut into messages of at most
-//! [`CHUNK`] bytes behind a tag.
+//! The protocol between broker and file worker: one [`WorkerSpec`], then requests and answers, all
+//! split into messages of at most [`CHUNK`] bytes after a tag.
 //!
-//! The first message of the spec carries the session's descriptors: one of each namespace in the order of
+//! The first message of the spec carries the session's descriptors: one for each namespace in the order of
 //! [`namespaces::FLAGS`](crate::namespaces::FLAGS), and last, if there is one, that of the undo directory.
 
 use crate::protected_objects::{Alias, ProtectedObjects};
@@ -14,37 +14,37 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a spec, a request or an answer in one message.
+/// Maximum bytes of a spec, a request or an answer in one message.
 pub const CHUNK: usize = limit::CHUNK;
-/// Tag of a message that others follow.
+/// Tag of a message with more to follow.
 pub const MORE: u8 = 0;
 /// Tag of the last message.
 pub const LAST: u8 = 1;
-/// Tag of an answer in one message: the encoded `ZonePath` to which links on the request's path lead. Nothing was done there. The
-/// broker sends the request again with that place among those it may lead to, once it has decided on it.
+/// Tag of an answer in one message: the encoded `ZonePath` to which links on the request's path lead. The worker did
+/// nothing. The broker decides on that place, and then sends the request again with it among the permitted ones.
 pub const ELSEWHERE: u8 = 3;
 /// Tag of a message without content, with the pidfd of the process that will answer.
 pub const STARTED: u8 = 2;
-/// What stands behind the tag of an answer's last message: user and system microseconds and peak KiB, `u64` each.
+/// Bytes after the tag of an answer's last message: user and system microseconds and peak KiB, `u64` each.
 pub const USAGE_LEN: usize = 24;
-/// In the place of a call's number: a read that shows an approver what a call would change. The session has not read the file by it.
+/// Used as a call's number: a read that shows an approver what a call would change. It does not count as read by the session.
 pub const PREVIEW_CALL: CallId = CallId::MAX;
-/// Digits of a session's id.
+/// Number of digits of a session's ID.
 pub const SESSION_LEN: usize = 32;
-/// What stands before a request and the places that its links may lead to: the call's number, and the session's id.
+/// Bytes before a request and the places to which its links may lead: the call's number, and the session's ID.
 pub const HEADER_LEN: usize = 8 + SESSION_LEN;
-/// Most files of a [`RepositoryQuery`].
+/// Maximum number of files in a [`RepositoryQuery`].
 pub const FILES_MAX: usize = 1024;
-/// Most names of an index that are answered.
+/// Maximum number of index names in an answer.
 pub const INDEXED_MAX: usize = 4096;
-/// Most settings of one file.
+/// Maximum number of settings of one file.
 pub const SETTINGS_MAX: usize = 4096;
-/// Bytes of a setting's key.
+/// Maximum bytes of a setting's key.
 pub const KEY_MAX: usize = 200;
-/// Bytes of the longest message.
+/// Maximum bytes of a message.
 pub const MESSAGE_MAX: usize = 1 + USAGE_LEN + CHUNK;
 
-/// What a file worker must know. It is believed: it comes from the broker.
+/// What a file worker needs to know. It is trusted, because it comes from the broker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerSpec {
     /// Of the session.
@@ -57,60 +57,60 @@ pub struct WorkerSpec {
     pub project: RootSpec,
     /// The central root.
     pub central: RootSpec,
-    /// Paths beside both that file tools read.
+    /// Paths besides both roots that file tools may read.
     pub granted: Vec<PathBuf>,
-    /// The policy's protected names; none where that layer is left out.
+    /// The policy's protected names; empty if that layer is left out.
     pub names: Vec<NameSpec>,
-    /// What is protected although no name says so.
+    /// What is protected although no name shows it.
     pub objects: ObjectSpec,
     /// The session's scope.
     pub scope: Option<Scope>,
-    /// Bytes of changes that are kept for undo.
+    /// Maximum bytes of changes saved for undo.
     pub undo: u64,
-    /// It is asked [`Question`]s and does no calls.
+    /// Whether it answers [`Question`]s instead of calls.
     pub answers: bool,
 }
 
-/// What a worker is asked when a session opens, and when calls have changed what git tracks.
+/// A question to a worker when a session opens, or when calls have changed what git tracks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central root is the repository's common
-    /// directory.
+    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central
+    /// root is then the repository's common directory.
     Repository(RepositoryQuery),
-    /// What git's settings in each of these texts name: answered by a `Vec<Vec<Setting>>`, of each at most [`SETTINGS_MAX`].
+    /// What git's settings name in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.
     Settings(Vec<Vec<u8>>),
 }
 
-/// A setting of git's that may name a program or a file.
+/// A git setting that may name a program or a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// `core.hookspath`, in lower case but for a name in the middle, cut to [`KEY_MAX`] bytes. For people.
+    /// `core.hookspath`, in lower case except for a name in the middle, cut to [`KEY_MAX`] bytes. For display.
     pub key: String,
-    /// How it names them.
+    /// The way in which its value names files.
     pub kind: SettingKind,
-    /// As git reads it.
+    /// The value as git parses it.
     pub value: Vec<u8>,
 }
 
-/// How a setting names what it names.
+/// How a setting's value names files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SettingKind {
-    /// More settings.
+    /// It names another file of settings.
     Include,
     /// A file or a directory.
     Path,
-    /// A command line: words of it may be files.
+    /// A command line: some words may be files.
     Command,
-    /// Whatever it is, files may be among its words.
+    /// Of unknown kind: files may be among its words.
     Other,
 }
 
-/// What has `HEAD` under the paths of these files of the project, and which protected names has the index?
+/// Asks what `HEAD` has under the paths of these files of the project, and which protected names the index has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepositoryQuery {
-    /// The directory with the project's `HEAD`, below the common one; empty for that itself.
+    /// The directory with the project's `HEAD`, relative to the common one; empty for that itself.
     pub own: String,
-    /// Paths below the project root, at most [`FILES_MAX`].
+    /// Paths relative to the project root, at most [`FILES_MAX`].
     pub files: Vec<Vec<u8>>,
 }
 
@@ -119,41 +119,41 @@ pub struct RepositoryQuery {
 pub struct RepositoryAnswer {
     /// For each file of the query.
     pub files: Vec<InHead>,
-    /// The protected names in the index, at most [`INDEXED_MAX`]; `None` where they are more, or it cannot be read as a whole.
+    /// The protected names in the index, at most [`INDEXED_MAX`]; `None` if there are more, or it cannot be read completely.
     pub index: Option<Vec<IndexedName>>,
-    /// What no git puts into an index.
+    /// Something that git itself never puts into an index.
     pub fault: Option<IndexFault>,
-    /// Whether one object stands for another (`git replace`), as far as anybody can say.
+    /// Whether some object replaces another (`git replace`), as far as that can be determined.
     pub replaces: bool,
 }
 
 /// Why the user's git must not use an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IndexFault {
-    /// It is none, or git may read it otherwise than we do.
+    /// It is invalid, or git may parse it differently from us.
     Unreadable,
-    /// It has a name that is not below the work tree, or leads into a repository's own directory: git checks names when it takes
-    /// them in, and not when it writes the files.
+    /// It has a name that is not below the work tree, or leads into a repository's own directory:
+    /// git checks names when it adds them, and not when it writes the files.
     Outside(Vec<u8>),
 }
 
 /// What `HEAD` has under a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InHead {
-    /// Nothing that could be found.
+    /// Nothing was found.
     Nothing,
-    /// Something else than the file holds.
+    /// Other content than the file's.
     Other,
-    /// What the file holds.
+    /// The same content as the file's.
     Same,
 }
 
-/// A protected name that git's index has.
+/// A protected name in git's index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedName {
     /// Below the project root.
     pub path: Vec<u8>,
-    /// Whether `git status` does not look at it (`skip-worktree`, `assume-unchanged`).
+    /// Whether `git status` ignores it (`skip-worktree`, `assume-unchanged`).
     pub hidden: bool,
 }
 
@@ -162,11 +162,11 @@ pub struct IndexedName {
 pub struct RootSpec {
     /// Absolute and without links.
     pub path: String,
-    /// Whether the policy lets it be written.
+    /// Whether the policy allows writing to it.
     pub writable: bool,
 }
 
-/// A protected name: what [`ProtectedName`] says of it to file tools.
+/// A protected name: the part of [`ProtectedName`] that file tools need.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NameSpec {
     pattern: String,
@@ -176,7 +176,7 @@ pub struct NameSpec {
 }
 
 impl NameSpec {
-    /// All of a policy's.
+    /// All protected names of a policy.
     pub fn of(policy: &EffectivePolicy) -> Vec<Self> {
         let of = |name: &ProtectedName| Self {
             pattern: name.pattern.clone(),
@@ -199,17 +199,17 @@ impl NameSpec {
     }
 }
 
-/// What [`ProtectedObjects`] says to file tools, which know files by their paths.
+/// The part of [`ProtectedObjects`] for file tools, which identify files by their paths.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ObjectSpec {
-    /// Each with whether it may be read.
+    /// Each place with whether it may be read.
     places: Vec<(Vec<u8>, bool)>,
-    /// Directories, each with the path as which it counts.
+    /// Directories, each with its equivalent path.
     aliases: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl ObjectSpec {
-    /// That part of what was found.
+    /// The part of what was found that file tools need.
     pub fn of(objects: &ProtectedObjects) -> Self {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let places = objects.places.iter();
@@ -219,7 +219,7 @@ impl ObjectSpec {
         Self { places: places.collect(), aliases: aliases.collect() }
     }
 
-    /// The same as it was found.
+    /// Converts it back, with the same places and aliases.
     pub fn restore(&self) -> ProtectedObjects {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let protection = |readable| if readable { Protection::Write } else { Protection::All };

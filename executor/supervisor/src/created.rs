@@ -100,8 +100,7 @@ impl CreatedFiles {
     /// Records a file, under the lock.
     ///
     /// # Errors
-    /// `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` if the file system does not report
-    /// birth times.
+    /// `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` if the file system does not report birth times.
     pub fn add(&self, file: impl AsFd) -> Result<()> {
         let end = self.0.metadata().map_err(errno)?.len();
         if end >= END {

@@ -96,7 +96,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `getsockname` and `getpeername`: what a socket of the cell's loopback is called there, and a Unix socket by its program.
+    /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
     pub fn socket_name(&self, socket: i32, peer: bool, address: u64, length: u64) -> Result<Answer> {
         let name = match self.tcp(socket)? {
             Ok(tcp) if self.rules.has_own_network() => {

@@ -103,8 +103,7 @@ impl Leases {
     /// Finds the protected objects in the paths of `missing`, when `call` is granted them.
     ///
     /// # Errors
-    /// They cannot be found or held, or the paths may not be in force beside the present
-    /// leases.
+    /// They cannot be found or held, or the paths may not be in force beside the present leases.
     pub fn hold(
         &mut self,
         call: CallId,
