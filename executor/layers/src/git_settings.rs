@@ -112,7 +112,7 @@ impl Reading<'_> {
         let mut next = Vec::new();
         let mut left = Vec::new();
         for source in sources {
-            // By its directory as it is: `a/../a` is no other one. A link to a file is, as its own directory counts.
+            // Resolves the directory, as `a/../a` is the same. Not a link to a file: its own directory counts.
             let parent = source.file.parent().map(real).unwrap_or_default();
             let file = parent.join(source.file.file_name().unwrap_or_default());
             if !self.files.insert((file, source.directories.to_vec())) {

@@ -1,8 +1,8 @@
-//! How much one call may look at, and how much it may answer.
+//! How much one call may examine, and how much it may answer.
 //!
-//! A cell can fill its zone with whatever it likes before a file tool is asked about it: files of a terabyte that cost
-//! nothing, a million empty directories, ignore files made of patterns that are slow to compile. Each number here is
-//! the most that one call spends on one of these.
+//! A cell can fill its zone with anything before a file tool is used on it: sparse files of a
+//! terabyte, a million empty directories, ignore files with patterns that are slow to compile. Each
+//! number here is the maximum that one call spends on one of these.
 
 use broker_protocol::limit;
 use std::time::{Duration, Instant};
@@ -11,43 +11,43 @@ use std::time::{Duration, Instant};
 pub const LINKS: usize = 40;
 /// Bytes read at once.
 pub const CHUNK: usize = 64 * 1024;
-/// Bytes of a file that a read by lines passes over before its first line.
+/// Bytes of a file that a read by lines skips before its first line.
 pub const SKIPPED: u64 = 64 << 20;
-/// Bytes of a file behind what is read of it, in which lines are counted.
+/// Bytes of a file, after the part that is read, in which lines are counted.
 pub const COUNTED: u64 = 16 << 20;
-/// Bytes of a file that are hashed to compare it with a digest.
+/// Maximum bytes of a file that are hashed to compare it with a digest.
 pub const HASHED: u64 = 64 << 20;
-/// Bytes of a file that is replaced and held meanwhile, to be compared with what was read, and to be kept for undo.
+/// Maximum bytes of a replaced file that are held in memory, to be compared with what was read, and to be saved for undo.
 pub const KEPT: usize = 16 << 20;
-/// Bytes of a file that is edited, before and after.
+/// Maximum bytes of a file that is edited, before and after.
 pub const EDITED: usize = 4 << 20;
-/// Directory entries that one walk reads.
+/// Maximum number of directory entries that one walk reads.
 pub const ENTRIES: usize = 500_000;
-/// Bytes of all names that one walk reads.
+/// Maximum bytes of all names that one walk reads.
 pub const NAMES: usize = 32 << 20;
-/// Time for one walk, and for the search in what it finds.
+/// Time limit for one walk, including the search in the files it finds.
 pub const TIME: Duration = Duration::from_secs(20);
-/// Time for counting what an answer has no place for any more.
+/// Time limit for counting what does not fit into an answer any more.
 pub const COUNTING: Duration = Duration::from_millis(250);
-/// Bytes of all ignore files that hold in one directory; one that would make it more is not followed.
+/// Maximum bytes of all ignore files that apply to one directory; one that would exceed it is ignored.
 pub const IGNORED: usize = 64 * 1024;
-/// Bytes of all paths that one search sorts by age; of more, the oldest are passed over.
+/// Maximum bytes of all paths that one search sorts by age; beyond it, the oldest are skipped.
 pub const SORTED: usize = 32 << 20;
-/// Bytes of all files that one search reads.
+/// Maximum bytes of all files that one search reads.
 pub const SEARCHED: u64 = 1 << 30;
-/// Bytes of one line that a search holds; a file with a longer one is searched up to it.
+/// Maximum bytes of one line in a search; a file with a longer one is searched up to that line.
 pub const LINE: usize = 4 << 20;
-/// Bytes that a pattern is run on between two looks at the clock, and so of one line that are searched.
+/// Bytes on which a pattern runs between two checks of the clock, and so how much of one line is searched.
 pub const PIECE: usize = 32 * 1024;
-/// Bytes of a compiled pattern, and of the cache it is run with.
+/// Maximum bytes of a compiled pattern, and of the cache with which it runs.
 pub const PATTERN: usize = 8 << 20;
-/// Characters of a line that a search answers with.
+/// Maximum characters of a line in a search's answer.
 pub const SHOWN: usize = 300;
 
-/// What the numbers around the entries of an answer take at most, once encoded.
+/// Maximum bytes of an encoded answer besides its entries.
 const FRAME: usize = 1024;
 
-/// The bytes that an answer may still take.
+/// The bytes still available in an answer.
 pub struct AnswerRoom(usize);
 
 impl AnswerRoom {
@@ -55,7 +55,7 @@ impl AnswerRoom {
         Self(limit::ANSWER - FRAME)
     }
 
-    /// Takes `bytes`, if there are as many.
+    /// Takes `bytes`, if that many are left.
     pub fn take(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(self.0);
@@ -63,7 +63,7 @@ impl AnswerRoom {
     }
 }
 
-/// What one walk may still spend.
+/// What one walk may still use of its limits.
 pub struct WalkBudget {
     entries: usize,
     names: usize,
@@ -79,12 +79,12 @@ impl WalkBudget {
         Instant::now() >= self.until
     }
 
-    /// From now on things are only counted.
+    /// From now on entries are only counted.
     pub fn only_count(&mut self) {
         self.until = self.until.min(Instant::now() + COUNTING);
     }
 
-    /// Takes one entry with a name of `length` bytes, if that is still allowed.
+    /// Takes one entry with a name of `length` bytes, if the limits still allow it.
     pub fn take(&mut self, length: usize) -> bool {
         match (self.entries.checked_sub(1), self.names.checked_sub(length)) {
             (Some(entries), Some(names)) => {

@@ -1,20 +1,20 @@
-//! What is written down of a change: one line of text, alone in its file.
+//! The record of a change: one line of text, alone in its file.
 //!
 //! ```text
 //! 2 SESSION CALL TIME_MS MODE BEFORE AFTER ZONE:PATH
 //! 2 5e3f…01c2 7 1732096812345 644 9f86…0a08 60303…e752 project:src/main.rs
 //! ```
 //!
-//! Session and call are those of the audit. The mode is octal, a digest or a mode of what is not there is `-`, and of the path `%` and control characters are written as
-//! `%XX`. The line may come from anybody who writes in the central root, so it is read strictly and believed in nothing:
-//! its path is checked like that of any request, its content by its digest, and its mode has no bits but permissions.
+//! Session and call are those of the audit. The mode is octal; `-` stands for the digest or mode of a missing file; in the path, `%` and
+//! control characters are written as `%XX`. Anybody who can write in the central root may have written the line, so it is parsed strictly
+//! and not trusted: its path is checked like that of any request, its content by its digest, and its mode has only permission bits.
 
 use broker_protocol::{CallId, Digest, Zone, ZonePath};
 use executor_layers::worker::SESSION_LEN;
 use nix::sys::stat::Mode;
 use std::fmt::Write as _;
 
-/// Bytes of the longest line: a path of [`PATH_MAX`](broker_protocol::path::PATH_MAX) bytes, each escaped, and the rest.
+/// Maximum bytes of a line: a path of [`PATH_MAX`](broker_protocol::path::PATH_MAX) bytes, each escaped, and the rest.
 pub const LINE_MAX: usize = 3 * 4096 + 512;
 
 /// A file as it was.
@@ -33,9 +33,9 @@ pub struct ChangeRecord {
     /// Milliseconds since 1970.
     pub time_ms: u64,
     pub path: ZonePath,
-    /// What was there; `None` for no file.
+    /// The file before the change; `None` if there was none.
     pub before: Option<FileState>,
-    /// What is there now; `None` for no file.
+    /// The file after the change; `None` if it was removed.
     pub after: Option<Digest>,
 }
 
@@ -52,7 +52,7 @@ impl ChangeRecord {
         format!("2 {session} {call} {time_ms} {mode} {before} {after} {zone}:{path}\n")
     }
 
-    /// Reads a line; `None` if it is torn, or not ours.
+    /// Parses a line; `None` if it is incomplete, or not ours.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let mut words = line.splitn(8, ' ');

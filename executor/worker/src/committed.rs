@@ -1,11 +1,11 @@
-//! Which files of the project hold what is committed: their content is the one that `HEAD` has under their path.
+//! Finds which files of the project have their committed content: the one that `HEAD` has under their path.
 //!
-//! A name like `.env.test` is a secret's by its name alone. What is committed is none: who has the repository has it. The question
-//! is answered by `HEAD` and not by the index, in which a secret may stand that somebody has added by mistake.
+//! A name like `.env.test` makes a file a secret by its name alone. A committed file is no secret: whoever has the
+//! repository has it. `HEAD` decides this and not the index, which may contain a secret that somebody added by mistake.
 //!
 //! Which protected names the index has is answered beside it, for what commands do to it (`project/tracked_secrets.rs` of `executor-cell`).
 //!
-//! A command may write to a repository whatever it likes, but not so that this says yes about a file whose content it does not
+//! A command may write anything to a repository, but it cannot make this say yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.
 
 use crate::git_index::{self, Index};
@@ -25,16 +25,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Largest file that is compared.
+/// Maximum size of a file that is compared.
 const FILE_MAX: usize = 1 << 20;
-/// Bytes of objects that are read and unpacked for one question.
+/// Maximum bytes of objects that are read and unpacked for one question.
 const OBJECTS_MAX: usize = 256 << 20;
-/// Bytes of a file that holds a ref, and of the one that holds many.
+/// Maximum bytes of a file that contains one ref; the next, of the file that contains many.
 const REF_MAX: usize = 4096;
 const PACKED_REFS_MAX: usize = 32 << 20;
-/// Bytes of an index: one of some million names.
+/// Maximum bytes of an index: one with some million names.
 const INDEX_MAX: usize = 128 << 20;
-/// Refs that lead to others.
+/// Maximum number of refs that refer to others in a chain.
 const REFS_MAX: usize = 5;
 
 /// A project and its repository.
@@ -61,11 +61,11 @@ impl Committed<'_> {
         RepositoryAnswer { files, index, fault, replaces: self.replaces() }
     }
 
-    /// Whether there are refs of `git replace`, each in a file or all in one.
+    /// Whether there are refs of `git replace`, in files of their own or all in one.
     fn replaces(&self) -> bool {
         let directory = open_beneath(self.common, Path::new("refs/replace"), LISTING, Mode::empty());
         let entries = |mut directory: Dir| directory.iter().count();
-        // Besides `.` and `..`.
+        // Apart from `.` and `..`.
         let loose = directory.and_then(Dir::from_fd).is_ok_and(|directory| entries(directory) > 2);
         let is_one = |line: &[u8]| {
             let name = line.iter().position(|byte| *byte == b' ').and_then(|end| line.get(end + 1..));
@@ -75,7 +75,7 @@ impl Committed<'_> {
         loose || packed().is_some_and(|text| text.split(|byte| *byte == b'\n').any(is_one))
     }
 
-    /// The protected names in the index of the directory `own`, and what is wrong with it.
+    /// The protected names in the index of the directory `own`, and any fault in it.
     fn index(&self, own: &Path) -> (Option<Vec<IndexedName>>, Option<IndexFault>) {
         let path = own.join("index");
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
@@ -96,11 +96,11 @@ impl Committed<'_> {
         (known.then_some(names), fault)
     }
 
-    /// What the index at `path` says, and the file that it goes on from.
+    /// The index at `path`, and the shared one on which it is based.
     fn index_files(&self, own: &Path, path: &Path) -> Option<Vec<Index>> {
         let mut files = git_index::read(&self.text(path, INDEX_MAX)?);
         for base in files.iter().filter_map(|file| file.base.clone()).collect::<Vec<_>>() {
-            // All zeros: it goes on from none.
+            // All zeros mean that there is no base.
             if base.iter().any(|byte| *byte != 0) {
                 let name: String = base.iter().map(|byte| format!("{byte:02x}")).collect();
                 let shared = self.text(&own.join(format!("sharedindex.{name}")), INDEX_MAX)?;
@@ -110,7 +110,7 @@ impl Committed<'_> {
         (!files.is_empty()).then_some(files)
     }
 
-    /// The commit that `HEAD` in the directory `own` leads to.
+    /// The commit to which `HEAD` in the directory `own` refers.
     fn head(&self, own: &Path) -> Option<ObjectName> {
         let mut text = self.text(&own.join("HEAD"), REF_MAX)?;
         for _ in 0..REFS_MAX {
@@ -139,12 +139,12 @@ impl Committed<'_> {
         })
     }
 
-    /// A regular file of the repository, if it has no more than `max` bytes.
+    /// The content of a regular file of the repository, if it has at most `max` bytes.
     fn text(&self, path: &Path, max: usize) -> Option<Vec<u8>> {
         read(self.common, path, max)
     }
 
-    /// Whether the file at `path` is what a tree has there.
+    /// Whether the file at `path` has the content that a tree has there.
     fn compare(&self, path: &[u8], mode: &[u8], object: &ObjectName) -> InHead {
         let file = || read(self.project, Path::new(std::ffi::OsStr::from_bytes(path)), FILE_MAX);
         match mode.starts_with(b"100") && file().is_some_and(|content| object.is_of("blob", &content)) {
@@ -176,7 +176,7 @@ fn find(
     None
 }
 
-/// A regular file below `directory`, if it has no more than `max` bytes.
+/// The content of a regular file below `directory`, if it has at most `max` bytes.
 fn read(directory: &OwnedFd, path: &Path, max: usize) -> Option<Vec<u8>> {
     let file = open_beneath(directory, path, READING, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;

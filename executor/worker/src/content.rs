@@ -5,8 +5,8 @@ use broker_protocol::Digest;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, ErrorKind, Read};
 
-/// The first `max` bytes of `file`, and one more if there are more. `size` is what it should have: where that is
-/// right, one read is enough.
+/// Reads the first `max` bytes of `file`, and one more if there are more. `size` is the expected
+/// size: if it is right, one read is enough.
 pub fn read_up_to(mut file: impl Read, size: u64, max: usize) -> io::Result<Vec<u8>> {
     let expected = usize::try_from(size).ok().filter(|size| *size <= max);
     let mut content = vec![0; expected.unwrap_or(max) + 1];
@@ -34,7 +34,7 @@ pub fn digest(content: &[u8]) -> Digest {
     Digest(Sha256::digest(content).into())
 }
 
-/// The digest of a file of at max [`HASHED`] bytes.
+/// The digest of a file of at most [`HASHED`] bytes; `None` if it is larger.
 pub fn file_digest(file: impl Read) -> io::Result<Option<Digest>> {
     let mut source = file.take(HASHED + 1);
     let mut hash = Sha256::new();

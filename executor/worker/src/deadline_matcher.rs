@@ -1,9 +1,9 @@
-//! A regular expression that does not run for ever.
+//! A regular expression with a time limit.
 //!
-//! Matching takes time in proportion to the text and to the pattern, and a short pattern can be large: one of twenty
-//! characters can need a minute for a mebibyte, in one call that nothing interrupts. So the text is handed over in
-//! pieces of whole lines, and between two pieces the clock is asked. Of a line that is longer than a piece, only the
-//! beginning is searched.
+//! Matching takes time in proportion to the text and to the pattern, and a short pattern can be
+//! large when compiled: one of twenty characters can need a minute for a mebibyte, in one call that
+//! nothing interrupts. So the text is passed on in pieces of whole lines, and the clock is checked
+//! between two pieces. Of a line that is longer than a piece, only the beginning is searched.
 
 use crate::bounds::{COUNTING, PIECE};
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures, NoError};
@@ -25,21 +25,21 @@ impl From<NoError> for DeadlineExceeded {
     }
 }
 
-/// A pattern that is given up when its time is over.
+/// A pattern that stops matching when its time is over.
 pub struct DeadlineMatcher {
     pattern: RegexMatcher,
     until: Cell<Instant>,
-    /// Whether a line was searched in part, and without a match.
+    /// Whether only part of a line was searched, without a match.
     cut: Cell<bool>,
 }
 
 impl DeadlineMatcher {
-    /// `pattern`, to be run no longer than `until`.
+    /// Limits matching of `pattern` to the time before `until`.
     pub fn new(pattern: RegexMatcher, until: Instant) -> Self {
         Self { pattern, until: Cell::new(until), cut: Cell::new(false) }
     }
 
-    /// Whether a line was searched in part, and without a match, since this was asked last.
+    /// Whether only part of a line was searched, without a match, since the last call of this.
     pub fn cut(&self) -> bool {
         self.cut.take()
     }
@@ -58,7 +58,7 @@ impl DeadlineMatcher {
         if self.is_late() { Err(DeadlineExceeded) } else { Ok(()) }
     }
 
-    /// The part of `lines` that is searched next, and where the part after it begins.
+    /// The part of `lines` to search next, and where the part after it begins.
     fn piece<'l>(&self, lines: &'l [u8]) -> (&'l [u8], usize) {
         if lines.len() <= PIECE {
             return (self.without_end(lines), lines.len());
@@ -69,7 +69,7 @@ impl DeadlineMatcher {
         }
     }
 
-    /// `lines` without the last line end, behind which a pattern would find a line that is not there.
+    /// `lines` without the last line end, after which a pattern would match an empty line that does not exist.
     fn without_end<'l>(&self, lines: &'l [u8]) -> &'l [u8] {
         let Some(bare) = lines.strip_suffix(b"\n") else { return lines };
         let crlf = self.line_terminator().is_some_and(|end| end.is_crlf());

@@ -1,12 +1,12 @@
-//! Replaces exact texts in a file: one after the other in memory, then written like any file, or not at all.
+//! Replaces exact texts in a file: one edit after another in memory, then written like any file, or not at all.
 //!
-//! A text is looked for as bytes; what else is in the file does not matter. Its places are counted from the left and do
-//! not overlap.
+//! A text is searched for as bytes; what else is in the file does not matter. Occurrences are
+//! counted from the left and do not overlap.
 //!
-//! **Line ends.** Texts mostly come from programs that write `\n`, whatever the file has. So an `old` without any `\r`
-//! means line ends, not bytes, in two cases: every line of the file ends in `\r\n`; or some do, and `old` spans lines
-//! and is not in the file as it stands. Then each lone `\n` of `old` and `new` is taken as `\r\n`, and the file keeps
-//! its line ends. Whoever wants to change them writes the `\r`.
+//! **Line ends.** Texts mostly come from programs that write `\n`, whatever the file has. So an `old` without
+//! any `\r` means line ends, not bytes, in two cases: every line of the file ends in `\r\n`; or some do, and
+//! `old` spans lines and does not occur in the file unchanged. Then each lone `\n` of `old` and `new` is
+//! taken as `\r\n`, and the file keeps its line ends. To change line ends, `old` must contain `\r`.
 
 use crate::bounds::EDITED;
 use crate::content::{digest, read_up_to};
@@ -45,12 +45,12 @@ impl Worker {
     }
 }
 
-/// A file with every edit made.
+/// A file with all edits applied.
 struct Applied {
     content: Vec<u8>,
-    /// How many places each edit replaced.
+    /// Number of occurrences that each edit replaced.
     replaced: Vec<u32>,
-    /// Where it differs now.
+    /// The regions in which it now differs.
     regions: Regions,
 }
 
@@ -88,7 +88,7 @@ fn check(
     }
 }
 
-/// `content`, which becomes `size` bytes long, with `new` for each `old`.
+/// `content` with `new` for each `old`; the result has `size` bytes.
 fn replace(content: &[u8], old: &[u8], new: &[u8], size: usize) -> Vec<u8> {
     let mut result = Vec::with_capacity(size);
     let mut copied = 0;
@@ -101,7 +101,7 @@ fn replace(content: &[u8], old: &[u8], new: &[u8], size: usize) -> Vec<u8> {
     result
 }
 
-/// What `edit` looks for and what it puts there, with the line ends of `content` where it means line ends.
+/// The old and new text of `edit`, with the line ends of `content` if it means line ends.
 fn texts<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, [u8]>, Cow<'e, [u8]>) {
     let (old, new) = (edit.old.as_bytes(), edit.new.as_bytes());
     let spans = || old.contains(&b'\n') && memmem::find(content, old).is_none();
@@ -119,11 +119,11 @@ fn texts<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, [u8]>, Cow<'e, [u8]>) {
 
 /// How the lines of a file end.
 enum LineEnds {
-    /// None in `\r\n`.
+    /// No line ends in `\r\n`.
     Lf,
-    /// All in `\r\n`.
+    /// Every line ends in `\r\n`.
     CrLf,
-    /// Some in `\r\n`.
+    /// Some lines end in `\r\n`.
     Mixed,
 }
 

@@ -1,6 +1,6 @@
-//! Every way in which a file tool fails, and the one place where that becomes the wire's [`Failed`].
+//! All errors of file tools, and the one place where they become the protocol's [`Failed`].
 //!
-//! The kind is for programs, the message for people and models: what happened, why, what to do.
+//! The kind is for programs, the message for people and models: what happened, why, and what to do.
 
 use crate::bounds::{EDITED, HASHED, LINKS, SKIPPED};
 use crate::names::Intent;
@@ -9,16 +9,16 @@ use nix::errno::Errno;
 use std::io;
 use thiserror::Error;
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum WorkError {
-    /// It is over a limit of the protocol.
+    /// It exceeds a limit of the protocol.
     #[error(transparent)]
     Request(#[from] TooLarge),
-    /// It is not for the file worker.
+    /// It is not a request for the file worker.
     #[error("a command was sent to the file worker; commands run in cells")]
     Misdirected,
-    /// Its path could not be opened, or must not be.
+    /// Its path could not be opened, or must not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The file could not be read.
@@ -27,13 +27,13 @@ pub enum WorkError {
     /// The file could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// An edit does not fit the file.
+    /// An edit does not match the file.
     #[error(transparent)]
     Edit(#[from] EditError),
     /// A change cannot be undone.
     #[error(transparent)]
     Undo(#[from] UndoError),
-    /// A pattern is not one.
+    /// A pattern is invalid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// A system call failed.
@@ -44,36 +44,36 @@ pub enum WorkError {
 /// Why a path was not opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Nothing has that name, or a link on the way leads to nothing.
+    /// Nothing has this name, or a link on the way has no target.
     #[error("file not found: {path}")]
     NotFound { path: String },
-    /// A link leads out of both zones, and to nothing that is granted for this.
+    /// A link leads out of both zones, to a path that is not granted.
     #[error(
         "outside sandbox: {path} leads by a link to a place that is in neither the project nor the central root"
     )]
     Outside { path: String },
-    /// A link leads to another place, on which the broker is to decide.
+    /// A link leads to another place, on which the broker must decide.
     #[error("{path} leads by a link to {real}")]
     Elsewhere { path: String, real: ZonePath },
-    /// The policy closes the name that was asked for.
+    /// The policy closes the requested name.
     #[error("{path} must not be {}: {why}", .intent.verb())]
     Closed { path: String, intent: Intent, why: String },
     /// The policy closes the name to which a link leads.
     #[error("{path} leads by a link to {real}, which must not be {}: {why}", .intent.verb())]
     ClosedByLink { path: String, real: String, intent: Intent, why: String },
-    /// The root takes no writes.
+    /// The root may not be written.
     #[error("the {} root is read-only in this session; {path} cannot be written", .zone.name())]
     ReadOnly { path: String, zone: Zone },
-    /// It is something else than a regular file.
+    /// It is not a regular file.
     #[error("{path} is {is}, not a regular file")]
     NotAFile { path: String, is: &'static str },
-    /// It is something else than a directory.
+    /// It is not a directory.
     #[error("{path} is {is}, not a directory")]
     NotADirectory { path: String, is: &'static str },
-    /// Links lead to links for ever.
+    /// Links refer to each other without end.
     #[error("{path} goes through more than {LINKS} links")]
     Loop { path: String },
-    /// A name became a link between two looks at it.
+    /// A name became a link between two checks.
     #[error("{path} was replaced while it was opened; try again")]
     Moved { path: String },
     /// A system call failed.
@@ -81,13 +81,13 @@ pub enum OpenError {
     System(#[from] SystemError),
 }
 
-/// Why the asked lines cannot be had.
+/// Why the requested lines cannot be returned.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file ends before them.
     #[error("line {first} is past the end of {path}, which has {}", counted(*.lines, "line"))]
     PastEnd { path: String, first: u64, lines: u64 },
-    /// They lie too deep in the file.
+    /// They are too far into the file.
     #[error(
         "line {first} of {path} lies behind more than {SKIPPED} bytes; look for it with grep, or cut the file with bash"
     )]
@@ -97,22 +97,22 @@ pub enum ReadError {
 /// Why a file was not written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// It is there, and was not to be replaced.
+    /// It exists, and was not to be replaced.
     #[error("{path} exists; write with overwrite, or choose another name")]
     Exists { path: String },
-    /// The session does not know what is in it.
+    /// The session has not read its content.
     #[error("{path} has not been read in this session; read it first, it may hold what you do not expect")]
     Unread { path: String },
-    /// It is not what the session has read or written.
+    /// It differs from what the session has read or written.
     #[error("{path} was modified since the last read; read it again")]
     Modified { path: String },
-    /// It is not what the caller expects, or it has changed in this moment.
+    /// It differs from what the caller expects, or has changed at this moment.
     #[error("{path} has changed since it was read; read it again")]
     Changed { path: String },
-    /// It is too large to be compared with a digest.
+    /// It is too large for a comparison with a digest.
     #[error("{path} has more than {HASHED} bytes and is not compared with a digest; write without one")]
     TooLarge { path: String },
-    /// Its permissions say that it is not to be changed.
+    /// Its permissions do not allow changing it.
     #[error("{path} is not writable by its permissions; change them first if it shall be replaced")]
     Unwritable { path: String },
     /// A system call failed.
@@ -120,52 +120,52 @@ pub enum WriteError {
     System(#[from] SystemError),
 }
 
-/// Why an edit does not fit the file. Edits are counted from 1.
+/// Why an edit does not match the file. Edits are counted from 1.
 #[derive(Debug, Error)]
 pub enum EditError {
-    /// The text is not there.
+    /// The text does not occur in the file.
     #[error("edit {edit}: the text is not found in {path}; read the file again and copy the text exactly")]
     Missing { edit: usize, path: String },
-    /// The text is there more than once.
+    /// The text occurs more than once.
     #[error(
         "edit {edit}: the text occurs {found} times in {path}; give more of what stands around it, or replace all"
     )]
     Ambiguous { edit: usize, path: String, found: usize },
-    /// The text is there more or less often than the edit states.
+    /// The text does not occur as often as the edit states.
     #[error("edit {edit}: the text occurs {} in {path}, not {wanted}", counted(*.found as u64, "time"))]
     Count { edit: usize, path: String, found: usize, wanted: u32 },
-    /// The file is too large, or would become so.
+    /// The file is too large, or would become too large.
     #[error("{path} has more than {EDITED} bytes, or would have; edit it with bash")]
     TooLarge { path: String },
 }
 
-/// Why a change is not undone.
+/// Why a change cannot be undone.
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// There is no such change.
     #[error("there is no change {0}, or it is not kept any more; `lazaret history` lists those that are")]
     Unknown(u64),
-    /// It was to another file.
+    /// It changed another file.
     #[error("change {change} was made to {path}")]
     Elsewhere { change: u64, path: String },
-    /// Others have changed the file since.
+    /// The file has been changed since by others.
     #[error("{path} is no longer what change {change} left; look at it first, then force the undo")]
     Since { change: u64, path: String },
-    /// There is nothing to do.
+    /// There is nothing to undo.
     #[error("{path} is as it was before change {change} already")]
     Already { change: u64, path: String },
-    /// What the change replaced is gone, or was tampered with.
+    /// The replaced content is missing, or was tampered with.
     #[error("what change {0} replaced is not kept any more")]
     Lost(u64),
 }
 
-/// Why a pattern is not one.
+/// Why a pattern is invalid.
 #[derive(Debug, Error)]
 pub enum PatternError {
     /// Not a glob.
     #[error("the glob {pattern:?} is not valid: {why}")]
     Glob { pattern: String, why: String },
-    /// Not a regular expression that lines are searched for.
+    /// Not a regular expression that can be searched for line by line.
     #[error("the regular expression is not valid: {why}")]
     Regex { why: String },
 }
@@ -181,13 +181,13 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// `error`, while `doing` something to `path`.
+    /// `error`, which occurred while `doing` something to `path`.
     pub fn new(doing: &'static str, path: impl ToString, error: impl Into<io::Error>) -> Self {
         Self { doing, path: path.to_string(), error: error.into() }
     }
 }
 
-/// The system's number for an error of the standard library; `EIO` where it has none.
+/// The error number in an error of the standard library; `EIO` if it has none.
 pub fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
@@ -244,7 +244,7 @@ impl WriteError {
 }
 
 impl Intent {
-    /// The word for it in messages.
+    /// The verb for it in messages.
     pub fn verb(self) -> &'static str {
         match self {
             Intent::Read => "read",

@@ -1,59 +1,59 @@
-//! Names in the index of a git repository, read without git: versions 2 to 4, of SHA-1 and SHA-256.
+//! Reads the names in the index of a git repository without git: versions 2 to 4, with SHA-1 and SHA-256.
 //!
-//! The file is a stranger's. How long its hashes are stands in settings that are not read here, so that both lengths are tried, and
-//! what either says is taken. Its own checksum says nothing about who has written it. What goes on in another file (`link`), or has
-//! directories in place of the names in them (`sdir`), is not all of an index.
+//! The file is untrusted. The length of its hashes is in settings that are not read here, so both lengths are tried,
+//! and the results of either are used. Its own checksum does not show who has written it. A file that refers to another
+//! (`link`), or has directories in place of the names in them (`sdir`), is not all of an index.
 //!
-//! Git reads a name by the length that stands before it, and parts of a large index by tables at its end: where these say something else
-//! than what is read here, nothing is understood.
+//! Git reads a name by the length stored before it, and parts of a large index by tables at its
+//! end: if these contradict what is parsed here, the file counts as unreadable.
 
 use policies::may_be_dot_git;
 
-/// Bytes of the longest name.
+/// Maximum bytes of a name.
 const NAME_MAX: usize = 4096;
 /// Bytes of an entry before its object: times, device, inode, mode, owner, size.
 const STAT: usize = 40;
 /// The length of the name.
 const LENGTH: u16 = 0x0fff;
-/// `assume-unchanged`, and that more flags follow.
+/// `assume-unchanged`; the next flag says that more flags follow.
 const ASSUME_VALID: u16 = 0x8000;
 const EXTENDED: u16 = 0x4000;
-/// `skip-worktree`, among those that follow.
+/// `skip-worktree`, one of the flags that follow.
 const SKIP_WORKTREE: u16 = 0x4000;
 
 /// A name in an index.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     pub path: Vec<u8>,
-    /// Whether `git status` does not look at the file.
+    /// Whether `git status` ignores the file.
     pub hidden: bool,
 }
 
-/// What one file has of an index.
+/// The part of an index that is in one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// Its names, those of a file that it goes on from (`base`) left out.
+    /// Its names, without those in the file on which it is based (`base`).
     pub entries: Vec<IndexEntry>,
-    /// The object name in that of the file from which this one goes on.
+    /// The object name in the name of the file on which it is based.
     pub base: Option<Vec<u8>>,
-    /// Whether all names are here.
+    /// Whether all names are in this file.
     pub whole: bool,
 }
 
-/// Where an entry begins, and whether all of its name stands there.
+/// Where an entry begins, and whether it contains its name in full.
 struct Start {
     at: usize,
     whole: bool,
 }
 
-/// What a file says with either length of hashes; none if it is no index, or one that is not understood.
+/// The content with either length of hashes; empty if it is no index, or cannot be parsed.
 pub fn read(bytes: &[u8]) -> Vec<Index> {
     [20, 32].into_iter().filter_map(|width| index_of(bytes, width)).collect()
 }
 
-/// Whether git itself puts such a name into an index: it is one below the work tree, and leads to no repository's own directory.
+/// Whether git itself would add such a name to an index: it is below the work tree, and not in a repository's own directory.
 pub fn is_in_work_tree(path: &[u8]) -> bool {
-    // A directory in place of the names in it ends with a slash.
+    // An entry for a directory, in place of the names in it, ends with a slash.
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b"..") && !may_be_dot_git(name))
 }
@@ -88,19 +88,19 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
             b"IEOT" if !are_blocks(text, &starts) => return None,
             b"link" => (index.base, index.whole) = (Some(text.get(..width)?.to_vec()), false),
             b"sdir" => index.whole = false,
-            // One in lower case changes what the entries mean.
+            // An extension in lower case changes the meaning of entries.
             other if !other[0].is_ascii_uppercase() => return None,
             _other => {}
         }
     }
     if index.base.is_some() {
-        // Those that stand for an entry of the other file.
+        // Entries without a name replace entries of the other file.
         index.entries.retain(|entry| !entry.path.is_empty());
     }
     ends_where_said(content, width, end).then_some(index)
 }
 
-/// Whether a table of blocks says where entries begin that are read on their own.
+/// Whether a table of blocks agrees with where separately readable entries begin.
 fn are_blocks(mut table: &[u8], starts: &[Start]) -> bool {
     let mut next = 0;
     let version = u32_of(&mut table);
@@ -113,7 +113,7 @@ fn are_blocks(mut table: &[u8], starts: &[Start]) -> bool {
     version == Some(1) && table.is_empty() && next == starts.len()
 }
 
-/// Whether the end of the entries is where the last extension says, if it is the one that does (`EOIE`).
+/// Whether the entries end where the last extension says, if that is the one that says so (`EOIE`).
 fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
     let last = content.len().checked_sub(12 + width).and_then(|start| content.get(start..));
     let Some(mut said) = last.and_then(|last| last.strip_prefix(b"EOIE")) else { return true };
@@ -121,7 +121,7 @@ fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
     offset.is_some_and(|offset| offset as usize == end)
 }
 
-/// What stands before the name: its length, and whether the entry is hidden.
+/// The fields before the name: its length, and whether the entry is hidden.
 fn head(rest: &mut &[u8], width: usize) -> Option<(u16, bool)> {
     *rest = rest.get(STAT + width..)?;
     let flags = u16_of(rest)?;
@@ -129,23 +129,23 @@ fn head(rest: &mut &[u8], width: usize) -> Option<(u16, bool)> {
     Some((flags & LENGTH, flags & ASSUME_VALID != 0 || more & SKIP_WORKTREE != 0))
 }
 
-/// Whether a name is as long as stands before it; a long one is as long as it is.
+/// Whether a name has its stored length; for a long name that is only a minimum.
 fn has_length(path: &[u8], length: u16) -> bool {
     path.len().min(LENGTH.into()) == usize::from(length)
 }
 
-/// An entry with its whole name, filled up to a multiple of eight.
+/// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
     let (length, hidden) = head(rest, width)?;
     let path = name(rest)?.to_vec();
-    // The name's own NUL is the first of the filling.
+    // The NUL after the name is the first byte of padding.
     let filling = (start - rest.len()).next_multiple_of(8) - (start - rest.len());
     *rest = rest.get(filling..)?;
     has_length(&path, length).then_some(IndexEntry { path, hidden })
 }
 
-/// An entry that says how much of the name before it goes, and what comes instead; and whether nothing of that name stays.
+/// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
     let (length, hidden) = head(rest, width)?;
     let kept = before.len().checked_sub(distance(rest)?)?;
@@ -162,7 +162,7 @@ fn name<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(name)
 }
 
-/// A number as packs have it for distances.
+/// A number in the encoding that packs use for offsets.
 fn distance(rest: &mut &[u8]) -> Option<usize> {
     let mut number = 0_usize;
     for place in 0..4 {
@@ -194,7 +194,7 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    /// The index that git writes by a script.
+    /// The index that git writes when a script runs.
     fn index(script: &str) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let done = Command::new("sh").args(["-ec", script]).current_dir(folder.path()).output().unwrap();
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_is_no_index_is_not_understood() {
         for bytes in [b"".as_slice(), b"DIRC\0\0\0\x05\0\0\0\0", b"DIRC\0\0\0\x04\xff\xff\xff\xff"] {
-            // A count that nothing stands behind takes no memory.
+            // A count without entries behind it allocates no memory.
             assert_eq!(read(&[bytes, &[0; 20]].concat()), []);
         }
     }
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Git reads these another way than from the first entry to the last.
+    /// Git reads these in another way than from the first entry to the last.
     #[test]
     fn an_index_that_git_reads_otherwise_is_not_understood() {
         let script = "git init -q .; git config index.threads 4; seq 30000 | sed 's/.*/100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391 0\tname&/' |
@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(names(&good).map(|names| names.len()), Some(30_000));
             for table in [b"IEOT", b"EOIE"] {
                 let at = good.windows(4).rposition(|four| four == table).expect("git writes it") + 4 + 4;
-                // The offset: behind the version of a table of blocks.
+                // The offset follows the version of a table of blocks.
                 let at = if table == b"IEOT" { at + 4 + 3 } else { at + 3 };
                 let mut bad = good.clone();
                 bad[at] ^= 1;
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Any byte may be another one, and any number of them missing.
+    /// Any byte may be changed, and any number of bytes missing.
     #[test]
     fn a_damaged_index_ends_in_something() {
         for version in [2, 4] {

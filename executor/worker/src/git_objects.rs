@@ -1,8 +1,8 @@
-//! Objects of a git repository, read without git: loose ones and those in packs.
+//! Reads objects of a git repository without git: loose ones and those in packs.
 //!
-//! The repository is a stranger's: its files may say anything. So each object is hashed and compared with the name by which it was
-//! asked for, and only then returned: what stands between, indices and deltas, is not believed. All that is read and unpacked is
-//! counted ([`Objects::new`]).
+//! The repository is untrusted: its files may contain anything. So each object is hashed and
+//! compared with the requested name before it is returned; what lies between, indices and deltas,
+//! is not trusted. Everything that is read and unpacked is counted ([`Objects::new`]).
 
 use crate::root::{LISTING, READING, open_beneath};
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
@@ -16,13 +16,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Largest object that is read: a tree of some 400,000 names.
+/// Maximum size of an object that is read: a tree of some 400,000 names.
 const OBJECT_MAX: usize = 16 << 20;
-/// Packs that are looked into.
+/// Maximum number of packs that are searched.
 const PACKS_MAX: usize = 4096;
-/// Deltas on the way to an object: git makes 50 by default.
+/// Maximum number of deltas on the way to an object: git makes 50 by default.
 const DELTAS_MAX: usize = 256;
-/// What a compressed object may have more than its content.
+/// Bytes by which a compressed object may exceed its content.
 const ZLIB_MORE: usize = 1024;
 
 /// The name of an object: 20 bytes of SHA-1, or 32 of SHA-256.
@@ -30,7 +30,7 @@ const ZLIB_MORE: usize = 1024;
 pub struct ObjectName(Vec<u8>);
 
 impl ObjectName {
-    /// The name that `text` says in hexadecimal.
+    /// Parses a name written in hexadecimal.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let digit = |byte: &u8| (*byte as char).to_digit(16).map(|digit| digit as u8);
         if !matches!(text.len(), 40 | 64) {
@@ -55,7 +55,7 @@ impl ObjectName {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether this is the name of that object.
+    /// Whether an object of this kind and content has this name.
     pub fn is_of(&self, kind: &str, content: &[u8]) -> bool {
         let header = format!("{kind} {}\0", content.len());
         match self.0.len() {
@@ -74,12 +74,12 @@ pub struct Objects<'d> {
 }
 
 impl<'d> Objects<'d> {
-    /// Those of the repository `common`, of which at most `bytes` are read and unpacked.
+    /// The objects of the repository `common`, of which at most `bytes` are read and unpacked.
     pub fn new(common: &'d OwnedFd, bytes: usize) -> Self {
         Self { common, left: Cell::new(bytes) }
     }
 
-    /// The content of an object of this kind; `None` where it is not found, too large, or is not what its name says.
+    /// The content of an object of this kind; `None` if it is not found, too large, or does not match its name.
     pub fn get(&self, name: &ObjectName, kind: &str) -> Option<Vec<u8>> {
         let content = self.loose(name, kind).or_else(|| self.packed(name))?;
         name.is_of(kind, &content).then_some(content)
@@ -90,7 +90,7 @@ impl<'d> Objects<'d> {
         Some(())
     }
 
-    /// A regular file of the repository, not by a link.
+    /// Opens a regular file of the repository without following links.
     fn open(&self, path: &str) -> Option<File> {
         let file = open_beneath(self.common, Path::new(path), READING, Mode::empty()).ok()?;
         let regular = fstat(&file)
@@ -105,7 +105,7 @@ impl<'d> Objects<'d> {
         Some(bytes)
     }
 
-    /// At most `length` bytes: what the file has.
+    /// Reads at most `length` bytes, as many as the file has.
     fn read_some(&self, file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
         let rest = file.metadata().ok()?.len().checked_sub(offset)?;
         self.read(file, offset, length.min(usize::try_from(rest).ok()?))
@@ -114,7 +114,7 @@ impl<'d> Objects<'d> {
     fn unpack(&self, compressed: &[u8], max: usize) -> Option<Vec<u8>> {
         self.spend(max.min(OBJECT_MAX))?;
         let content = decompress_to_vec_zlib_with_limit(compressed, max.min(OBJECT_MAX)).ok()?;
-        // What was kept for a larger one is free again.
+        // What was reserved for a larger one is released.
         self.left.set(self.left.get() + max.min(OBJECT_MAX) - content.len());
         Some(content)
     }
@@ -146,7 +146,7 @@ impl<'d> Objects<'d> {
         None
     }
 
-    /// Where an index of version 2 says that an object is (gitformat-pack(5)).
+    /// The offset of an object according to an index of version 2 (gitformat-pack(5)).
     fn offset_in(&self, index: &str, name: &ObjectName) -> Option<u64> {
         const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
         const NAMES: u64 = 8 + 256 * 4;
@@ -160,7 +160,7 @@ impl<'d> Objects<'d> {
         let (mut low, mut high) =
             (if first == 0 { 0 } else { number(8 + (first - 1) * 4)? }, number(8 + first * 4)?);
         let (total, width) = (number(8 + 255 * 4)?, name.bytes().len() as u64);
-        // Each step halves, whatever the file says.
+        // Each step halves the range, whatever the file contains.
         while low < high {
             let middle = low + (high - low) / 2;
             let found = self.read(&index, NAMES + middle * width, name.bytes().len())?;
@@ -179,7 +179,7 @@ impl<'d> Objects<'d> {
         None
     }
 
-    /// The content of the object at `offset` of a pack, of whatever kind; names have `width` bytes.
+    /// The content of the object at `offset` of a pack, of any kind; names have `width` bytes.
     fn entry(&self, pack: &File, index: &str, mut offset: u64, width: usize) -> Option<Vec<u8>> {
         let mut deltas = Vec::new();
         let mut content = loop {
@@ -194,7 +194,7 @@ impl<'d> Objects<'d> {
                 7 => {
                     let base = ObjectName(header.get(at..at + width)?.to_vec());
                     at += width;
-                    // On disk its base is in the same pack.
+                    // On disk, a delta's base is in the same pack.
                     Some(self.offset_in(index, &base)?)
                 }
                 _ => return None,
@@ -251,7 +251,7 @@ impl<'d> Objects<'d> {
     }
 }
 
-/// The kind of a pack's entry, the size of its content, and where that begins or what it is based on stands.
+/// The kind of a pack's entry, the size of its content, and the offset of its content or of its base's name.
 fn entry_header(header: &[u8]) -> Option<(u8, usize, usize)> {
     let first = *header.first()?;
     let (mut size, mut at, mut last) = (usize::from(first & 15), 1, first);
@@ -264,7 +264,7 @@ fn entry_header(header: &[u8]) -> Option<(u8, usize, usize)> {
     (size <= OBJECT_MAX).then_some((first >> 4 & 7, size, at))
 }
 
-/// How far before an entry its base begins.
+/// The distance from an entry back to its base.
 fn distance(header: &[u8], at: &mut usize) -> Option<u64> {
     let mut byte = *header.get(*at)?;
     let mut distance = u64::from(byte & 0x7f);
@@ -277,7 +277,7 @@ fn distance(header: &[u8], at: &mut usize) -> Option<u64> {
     Some(distance)
 }
 
-/// A size at the start of a delta, as far as an object may be large.
+/// A size at the start of a delta, up to the maximum size of an object.
 fn varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let mut size = 0;
     for shift in (0..28).step_by(7) {
@@ -360,7 +360,7 @@ mod tests {
         assert!(Objects::new(&common, 4 << 10).get(&head, "blob").is_none());
     }
 
-    /// Any byte of a pack and its index may be another one.
+    /// Any byte of a pack and its index may be changed.
     #[test]
     fn damaged_packs_end_in_nothing() {
         let (folder, common) = repository(&format!("{HISTORY}; git gc -q"));
@@ -375,7 +375,7 @@ mod tests {
                 bad.truncate(if step % 7 == 0 { at } else { good.len() });
                 fs::write(&path, bad).unwrap();
                 let objects = Objects::new(&common, 8 << 20);
-                // What is returned is right: its name was checked.
+                // Whatever is returned is right: its name was checked.
                 names.iter().for_each(|name| drop(objects.get(name, "blob")));
             }
             fs::write(&path, good).unwrap();

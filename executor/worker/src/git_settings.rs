@@ -1,7 +1,7 @@
-//! What the settings in a file of git's name: programs, files, more settings.
+//! Finds what the settings in a git configuration file name: programs, files, more settings.
 //!
-//! The text is anybody's. It is read by a library and never acted on: what it says goes to the broker, which closes the paths that
-//! are meant, if they lie in a root. So what is named here too much closes too much, and nothing opens.
+//! The text is untrusted. A library parses it, and nothing here acts on it: the result goes to the broker,
+//! which closes the named paths if they lie in a root. Naming too much closes too much, and opens nothing.
 
 use executor_layers::worker::{KEY_MAX, SETTINGS_MAX, Setting, SettingKind};
 use gix_config::File;
@@ -9,10 +9,10 @@ use gix_config::file::Metadata;
 use gix_config::file::init::Options;
 use std::collections::BTreeSet;
 
-/// Most different names in a section: each is looked for in all of it.
+/// Maximum number of different names in a section: each is searched for in all of it.
 const NAMES_MAX: usize = 1024;
 
-/// Sections that name nothing that is run or that leads to what is run.
+/// Sections whose settings name no file that is executed or leads to one that is.
 const HARMLESS_SECTIONS: [&str; 14] = [
     "advice",
     "author",
@@ -30,13 +30,13 @@ const HARMLESS_SECTIONS: [&str; 14] = [
     "user",
 ];
 
-/// Others, of sections that do.
+/// Harmless settings in other sections.
 const HARMLESS: [&str; 4] = ["core.excludesfile", "core.worktree", "init.defaultbranch", "remote.fetch"];
 
-/// Files and directories: git-config(1), githooks(5), git-init(1).
+/// Settings that name files and directories: git-config(1), githooks(5), git-init(1).
 const PATHS: [&str; 3] = ["core.attributesfile", "core.hookspath", "init.templatedir"];
 
-/// Last parts of names, or how they end, that are command lines: git-config(1), gitattributes(5), gitcredentials(7),
+/// Names, or ends of names, of settings that are command lines: git-config(1), gitattributes(5), gitcredentials(7),
 /// git-difftool(1), git-mergetool(1), git-web--browse(1), git-help(1), git-interpret-trailers(1), git-send-email(1).
 const COMMANDS: [&str; 19] = [
     "askpass",
@@ -60,7 +60,7 @@ const COMMANDS: [&str; 19] = [
     "update",
 ];
 
-/// What `text` names. One that the library cannot read is taken line by line: git may read it.
+/// What `text` names. A text that the library cannot parse is taken line by line: git may read it.
 pub fn settings(text: &[u8]) -> Vec<Setting> {
     let mut found = parsed(text).unwrap_or_else(|| lines(text));
     found.truncate(SETTINGS_MAX);
@@ -94,7 +94,7 @@ fn parsed(text: &[u8]) -> Option<Vec<Setting>> {
     Some(found)
 }
 
-/// How a setting names something; `None` where it does not.
+/// How a setting names files; `None` if it does not.
 fn kind(section: &str, has_sub: bool, name: &str, value: &[u8]) -> Option<SettingKind> {
     let key = format!("{section}.{name}");
     let include = section == "include" && !has_sub || section == "includeif";
@@ -115,7 +115,7 @@ fn kind(section: &str, has_sub: bool, name: &str, value: &[u8]) -> Option<Settin
     Some(if runs { SettingKind::Command } else { SettingKind::Other })
 }
 
-/// Each line by what stands behind its first `=`: an include where it may be one, and its words.
+/// Takes each line's text after its first `=`: as an include if it may be one, and as words.
 fn lines(text: &[u8]) -> Vec<Setting> {
     let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
     let settings = lines.filter_map(|line| {
@@ -171,7 +171,7 @@ mod tests {
         assert!(found(harmless).is_empty());
     }
 
-    /// Each value is there that git itself reads, by its own account.
+    /// Every value is found that git itself reports.
     #[test]
     fn it_reads_what_git_reads() {
         let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(found(&names(NAMES_MAX + 1))[0].0, "an unreadable line");
     }
 
-    /// What the broker judges by itself would not be a path here either.
+    /// Texts that the broker skips would name no path here either.
     #[test]
     fn what_the_broker_does_not_ask_about_names_no_path() {
         let known = PATHS.iter().chain(&HARMLESS).filter_map(|key| key.split_once('.'));

@@ -1,9 +1,9 @@
 //! Finds files by name, newest first.
 //!
-//! A name that begins with a dot is looked at where the request says so or where a part of the pattern that begins with
-//! a dot matches it, as in a shell. The directories that a pattern names plainly at its beginning become a part of the
-//! path: `src/**/*.rs` walks `src` alone, and `target/*.d` is found although `target` is ignored, as it was named. A
-//! link that leads to a regular file in a zone counts as that file; links are not walked through.
+//! A name that begins with a dot matches only if the request says so, or if a part of the pattern that begins with a
+//! dot matches it, as in a shell. Directories named without wildcards at the beginning of a pattern become a part of
+//! the path: `src/**/*.rs` walks `src` alone, and `target/*.d` is found although `target` is ignored, as it was named.
+//! A link to a regular file in a zone counts as that file; links to directories are not followed.
 
 use crate::bounds::AnswerRoom;
 use crate::error::{OpenError, PatternError, WorkError};
@@ -17,7 +17,7 @@ use std::collections::BinaryHeap;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// What a path takes in an answer beside its bytes.
+/// Bytes of a path's entry in an answer besides the path.
 const ENTRY: usize = 8;
 
 impl Worker {
@@ -47,7 +47,7 @@ impl Worker {
         Ok(newest.answer(walk.cut()))
     }
 
-    /// The directory `plain` below `start`, to which `path` led; `None` where there is none.
+    /// The directory `plain` below `start`, to which `path` led; `None` if there is none.
     fn below(
         &self,
         path: &ZonePath,
@@ -64,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// When the file that `step` has come to was changed, if it is a file or a link to one.
+    /// When the file at `step` was last changed, if it is a file or a link to one.
     pub fn modified(&self, step: &WalkStep) -> Option<(i64, i64)> {
         let location = match step.kind {
             ListedKind::File => &step.location,
@@ -76,7 +76,7 @@ impl Worker {
     }
 }
 
-/// The newest of the files that were found, in no more room than they take.
+/// The newest files found so far, in a bounded number of bytes.
 struct NewestFiles {
     most: usize,
     found: u64,
@@ -84,7 +84,7 @@ struct NewestFiles {
     files: BinaryHeap<Reverse<Dated>>,
 }
 
-/// When a file was changed, and its path.
+/// When a file was last changed, and its path.
 type Dated = ((i64, i64), Reverse<String>);
 
 impl NewestFiles {
@@ -110,7 +110,7 @@ impl NewestFiles {
     }
 }
 
-/// `below`, as it is named from the root of the zone of `path`.
+/// `below`, as a path from the root of the zone of `path`.
 pub fn named(path: &ZonePath, below: &Path) -> String {
     match path.relative() {
         "" => below.to_string_lossy().into_owned(),
@@ -128,7 +128,7 @@ fn wrong(pattern: &str, why: impl ToString) -> PatternError {
     PatternError::Glob { pattern: pattern.to_owned(), why: why.to_string() }
 }
 
-/// Cuts a pattern into the directories it names plainly at its beginning, and the rest.
+/// Splits a pattern into the directories it names without wildcards at the beginning, and the rest.
 fn split(pattern: &str) -> Result<(String, String), PatternError> {
     if pattern.starts_with('/') {
         return Err(wrong(pattern, "it is relative to `path` and does not begin with a slash"));
@@ -142,10 +142,10 @@ fn split(pattern: &str) -> Result<(String, String), PatternError> {
     Ok((parts[..plain].join("/"), parts[plain..].join("/")))
 }
 
-/// What is more than itself in a glob.
+/// Characters with a special meaning in a glob.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// How deep a file can lie that `pattern` matches.
+/// The maximum depth of a file that `pattern` matches.
 fn depth(pattern: &str) -> usize {
     if pattern.contains("**") { usize::MAX } else { pattern.split('/').count() }
 }
@@ -154,7 +154,7 @@ fn depth(pattern: &str) -> usize {
 fn dotted_parts(pattern: &str) -> GlobSet {
     let mut parts = GlobSetBuilder::new();
     let globs = pattern.split('/').filter(|part| part.starts_with('.')).filter_map(|part| {
-        // Choices that contain a slash are cut in the middle here, and then say nothing about dots.
+        // Alternatives that contain a slash are split in the middle here, and then say nothing about dots.
         GlobBuilder::new(part).literal_separator(true).build().ok()
     });
     globs.for_each(|glob| {

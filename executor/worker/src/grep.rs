@@ -1,8 +1,8 @@
-//! Finds lines by a regular expression, file by file in the order of their paths.
+//! Finds lines with a regular expression, file by file in the order of their paths.
 //!
-//! Names that begin with a dot are looked at, `.git` is not. A file with a NUL byte is binary: it is counted and passed
-//! over, whatever was found in it before. `$` matches before `\r\n` as before `\n`. The answer names the files that could
-//! not be searched whole (`bounds`, `deadline_matcher`). Where it is full, further matches are counted for a while.
+//! Names that begin with a dot are searched, `.git` is not. A file with a NUL byte is binary: it is counted and
+//! skipped, whatever was found before. `$` matches before `\r\n` as before `\n`. The answer names the files that could
+//! not be searched completely (`bounds`, `deadline_matcher`). When it is full, further matches are counted for a while.
 
 use crate::bounds::{AnswerRoom, LINE, PATTERN, SEARCHED, SHOWN, SORTED, TIME};
 use crate::deadline_matcher::DeadlineMatcher;
@@ -29,7 +29,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What a file takes in an answer beside its path, and a line beside its text.
+/// Bytes of a file's entry in an answer besides its path, and of a line's besides its text.
 const FILE: usize = 8 + 8;
 const TEXT: usize = 8 + 1 + 8;
 
@@ -90,7 +90,7 @@ pub struct ByAge {
     /// The oldest on top; of the same age, the last by path.
     files: BinaryHeap<Reverse<Aged>>,
     bytes: usize,
-    /// Whether some were passed over.
+    /// Whether some were skipped.
     pub dropped: bool,
 }
 
@@ -111,7 +111,7 @@ impl ByAge {
     }
 }
 
-/// A search on its way through the files.
+/// The state of a search through several files.
 struct GrepRun {
     matcher: DeadlineMatcher,
     searcher: Searcher,
@@ -119,18 +119,18 @@ struct GrepRun {
     context: u64,
     /// Bytes that may still be read.
     bytes: u64,
-    /// Matching lines that may still be answered.
+    /// Matching lines that still fit into the answer.
     lines: usize,
     room: AnswerRoom,
     matches: Vec<Match>,
-    /// Matching lines for which there is no room.
+    /// Matching lines that did not fit.
     beyond: u64,
     binary: u64,
     in_part: Vec<InPart>,
     in_part_count: u64,
-    /// Whether something has no room in the answer.
+    /// Whether something did not fit into the answer.
     full: bool,
-    /// Whether the search ended before it was through.
+    /// Whether the search stopped before the end.
     stopped: bool,
 }
 
@@ -155,12 +155,12 @@ impl GrepRun {
         })
     }
 
-    /// Whether the glob leaves out a file at `below`.
+    /// Whether the glob excludes a file at `below`.
     fn excludes(&self, below: &Path) -> bool {
         self.include.as_ref().is_some_and(|glob| !matches_name_or_path(glob, below))
     }
 
-    /// Searches the file at `location`, which is called `name` in the answer.
+    /// Searches the file at `location`, named `name` in the answer.
     fn file(&mut self, worker: &Worker, location: &Location, name: String) {
         if self.stopped || worker.names.closed(location, Intent::Read).is_some() {
             return;
@@ -187,7 +187,7 @@ impl GrepRun {
         }
     }
 
-    /// The lines of `file` that are a part of the answer, and why not all of it was searched, if so.
+    /// The lines of `file` for the answer, and why it was not searched completely, if so.
     fn lines_of(&mut self, file: File) -> (Vec<MatchLine>, Option<Unsearched>) {
         let clock = &self.matcher;
         let mut source = Source { file, bytes: &mut self.bytes, clock, stopped: false };
@@ -204,7 +204,7 @@ impl GrepRun {
         let unsearched = match searched {
             _ if self.stopped => None,
             Err(error) if error.raw_os_error().is_some() => Some(Unsearched::Unreadable),
-            // Too long to hold, or to be searched whole.
+            // Too long to be held in memory, or to be searched completely.
             Err(_) => Some(Unsearched::LongLine),
             Ok(()) => cut.then_some(Unsearched::LongLine),
         };
@@ -239,7 +239,7 @@ fn pattern(request: &Grep) -> Result<RegexMatcher, PatternError> {
         .size_limit(PATTERN)
         .dfa_size_limit(PATTERN)
         .crlf(true);
-    // A pattern that names `\r` itself wants to see it.
+    // A pattern that contains `\r` itself must be able to match it.
     let built = builder.build(&request.pattern);
     let built = built.or_else(|_| builder.crlf(false).line_terminator(Some(b'\n')).build(&request.pattern));
     built.map_err(|error| PatternError::Regex { why: error.to_string() })
@@ -257,7 +257,7 @@ fn searcher(matcher: &DeadlineMatcher, context: usize) -> Searcher {
         .build()
 }
 
-/// A file that ends early when the search has read or taken too much.
+/// A reader that ends early when the search has read or found too much.
 struct Source<'a> {
     file: File,
     bytes: &'a mut u64,
@@ -280,19 +280,19 @@ impl Read for Source<'_> {
 /// The lines taken from one file.
 struct MatchedLines<'a> {
     taken: Vec<MatchLine>,
-    /// Matching lines that may still be taken.
+    /// Matching lines that may still be added.
     left: usize,
     room: &'a mut AnswerRoom,
-    /// Whether there was a line that could not be taken: from then on they are counted.
+    /// Whether a line did not fit: from then on lines are only counted.
     full: bool,
-    /// How many matching lines were counted.
+    /// Number of matching lines that were counted.
     beyond: u64,
     clock: &'a DeadlineMatcher,
     binary: bool,
 }
 
 impl MatchedLines<'_> {
-    /// Takes a line, if there is room for it.
+    /// Adds a line, if there is room for it.
     fn push(&mut self, number: Option<u64>, matched: bool, line: &[u8]) {
         if !self.full && (!matched || self.left > 0) {
             let text = displayed_line(line);
@@ -309,7 +309,7 @@ impl MatchedLines<'_> {
         self.beyond += u64::from(matched);
     }
 
-    /// The lines, without those that stand before a match that was not taken.
+    /// The lines, without context of a match that was not added.
     fn finished(mut self, context: u64) -> Vec<MatchLine> {
         let last = self.taken.iter().rfind(|line| line.matched).map_or(0, |line| line.number);
         self.taken.retain(|line| last > 0 && line.number <= last + context);
@@ -336,11 +336,11 @@ impl Sink for &mut MatchedLines<'_> {
     }
 }
 
-/// A line as it is answered: without its end, as text, cut after [`SHOWN`] characters, with `…` for the rest.
+/// A line as the answer has it: without its end, as text, cut after [`SHOWN`] characters, with `…` for the rest.
 fn displayed_line(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    // No character has more bytes than four, and what stands for wrong bytes is one: all that is shown is in here, and one more.
+    // A character has at most four bytes, and a replacement stands for at least one: this contains all that is displayed, and one more.
     let text = String::from_utf8_lossy(&line[..line.len().min(4 * (SHOWN + 1))]);
     match text.char_indices().nth(SHOWN) {
         None => text.into_owned(),

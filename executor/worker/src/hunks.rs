@@ -1,34 +1,34 @@
-//! What an edit or a write has changed, as whole lines with what stands around them: for records and people, who see
-//! the difference and not the file.
+//! What an edit or a write has changed, as whole lines with context: for records and people, who
+//! see the difference and not the file.
 //!
-//! Nothing is compared here but the two ends of a file that was written anew: an edit knows where it has put its texts.
+//! Nothing is compared except the two ends of a file that was rewritten: an edit knows where it has put its texts.
 //! Everything is one pass over the file, however many places were replaced and however long its lines are.
 
 use broker_protocol::{Hunk, limit};
 use memchr::{memchr_iter, memrchr_iter};
 use std::ops::Range;
 
-/// Lines around a change that are the same.
+/// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// Bytes that have taken the place of others. What lies between two regions is the same in both files.
+/// Bytes that have replaced others. What lies between two regions is equal in both files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Region {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// The regions that differ, in order, and none touches the next; `None` where they are more than an answer holds.
+/// The regions that differ, in order and not touching; `None` if there are more than an answer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regions(Option<Vec<Region>>);
 
 impl Regions {
-    /// Of two files that are the same.
+    /// For two equal files.
     pub fn none() -> Self {
         Self(Some(Vec::new()))
     }
 
-    /// Of two files of which nothing is known: all but what is the same at both ends.
+    /// For two files about which nothing is known: everything except what is equal at both ends.
     pub fn between(old: &[u8], new: &[u8]) -> Self {
         let same = |(a, b): &(&u8, &u8)| a == b;
         let start = old.iter().zip(new).take_while(same).count();
@@ -38,7 +38,7 @@ impl Regions {
         Self(Some(differs.then_some(region).into_iter().collect()))
     }
 
-    /// The same after one more edit, which replaced `old` bytes at each of `places` by `new` bytes.
+    /// The regions after one more edit, which replaced `old` bytes at each of `places` by `new` bytes.
     pub fn then(self, places: impl Iterator<Item = usize>, old: usize, new: usize) -> Self {
         let Some(before) = self.0 else { return self };
         let (mut before, mut places) = (before.into_iter().peekable(), places.peekable());
@@ -62,7 +62,7 @@ impl Regions {
                 }
             }
             regions.push(Region { old: first_old..earlier.back(end), new: first_new..now.forth(end) });
-            // Each has a byte of the old file at least, so these are too many already.
+            // Each has at least one byte of the old file, so this many are already too many.
             if regions.len() > limit::HUNKS {
                 return Self(None);
             }
@@ -70,7 +70,7 @@ impl Regions {
         Self(Some(regions))
     }
 
-    /// The changed lines of `old`, which has become `new`; `None` where they are more than an answer holds.
+    /// The changed lines of `old`, which has become `new`; `None` if there are more than an answer holds.
     pub fn hunks(&self, old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
         let mut room = limit::HUNKS;
         let mut hunks = Vec::new();
@@ -94,7 +94,7 @@ impl Regions {
     }
 }
 
-/// How far places have moved: those from `less` on are as much farther on as `more` is.
+/// How far positions have moved: those from `less` on lie farther on by `more`.
 #[derive(Clone, Copy, Default)]
 struct Shift {
     less: usize,
@@ -111,7 +111,7 @@ impl Shift {
     }
 }
 
-/// Numbers of lines, for places that come in order.
+/// Line numbers for positions given in ascending order.
 struct LineNumbers<'c> {
     content: &'c [u8],
     at: usize,
@@ -130,14 +130,14 @@ impl<'c> LineNumbers<'c> {
     }
 }
 
-/// Whether what stands around two regions touches: then they are one hunk.
+/// Whether the contexts of two regions touch: then they are one hunk.
 fn is_near(one: &Region, next: &Region, old: &[u8], new: &[u8]) -> bool {
     let between = &old[one.old.end..next.old.start];
     let own = usize::from(!ends_line(one, old, new));
     memchr_iter(b'\n', between).take(2 * CONTEXT + own + 1).count() <= 2 * CONTEXT + own
 }
 
-/// Whether nothing of the line behind `region` belongs to it, in either file.
+/// Whether no part of the line after `region` belongs to it, in either file.
 fn ends_line(region: &Region, old: &[u8], new: &[u8]) -> bool {
     let starts = |content: &[u8], at: usize| at == 0 || content[at - 1] == b'\n';
     starts(old, region.old.end) && starts(new, region.new.end)
@@ -148,7 +148,7 @@ fn before(content: &[u8], at: usize) -> usize {
     memrchr_iter(b'\n', &content[..at]).nth(CONTEXT).map_or(0, |end| end + 1)
 }
 
-/// Where the context behind `at` ends, or behind the rest of its line where that is not `whole`.
+/// Where the context after `at` ends, or after the rest of its line if that is not `whole`.
 fn after(content: &[u8], at: usize, whole: bool) -> usize {
     let lines = CONTEXT + usize::from(!whole);
     memchr_iter(b'\n', &content[at..]).nth(lines - 1).map_or(content.len(), |end| at + end + 1)
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use memchr::memmem;
 
-    /// A hunk as its first lines and its texts.
+    /// A hunk as its first line numbers and its texts.
     type Seen = (u64, u64, String, String);
 
     /// The hunks after these edits, each of which replaces every `old`.
@@ -222,10 +222,10 @@ mod tests {
         assert_eq!(edited(&file, &[("<4>", "x")]), hunk(1, 8, "<4>", "x"));
         assert_eq!(edited(&file, &[("<1>", "x")]), hunk(1, 5, "<1>", "x"));
         assert_eq!(edited(&file, &[("<9>", "x")]), hunk(6, 10, "<9>", "x"));
-        // A whole line goes, or comes, and no other one is touched.
+        // A whole line is removed or added, and no other one is touched.
         assert_eq!(edited(&file, &[("<5>\n", "")]), hunk(2, 9, "<5>\n", ""));
         assert_eq!(edited(&file, &[("<5>\n", "<5>\nx\n")]), hunk(2, 9, "<5>\n", "<5>\nx\n"));
-        // A line end goes: the line behind belongs to the change.
+        // A line end is removed: the line after it belongs to the change.
         assert_eq!(edited(&file, &[("5>\n", "")]), hunk(2, 10, "5>\n", ""));
     }
 
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(spans(hunks("<11>")), [(2, 2, 13)]);
         assert_eq!(spans(hunks("<12>")), [(2, 2, 13 + 1)]);
         assert_eq!(spans(hunks("<13>")), [(2, 2, 7), (10, 10, 7)]);
-        // The same for lines that go as a whole.
+        // The same for lines that are removed as a whole.
         let gone = |second: &str| spans(edited(&file, &[("<5>\n", ""), (second, "")]).unwrap());
         assert_eq!(gone("<12>\n"), [(2, 2, 14)]);
         assert_eq!(gone("<13>\n"), [(2, 2, 7), (10, 9, 7)]);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     impl ReplaceA for Vec<u8> {
-        /// Only the last 60,000 stay.
+        /// Only the last 60,000 are kept.
         fn replace_a(mut self) -> Self {
             let keep = self.len() - 120_000;
             self[..keep].iter_mut().filter(|byte| **byte == b'a').for_each(|byte| *byte = b'c');

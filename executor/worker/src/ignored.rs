@@ -1,12 +1,12 @@
-//! What the ignore files from a zone's root down to a directory say about a name.
+//! What the ignore files from a zone's root down to a directory decide about a name.
 //!
-//! The same files as `git` and `rg` read, by the same rules: `.ignore` before `.gitignore` before `.git/info/exclude`,
-//! the deeper before the higher, the last line before the first; and what a repository's `.gitignore` says ends where
-//! another repository begins. Not read: anything above the zone's root, the user's own ignore file, links, and what is
-//! too large (`bounds`).
+//! The same files as `git` and `rg` read, by the same rules: `.ignore` before `.gitignore` before
+//! `.git/info/exclude`, the deeper before the higher, the last line before the first; and a
+//! repository's `.gitignore` applies until another repository begins. Not read: anything above the
+//! zone's root, the user's own ignore file, links, and what is too large (`bounds`).
 //!
-//! The matching is that of the `ignore` crate. Its own walk is not used: it opens ignore files by name and waits where
-//! one is a FIFO, reads them whole, and follows a `.git` file out of the zone.
+//! The `ignore` crate does the matching. Its own walk is not used: it opens ignore files by name
+//! and blocks if one is a FIFO, reads them whole, and follows a `.git` file out of the zone.
 
 use crate::bounds::IGNORED;
 use crate::content::read_up_to;
@@ -28,24 +28,24 @@ pub struct IgnoreRules(Option<Rc<Directory>>);
 
 /// A directory with rules of its own.
 struct Directory {
-    /// Bytes of its path.
+    /// Length of its path in bytes.
     path: usize,
-    /// Whether it is the top of a repository.
+    /// Whether it is the root of a repository.
     repository: bool,
-    /// Its files, in the order in which they are asked.
+    /// Its files, in order of precedence.
     files: [Option<Gitignore>; FILES.len()],
-    /// Bytes of all files from here up.
+    /// Bytes of all files from here up to the root.
     bytes: usize,
     above: IgnoreRules,
 }
 
-/// The ignore files of a directory, in the order in which they are asked.
+/// The ignore files of a directory, in order of precedence.
 const FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
-/// What makes a directory the top of a repository: a directory, or a file that names one.
+/// What makes a directory the root of a repository: a directory, or a file that names one.
 const REPOSITORY: &str = ".git";
 
 impl IgnoreRules {
-    /// These rules and those of the directory `location`. `has` says which names are, or may be, in it.
+    /// Adds the rules of the directory `location`. `has` returns which names are, or may be, in it.
     pub fn and_in(self, worker: &Worker, location: &Location, has: &dyn Fn(&str) -> bool) -> Self {
         if ![FILES[0], FILES[1], REPOSITORY].into_iter().any(has) {
             return self;
@@ -65,12 +65,12 @@ impl IgnoreRules {
         Self(Some(Rc::new(Directory { path, repository, files, bytes, above: self })))
     }
 
-    /// Whether they say that `path`, from the root of the zone, is not to be looked at.
+    /// Whether the rules ignore `path`, which is relative to the zone's root.
     pub fn ignore(&self, path: &Path, directory: bool) -> bool {
         (0..FILES.len()).find_map(|file| self.verdict(file, path, directory)).unwrap_or(false)
     }
 
-    /// What the deepest of one kind of file that says anything about `path` says.
+    /// The decision of the deepest file of one kind that has a rule for `path`.
     fn verdict(&self, file: usize, path: &Path, directory: bool) -> Option<bool> {
         let mut rules = self;
         while let Some(own) = &rules.0 {
@@ -99,7 +99,7 @@ fn is_repository(worker: &Worker, location: &Location) -> bool {
     worker.stat(&repository).is_ok_and(|found| found.is_some())
 }
 
-/// The content of an ignore file of at max `max` bytes.
+/// The content of an ignore file of at most `max` bytes.
 fn text(worker: &Worker, location: &Location, max: usize) -> Option<Vec<u8>> {
     if worker.names.closed(location, Intent::Read).is_some() {
         return None;
@@ -110,10 +110,10 @@ fn text(worker: &Worker, location: &Location, max: usize) -> Option<Vec<u8>> {
     (content.len() <= max).then_some(content)
 }
 
-/// The rules of an ignore file. A line that is not a pattern is passed over, as `git` does.
+/// The rules of an ignore file. An invalid pattern is skipped, as `git` does.
 fn compile(text: &[u8]) -> Option<Gitignore> {
     let text = String::from_utf8_lossy(text);
-    // Matched paths are already below the file's directory: the matcher shall not take anything off them.
+    // Matched paths are relative to the file's directory already: the matcher must strip nothing from them.
     let mut builder = GitignoreBuilder::new(".");
     for line in text.trim_start_matches('\u{feff}').lines() {
         let _ = builder.add_line(None, line);

@@ -1,5 +1,5 @@
-//! Lists a directory: names, kinds and sizes, in order. Names are not secret: a closed file is listed, but what is in a
-//! closed directory is not, nor what is in a `.git` directory that was not asked for.
+//! Lists a directory: names, kinds and sizes, in order. Names are not secret: a closed file is listed, but
+//! not the contents of a closed directory, nor those of a `.git` directory unless it was requested.
 
 use crate::bounds::AnswerRoom;
 use crate::error::WorkError;
@@ -8,7 +8,7 @@ use crate::walk::{WalkOptions, WalkStep};
 use crate::worker::Worker;
 use broker_protocol::{FileList, Listed, ListedEntry, ListedKind, Truncated};
 
-/// What an entry takes in an answer beside its path.
+/// Bytes of an entry in an answer besides its path.
 const ENTRY: usize = 8 + 4 + 8;
 
 impl Worker {

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A worker that cannot be confined does not work: the broker sees the end of its socket.
+/// A worker that cannot be confined does not work: the broker sees its socket close.
 fn run() -> io::Result<()> {
     let other = |error: LayerError| io::Error::other(error.to_string());
     let socket = fd::inherited(0)?;
@@ -101,8 +101,8 @@ fn answer_questions(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the one process of this program that is a member of the PID namespace and a child of its first process, which reaps it
-/// whoever else has died; true in it. The broker gets its pidfd.
+/// Forks the one process of this program that is in the PID namespace and a child of that namespace's first
+/// process, which reaps it whichever other process has died; true in it. The broker receives its pidfd.
 fn is_member(socket: &OwnedFd) -> io::Result<bool> {
     if let Fork::Parent(child) = process::fork(0)? {
         waitpid(Pid::from_raw(child.pid), None)?;
@@ -110,7 +110,7 @@ fn is_member(socket: &OwnedFd) -> io::Result<bool> {
     }
     match process::fork(0)? {
         Fork::Child => Ok(true),
-        // With the end of this process, the other becomes an orphan of the namespace.
+        // When this process exits, the other becomes an orphan in the namespace.
         Fork::Parent(child) => {
             message::send(socket.as_fd(), &[STARTED], &[child.pidfd.as_fd()])?;
             Ok(false)

@@ -1,5 +1,5 @@
-//! The policy's protected names and the session's scope, as the file tools ask about them. The broker has asked about the name in
-//! the request; this is for those that links lead to.
+//! The policy's protected names and the session's scope, as file tools check them. The broker has
+//! checked the name in the request; these checks are for the targets of links.
 
 use crate::root::Location;
 use broker_protocol::Zone;
@@ -15,34 +15,34 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Why no file tool makes a repository, or changes which branch one is at.
+/// Why no file tool creates a repository, or changes the branch of one.
 pub const GIT_DECIDES: &str = "Git takes a directory for a repository by this name, and runs what its settings say. `git` itself can make one.";
 
-/// What a file tool wants with a name.
+/// What a file tool is going to do with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// To know its content.
     Read,
-    /// To make, change or replace it.
+    /// To create, change or replace it.
     Write,
 }
 
 pub struct Names {
     pub protected: Matcher,
-    /// What is protected although no name says so, by its path.
+    /// The paths that are protected although no name shows it.
     pub objects: ProtectedObjects,
     pub project: PathBuf,
     pub central: PathBuf,
-    /// What may be read beside both.
+    /// Paths besides both roots that may be read.
     pub granted: Vec<PathBuf>,
     pub scope: ScopePaths,
 }
 
-/// Why a file tool may not touch what was found to be protected although its name does not say so.
+/// Why a file tool may not touch a path that is protected although its name does not show it.
 const CLOSED_PLACE: &str = "A link with a protected name leads there, it is the same file as a protected one, or it could not be looked \
      through when the session opened. The session said so when it opened.";
 
-/// Why nothing is done at what is not granted, or is granted with a root in it.
+/// Why a path is refused that is not granted, or is granted but contains a root.
 const NOT_GRANTED: &str = "It is not granted to file tools by this path.";
 
 impl Names {
@@ -52,18 +52,18 @@ impl Names {
         Ok(Self { protected, objects, project, central, granted: spec.granted.clone(), scope })
     }
 
-    /// Whether the absolute path `real` lies in what may be read beside the roots.
+    /// Whether the absolute path `real` lies in a granted path besides the roots.
     pub fn is_granted(&self, real: &Path) -> bool {
         self.granted.iter().any(|granted| real.starts_with(granted))
     }
 
-    /// Whether links at `real` may lead to what may be read beside the roots.
+    /// Whether links at `real` may lead to a granted path besides the roots.
     pub fn leads_to_granted(&self, real: &Path) -> bool {
         self.is_granted(real) || self.granted.iter().any(|granted| granted.starts_with(real))
     }
 
-    /// Why a name is closed for `intent`; `None` where it is open. What is closed for reading is closed for writing too, and
-    /// what lies below a closed name is closed with it.
+    /// Why a name is closed for `intent`; `None` if it is open. What is closed for reading is
+    /// closed for writing too, and what lies below a closed name is closed with it.
     pub fn closed(&self, location: &Location, intent: Intent) -> Option<&str> {
         let path = location.path.as_os_str().as_bytes();
         let root = match location.zone {
@@ -85,13 +85,13 @@ impl Names {
         let closing = names.chain(place).find(|(protection, _)| closes(*protection));
         let head = || {
             let head = member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
-            // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and git's own to write.
+            // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and only git writes it.
             (intent == Intent::Write && head).then_some(GIT_DECIDES)
         };
         closing.map(|(_, why)| why).or_else(head)
     }
 
-    /// Whether the new name `path`, relative to a zone's root, makes a repository of `directory`, which it is in.
+    /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`.
     pub fn makes_repository(&self, directory: &OwnedFd, path: &Path) -> bool {
         let parent = path.parent().unwrap_or(Path::new(""));
         let has = |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
@@ -99,7 +99,7 @@ impl Names {
             && member(path).is_some_and(|(kind, member)| kind.is_completed_by(member, has))
     }
 
-    /// Why `tool` may not touch a name in this session; `None` where it may.
+    /// Why `tool` may not touch a name in this session; `None` if it may.
     pub fn out_of_scope(&self, tool: &str, location: &Location) -> Option<String> {
         let path = location.path.as_os_str().as_bytes();
         let permitted = self.scope.permits(tool, location.zone, path, Reach::of(tool));

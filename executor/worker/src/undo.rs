@@ -1,7 +1,7 @@
-//! Undo: what a file tool replaces is kept, and can be brought back.
+//! Undo: what a file tool replaces is saved, and can be restored.
 //!
-//! Every change is kept before it is made, an undo too, so that it can be undone. Undoing is a write like any other: its
-//! path comes with the request, and is asked about as a path; the file must still be what the change left.
+//! Every change is saved before it is made, also an undo, so that it can be undone in turn. Undoing is a write like any
+//! other: its path comes with the request, and is checked as a path; the file must still be as the change left it.
 
 use crate::bounds::AnswerRoom;
 use crate::change_record::{ChangeRecord, FileState};
@@ -15,12 +15,12 @@ use executor_layers::worker::SESSION_LEN;
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a change takes in an answer beside its path.
+/// Bytes of a change in an answer besides its path.
 const CHANGE: usize = 8 + (8 + SESSION_LEN) + 8 + 8 + 4 + 8 + 2 * 33;
 
 impl Worker {
-    /// Keeps what `before` is, and that it becomes `after`, before `location` is written. Returns the number of the change;
-    /// `None` where it cannot be kept, which is no reason not to write.
+    /// Saves the state `before`, and that it becomes `after`, before `location` is written. Returns
+    /// the number of the change; `None` if it cannot be saved, which does not prevent the write.
     pub fn record_change(
         &self,
         path: &ZonePath,
@@ -40,7 +40,7 @@ impl Worker {
             session: self.session.borrow().clone(),
             call: self.call.get(),
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            // A name that is no text is found by the links that led to it.
+            // A name that is not text is recorded as the link that led to it.
             path: location.to_zone_path().unwrap_or_else(|| path.clone()),
             before: state,
             after,
@@ -49,7 +49,7 @@ impl Worker {
         self.store.borrow_mut().save(&record, content).ok()
     }
 
-    /// Does `write`, whose change is kept as `kept`. What did not happen is not kept.
+    /// Runs `write`, whose change was saved as `kept`. A change that did not happen is dropped.
     pub fn keeping<T>(
         &self,
         kept: Option<u64>,
@@ -103,7 +103,7 @@ impl Worker {
         self.restore(request, &location, current.as_ref(), record.before)
     }
 
-    /// What stands at `path` now, and where that is.
+    /// The present file at `path`, and its location.
     fn current(&self, path: &ZonePath) -> Result<(Location, Option<CurrentFile>), WorkError> {
         let (location, stat) = self.locate(path)?;
         let Some(stat) = stat else { return Ok((location, None)) };
@@ -116,7 +116,7 @@ impl Worker {
         Ok((location, Some(current)))
     }
 
-    /// Makes `location` what it was.
+    /// Restores the earlier state of `location`.
     fn restore(
         &self,
         request: &Undo,
@@ -136,7 +136,7 @@ impl Worker {
             (None, Some(current)) => self.remove(path, location, current),
             (None, None) => Ok(()),
         })?;
-        // The session has not seen what came back.
+        // The session has not read what was restored.
         self.seen.borrow_mut().forget(location);
         let bytes = content.map_or(0, |(content, _)| content.len() as u64);
         Ok(Undone { sha256: before.map(|state| state.digest), bytes, change: kept })

@@ -1,16 +1,16 @@
-//! Where changes are kept, in the central root: `.lazaret/undo/changes/NUMBER`, a line each, and
-//! `.lazaret/undo/objects/SHA256`, the contents that were replaced.
+//! The store of changes in the central root: `.lazaret/undo/changes/NUMBER`, one line each, and
+//! `.lazaret/undo/objects/SHA256`, the replaced contents.
 //!
-//! Both are there before the file is changed, each whole or without a name, so that whenever the worker dies the file is
-//! whole and what is written down can be used; a change that then did not happen is found out by its digests. Nothing is
-//! made durable here: a power cut may cost history, never a file.
+//! Both exist before the file is changed, each complete or without a name: whenever the worker dies, the file
+//! is complete and the records are usable; a change that then did not happen is recognised by its digests.
+//! Nothing is made durable here: a power cut may lose history, never a file.
 //!
-//! The directory is a protected name: no command of a session changes anything in it. The worker does by a descriptor that
-//! was opened before the name was pinned (`open`). What programs outside have written there can lose history, and fill it
-//! with lies; so nothing is believed that is read here (`line`, `object`).
+//! The directory is a protected name: no command of a session changes anything in it. The worker does so
+//! through a descriptor that was opened before the name was pinned (`open`). Programs outside can delete
+//! history and forge it; so nothing that is read here is trusted (`line`, `object`).
 //!
-//! Two sessions may share a root: numbers are taken by making the file, what one drops while the other writes is a change
-//! that cannot be undone, and says so, and each counts what the other keeps only when it looks through everything.
+//! Two sessions may share a root: a number is taken by creating its file; if one drops what the other is just writing,
+//! that change cannot be undone, which is reported; and each counts what the other saves only when it scans everything.
 
 use crate::bounds::KEPT;
 use crate::change_record::{ChangeRecord, LINE_MAX};
@@ -30,22 +30,22 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// What a file costs on the disk besides its bytes, and to what its bytes are rounded up.
+/// Disk space of a file besides its bytes, and the unit to which its bytes are rounded up.
 const BLOCK: u64 = 4096;
-/// Most names that are looked at in one of the directories. There are less, unless a cell fills them.
+/// Maximum number of names examined in one of the directories. There are fewer, unless a cell fills them.
 const NAMES: usize = 100_000;
-/// Digits of a change's number at most: whole numbers that JSON keeps.
+/// Maximum digits of a change's number: an integer that JSON represents exactly.
 const DIGITS: usize = 15;
-/// Attempts at taking a number that others take too.
+/// Maximum attempts to take a number that others take too.
 const ATTEMPTS: usize = 64;
 
-/// The kept changes of one central root.
+/// The saved changes of one central root.
 #[derive(Debug)]
 pub struct UndoStore {
-    /// `.lazaret`, if it is there.
+    /// The descriptor of `.lazaret`, if that exists.
     own: Option<OwnedFd>,
     budget: u64,
-    /// Bytes on the disk and the number to try next, once they have been looked up.
+    /// Bytes on the disk and the number to try next, once they are known.
     known: Option<(u64, u64)>,
 }
 
@@ -55,15 +55,15 @@ struct Folders {
 }
 
 impl UndoStore {
-    /// A store in `own`, that keeps at most `budget` bytes on the disk.
+    /// A store in `own` that uses at most `budget` bytes of disk space.
     pub fn new(own: Option<OwnedFd>, budget: u64) -> Self {
         Self { own, budget, known: None }
     }
 
-    /// Keeps a change and the content it replaces, and returns its number.
+    /// Saves a change and the content it replaces, and returns its number.
     ///
     /// # Errors
-    /// It does not fit in the budget (`EFBIG`), or the kernel refuses. Then nothing is kept of it.
+    /// It does not fit into the budget (`EFBIG`), or the kernel refuses. Then nothing of it is saved.
     pub fn save(&mut self, record: &ChangeRecord, content: Option<&[u8]>) -> Result<u64, Errno> {
         let cost = BLOCK + content.map_or(0, |content| blocks(content.len() as u64));
         if cost > self.budget || record.before.is_some() != content.is_some() {
@@ -88,15 +88,15 @@ impl UndoStore {
         Ok(number)
     }
 
-    /// Forgets a change that did not happen.
+    /// Drops a change that did not happen.
     pub fn forget(&self, number: u64) {
-        // If it stays, its digests say that it did not happen.
+        // If it remains, its digests show that it did not happen.
         if let Ok(folders) = self.folders() {
             let _ = unlinkat(&folders.changes, number.to_string().as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 
-    /// Every number that is kept, the newest first.
+    /// The numbers of all saved changes, newest first.
     pub fn numbers(&self) -> Result<Vec<u64>, Errno> {
         match self.folders() {
             Err(Errno::ENOENT) => Ok(Vec::new()),
@@ -108,12 +108,12 @@ impl UndoStore {
         }
     }
 
-    /// A change; `None` where there is no such line.
+    /// The record of a change; `None` if there is none.
     pub fn record(&self, number: u64) -> Option<ChangeRecord> {
         self.folders().ok()?.record(number)
     }
 
-    /// The content with this digest, if it is kept and is what it should be.
+    /// The content with this digest, if it is saved and matches the digest.
     pub fn object(&self, wanted: Digest) -> Option<Vec<u8>> {
         let content = read_file(&self.folders().ok()?.objects, &wanted.to_string(), KEPT)?;
         (digest(&content) == wanted).then_some(content)
@@ -145,7 +145,7 @@ impl Folders {
         Ok(Self { changes: make_directory(&undo, "changes")?, objects: make_directory(&undo, "objects")? })
     }
 
-    /// What there is: bytes on the disk, and the first number that is free.
+    /// Scans the store: bytes on the disk, and the first free number.
     fn scan(&self) -> Result<(u64, u64), Errno> {
         let numbers = self.numbers()?;
         let mut used = numbers.len() as u64 * BLOCK;
@@ -155,8 +155,8 @@ impl Folders {
         Ok((used, numbers.last().map_or(1, |last| last + 1)))
     }
 
-    /// Drops changes, the oldest first, until at most seven eighths of `most` bytes are used, so that this is not done
-    /// again at once; and contents that no change needs. Returns what is used then.
+    /// Drops changes, oldest first, until at most seven eighths of `most` bytes are used, so that this is not
+    /// repeated at once; and contents that no change needs. Returns how much is used then.
     fn drop_oldest(&self, most: u64) -> Result<u64, Errno> {
         let numbers = self.numbers()?;
         let (mut used, mut needed, mut kept) = (0, HashSet::new(), numbers.len());
@@ -203,7 +203,7 @@ impl Folders {
             Some(size) if size == content.len() as u64 => Ok(()),
             Some(_) => new()?.replace(name.as_ref()),
             None => match new()?.create(name.as_ref()) {
-                // Another session keeps the same content.
+                // Another session has saved the same content.
                 Err(Errno::EEXIST) => Ok(()),
                 created => created,
             },
@@ -240,7 +240,7 @@ fn make_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The names in a directory that are text, in no order.
+/// The names in a directory that are valid text, in no order.
 fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
     let mut entries = Dir::from_fd(open_beneath(directory, Path::new(""), LISTING, Mode::empty())?)?;
     let mut names = Vec::new();
@@ -262,7 +262,7 @@ fn size(directory: &OwnedFd, name: &str) -> Option<u64> {
     Some(stat.st_size as u64)
 }
 
-/// A regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 fn read_file(directory: &OwnedFd, name: &str, most: usize) -> Option<Vec<u8>> {
     let file = open_beneath(directory, Path::new(name), READING, Mode::empty()).ok()?;
     let stat = fstat(&file).ok().filter(|stat| is(stat, libc::S_IFREG))?;

@@ -1,8 +1,8 @@
 //! Walks a directory tree: names in order, a directory's content right after it, no link followed.
 //!
-//! Each directory is opened beneath its root by its whole path, so a directory that becomes a link meanwhile is passed
-//! over, and no descriptor is held while the walk goes on. What may not be read is passed over too: the answer is what
-//! this process may see.
+//! Each directory is opened beneath its root by its whole path, so a directory that is replaced by
+//! a link meanwhile is skipped, and no descriptor is held between steps. What may not be read is
+//! skipped too: the answer is what this process can see.
 
 use crate::bounds::WalkBudget;
 use crate::error::{OpenError, SystemError, WorkError};
@@ -19,33 +19,33 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// The directory that holds a repository's own files. No walk goes into it unless it is asked for by name.
+/// The directory that contains a repository's own files. No walk enters it unless the request names it.
 const REPOSITORY: &str = ".git";
 
-/// What a walk looks at.
+/// What a walk includes.
 pub struct WalkOptions<'a> {
-    /// How many levels below its start.
+    /// Maximum number of levels below its start.
     pub depth: usize,
-    /// Which names that begin with a dot.
+    /// Which names that begin with a dot it includes.
     pub dotted: &'a dyn Fn(&OsStr) -> bool,
-    /// Whether it goes into directories called `.git`.
+    /// Whether it enters directories called `.git`.
     pub repositories: bool,
-    /// Whether it looks at what ignore files name.
+    /// Whether it includes what ignore files name.
     pub ignored: bool,
 }
 
-/// A walk on its way.
+/// The state of a walk.
 pub struct Walk<'a> {
     worker: &'a Worker,
     options: WalkOptions<'a>,
     budget: WalkBudget,
-    /// Where it is, from the root of the zone.
+    /// Its present location, from the root of the zone.
     at: Location,
-    /// Bytes of the path where it started.
+    /// Length in bytes of the path where it started.
     start: usize,
-    /// The directories it is in, the deepest last.
+    /// The directories it has entered, the deepest last.
     open: Vec<Level>,
-    /// Whether something was left out that should have been looked at.
+    /// Whether something was omitted that should have been included.
     cut: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Walk<'a> {
 struct Level {
     entries: vec::IntoIter<WalkEntry>,
     rules: IgnoreRules,
-    /// Bytes of its path.
+    /// Length of its path in bytes.
     path: usize,
 }
 
@@ -63,18 +63,18 @@ pub struct WalkEntry {
     pub kind: ListedKind,
 }
 
-/// An entry that the walk has come to.
+/// An entry that the walk has reached.
 pub struct WalkStep {
     /// Its path below the root of the zone, without links.
     pub location: Location,
     /// Its path below the start of the walk.
     pub below: PathBuf,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: ListedKind,
 }
 
 impl Worker {
-    /// The directory that `path` names, links followed: where a walk may start.
+    /// The directory that `path` names, following links: where a walk may start.
     pub fn directory_at(&self, path: &ZonePath) -> Result<Location, WorkError> {
         let found = self.open(path, LOOKING, Intent::Read)?;
         let stat = fstat(&found.file).map_err(|errno| SystemError::new("look at", path, errno))?;
@@ -84,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// A walk from the directory `start`, to which `path` led.
+    /// Starts a walk at the directory `start`, to which `path` led.
     pub fn walk<'a>(
         &'a self,
         path: &ZonePath,
@@ -96,7 +96,7 @@ impl Worker {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk from the directory `start`, a name without links.
+    /// Starts a walk at the directory `start`, a name without links.
     fn new(worker: &'a Worker, start: Location, options: WalkOptions<'a>) -> Result<Self, Errno> {
         let length = start.path.as_os_str().len();
         let budget = WalkBudget::new();
@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Whether something was left out that should have been looked at.
+    /// Whether something was omitted that should have been included.
     pub fn cut(&self) -> bool {
         self.cut
     }
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
         (dotted && !(self.options.dotted)(&entry.name)) || (!self.options.ignored && ignored())
     }
 
-    /// Goes on inside the directory where the walk is, if that is to be looked at.
+    /// Enters the directory at the present location, if it is to be included.
     fn enter(&mut self, name: &OsStr) {
         let closed = || self.worker.names.closed(&self.at, Intent::Read).is_some();
         let repository = name == REPOSITORY && !self.options.repositories;
@@ -170,13 +170,13 @@ impl<'a> Walk<'a> {
                 let path = self.at.path.as_os_str().len();
                 self.open.push(Level { entries: entries.into_iter(), rules, path });
             }
-            // Gone, replaced, or not ours to read.
+            // It no longer exists, was replaced, or is not readable for us.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES | Errno::EPERM) => {}
             Err(_) => self.cut = true,
         }
     }
 
-    /// What is in the directory where the walk is, in order.
+    /// The entries of the directory at the present location, in order.
     fn entries(&mut self) -> Result<Vec<WalkEntry>, Errno> {
         let directory = self.worker.root(self.at.zone).open_beneath(&self.at.path, LISTING)?;
         let mut entries = Vec::new();
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
         Ok(entries)
     }
 
-    /// What `name` is, on a file system that does not say so in its directories.
+    /// The kind of `name`, on a file system that does not report it in directories.
     fn kind(&self, name: &OsStr) -> ListedKind {
         let location = Location { zone: self.at.zone, path: self.at.path.join(name) };
         let Ok(Some(stat)) = self.worker.stat(&location) else { return ListedKind::Other };
@@ -210,7 +210,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The ignore rules in the directory where the walk is, below `above`.
+    /// The ignore rules for the directory at the present location, below `above`.
     fn rules(&self, above: IgnoreRules, entries: &[WalkEntry]) -> IgnoreRules {
         if self.options.ignored {
             return above;

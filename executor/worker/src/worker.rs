@@ -1,4 +1,4 @@
-//! One request in, one answer out.
+//! Carries out one request and returns one answer.
 
 use crate::committed::Committed;
 use crate::error::{OpenError, WorkError};
@@ -11,24 +11,24 @@ use executor_layers::worker::SESSION_LEN;
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 
-/// The file tools over two roots. Nothing is kept between calls but the descriptors of the roots and what has been read.
+/// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
 pub struct Worker {
     pub roots: Roots,
     pub names: Names,
     pub seen: RefCell<Seen>,
     pub store: RefCell<UndoStore>,
-    /// As the audit names it.
+    /// The session's ID in the audit.
     pub session: RefCell<String>,
-    /// Number of the call under way.
+    /// Number of the current call.
     pub call: Cell<CallId>,
     /// Its tool.
     pub tool: RefCell<String>,
-    /// Where links on its path may lead.
+    /// The places to which links on its path may lead.
     pub permitted: RefCell<Vec<ZonePath>>,
 }
 
 impl Worker {
-    /// A worker on `roots`, which are opened before the process is confined. It keeps `budget` bytes of changes in `undo`.
+    /// A worker on `roots`, which are opened before the process is confined. It saves up to `budget` bytes of changes in `undo`.
     pub fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
         let (seen, store, call) =
             (RefCell::default(), RefCell::new(UndoStore::new(undo, budget)), Cell::new(0));
@@ -49,10 +49,10 @@ impl Worker {
         }
     }
 
-    /// Carries out a request whose links may lead to the places `permitted`, within the times and sizes of `bounds`.
+    /// Carries out a request whose links may lead to the places in `permitted`, within the limits in `bounds`.
     ///
     /// # Errors
-    /// Where they lead instead: nothing was done there.
+    /// The place where they lead instead: nothing was done there.
     pub fn answer(
         &self,
         call: CallId,

@@ -1,7 +1,7 @@
 //! Writes a whole file so that readers see the old one or the new one, whatever happens meanwhile.
 //!
-//! What is replaced keeps its permission bits and nothing else: the file is a new one, so other names of the old one
-//! (hard links) keep the old content, and an owner other than ours, access lists and attributes do not come along.
+//! Of a replaced file only the permission bits are kept: the file is a new one, so other names of the old one
+//! (hard links) keep the old content, and another owner, access lists and attributes are lost.
 
 use crate::bounds::KEPT;
 use crate::content::{digest, file_digest, read_up_to};
@@ -24,13 +24,13 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Attempts at a write whose target comes and goes meanwhile.
+/// Maximum attempts at a write whose target is created and removed meanwhile.
 const ATTEMPTS: usize = 32;
 
-/// What stands where a write goes.
+/// The present file at the target of a write.
 pub struct CurrentFile {
     stat: FileStat,
-    /// Its bytes, where they are few enough to be held.
+    /// Its content, if that is small enough to be held in memory.
     pub content: Option<Vec<u8>>,
     pub digest: Option<Digest>,
 }
@@ -41,7 +41,7 @@ impl CurrentFile {
         Self { stat, digest: Some(digest(&content)), content: Some(content) }
     }
 
-    /// Reads a file, and if it is too large to be held, hashes it where that is `wanted`.
+    /// Reads a file; if it is too large to be held in memory, hashes it instead if that is `wanted`.
     pub fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
         let failed = |error| SystemError::new("read", path, error);
         let stat = regular(path, &file)?;
@@ -68,7 +68,7 @@ impl Worker {
     pub fn write(&self, request: &FileWrite) -> Result<Written, WorkError> {
         for _ in 1..ATTEMPTS {
             match self.write_once(request) {
-                // It came between our look and our link; next time it is there to be replaced.
+                // It was created between our check and our link; the next attempt replaces it.
                 Err(WorkError::Write(WriteError::Exists { .. })) if request.overwrite => {}
                 written => return written,
             }
@@ -91,7 +91,7 @@ impl Worker {
         Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change, hunks })
     }
 
-    /// Checks what stands at the target against what the request says about it.
+    /// Checks the present file at the target against the request.
     fn before(
         &self,
         request: &FileWrite,
@@ -118,7 +118,7 @@ impl Worker {
         Ok(Some(current))
     }
 
-    /// Refuses to change what this session does not know. Whoever names the digest of the content knows it.
+    /// Refuses to change a file that this session has not read. A caller that gives the digest of the content knows it.
     pub fn admit(
         &self,
         path: &ZonePath,
@@ -140,8 +140,8 @@ impl Worker {
         }
     }
 
-    /// Puts `content` in the place of `before`, which is kept, and remembers what is there now. Says the number of the
-    /// change, if it could be kept.
+    /// Replaces `before`, which is saved, by `content`, and records what is there now. Returns the
+    /// number of the change, if it could be saved.
     pub fn replace(
         &self,
         path: &ZonePath,
@@ -173,8 +173,8 @@ impl Worker {
         Ok(unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir).map_err(failed)?)
     }
 
-    /// Makes `content` the file at `location`, with all directories on the way there. It has the mode of what it replaces;
-    /// a new one has `mode`, or that of a new file.
+    /// Makes `content` the file at `location`, creating missing directories on the way. It keeps
+    /// the mode of what it replaces; a new file has `mode`, or the default for new files.
     pub fn put(
         &self,
         path: &ZonePath,
@@ -206,7 +206,7 @@ impl Worker {
         Ok(file.replace(name).map_err(failed)?)
     }
 
-    /// Opens the directory `path` in the zone of `location`, making it and those above it where they are missing.
+    /// Opens the directory `path` in the zone of `location`, creating it and its parents if they are missing.
     fn directory(&self, asked: &ZonePath, location: &Location, path: &Path) -> Result<OwnedFd, WorkError> {
         let failed = |errno| SystemError::new("write", asked, errno);
         let root = self.root(location.zone);
@@ -231,8 +231,8 @@ impl Worker {
         Ok(at)
     }
 
-    /// Takes the name `relative` back, which was just made in `directory`, where a repository has come about with it: a command or
-    /// another session may have made the rest since it was asked about. Who looks last sees all of it.
+    /// Withdraws the name `relative`, which was just created in `directory`, if it completes a repository: a command or
+    /// another session may have created the rest since the check. Whoever checks last sees all of it.
     fn check_made(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), WorkError> {
         let shape = self.permit_shape(path, directory, relative);
         if let (Err(_), Some(name)) = (&shape, relative.file_name()) {
@@ -242,7 +242,7 @@ impl Worker {
         Ok(shape?)
     }
 
-    /// Refuses the new name `relative`, in `directory`, if git would take that for a repository by it.
+    /// Refuses the new name `relative` in `directory` if it would make git recognise a repository there.
     fn permit_shape(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), OpenError> {
         if !self.names.makes_repository(directory, relative) {
             return Ok(());
@@ -251,13 +251,13 @@ impl Worker {
     }
 }
 
-/// The directory and the name of `location`.
+/// The parent directory and the name of `location`.
 fn named<'p>(path: &ZonePath, location: &'p Location) -> Result<(&'p Path, &'p OsStr), OpenError> {
     let whole = location.path.parent().zip(location.path.file_name());
     whole.ok_or_else(|| OpenError::NotAFile { path: path.to_string(), is: "a directory" })
 }
 
-/// Makes the directory `name` in `at` and opens it; that somebody else makes it first is as good.
+/// Creates the directory `name` in `at` and opens it; it does not matter if another process creates it first.
 fn make(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     match mkdirat(at, name, Mode::from_bits_truncate(0o777)) {
         Ok(()) | Err(Errno::EEXIST) => open_beneath(at, Path::new(name), ENTERING, Mode::empty()),
@@ -265,13 +265,13 @@ fn make(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Refuses to replace what its owner has made unwritable. A rename would not ask; and a process with all rights may
-/// write what has no `w` at all.
+/// Refuses to replace a file that its owner has made unwritable. A rename would not check that; and
+/// a process with all rights may write files that have no `w` at all.
 fn writable(path: &ZonePath, directory: &OwnedFd, name: &OsStr) -> Result<(), WorkError> {
     let bits = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_mode & 0o222);
     match faccessat(directory, name, AccessFlags::W_OK, AtFlags::empty()) {
         Ok(()) if bits != 0 => Ok(()),
-        // It is gone meanwhile, and nothing is to be kept.
+        // It no longer exists, so there is nothing to save.
         Err(Errno::ENOENT) => Ok(()),
         Ok(()) | Err(Errno::EACCES | Errno::EPERM) => {
             Err(WriteError::Unwritable { path: path.to_string() }.into())
@@ -286,7 +286,7 @@ fn now(directory: &OwnedFd, name: &OsStr) -> Option<Stamp> {
     Some(Stamp::of(&stat))
 }
 
-/// The error of a file that is not what was read.
+/// The error for a file that differs from what was read.
 pub fn changed(path: &ZonePath) -> WorkError {
     WriteError::Changed { path: path.to_string() }.into()
 }
