@@ -1,13 +1,13 @@
-//! The audit: what this user's brokers did, one chain for all of them, written before anybody gets an answer.
+//! The audit: what this user's brokers did, in one chain for all of them, written before anyone gets an answer.
 //!
-//! A record is appended under the lock of the head's file: it must follow what the head says, then the head says it. Where
-//! the two disagree, which a power cut or a hand can do, the chain goes on in a new file with a record of it, and
-//! `lazaret audit verify` reports the place for ever. A record that cannot be written is an error, and its call has no
-//! result: without an audit nothing runs.
+//! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the
+//! head names it. If the two disagree, as a power cut or manual editing can cause, the chain continues in a new file
+//! that begins with a record of that, and `lazaret audit verify` reports the place from then on. If a record cannot be
+//! written, that is an error, and its call has no result: without an audit nothing runs.
 //!
-//! *On disk*: a record is in the kernel's hands before its call has a result, so that no death of ours loses it. Against a
-//! power cut, `fdatasync`: at once for a refusal and a fault, and at the end of a session; else one second
-//! after the first record that is not on disk yet.
+//! *On disk*: a record is in the kernel's page cache before its call has a result, so no death of
+//! our processes loses it. Against a power cut, `fdatasync`: at once for a refusal and a fault, and
+//! at the end of a session; otherwise one second after the first record that is not on disk yet.
 
 use crate::record::{AuditEntry, Record, SessionFacts, is_recorded_at_start, redacted};
 use broker_protocol::chain::Head;
@@ -27,13 +27,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// Bytes after which the chain goes on in a new file.
+/// File size after which the chain continues in a new file.
 const FILE_MAX: u64 = 16 << 20;
-/// Longest time that a record is not on disk.
+/// Maximum time until a record is on disk.
 const SYNC: Duration = Duration::from_secs(1);
-/// How long another broker may hold the lock; it needs microseconds.
+/// How long another broker may hold the lock, for which it needs only microseconds.
 const LOCK: Duration = Duration::from_secs(2);
-/// Between two tries of a lock that somebody holds.
+/// Pause between two attempts to take a lock that is held.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The audit cannot be written.
@@ -51,27 +51,27 @@ impl From<AuditError> for Failed {
     }
 }
 
-/// The way to the audit, for one connection.
+/// A writer of the audit, for one connection.
 #[derive(Debug)]
 pub struct Audit {
     path: PathBuf,
     directory: OwnedFd,
     head: File,
-    /// The file the chain stood in last, and its number.
+    /// The file that last contained the end of the chain, and its number.
     file: Option<(u64, File)>,
-    /// The session that records are about.
+    /// The session to which records belong.
     session: Option<(String, SessionFacts)>,
     /// The calls that have not ended.
     entries: BTreeMap<CallId, AuditEntry>,
     secrets: Vec<Secret>,
-    /// When what is not on disk has to be.
+    /// When records must be flushed to disk.
     due: Option<Instant>,
     calls: u64,
     is_broken: bool,
 }
 
 impl Audit {
-    /// Opens the audit in `directory`, which is made if it is missing, and takes it from everybody else.
+    /// Opens the audit in `directory`, which is created if it is missing, and removes everybody else's access to it.
     pub fn open(directory: &Path, secrets: Vec<Secret>) -> Result<Self, AuditError> {
         let at = |step| {
             move |source: io::Error| {
@@ -108,7 +108,7 @@ impl Audit {
         })
     }
 
-    /// What is recorded from now on is about a session of its own; returns its id, 32 hexadecimal digits.
+    /// Begins a session, to which all further records belong; returns its ID, 32 hexadecimal digits.
     pub fn begin_session(&mut self, facts: SessionFacts) -> Result<String, AuditError> {
         let bytes = random::bytes().map_err(|source| self.error("make a session id", source))?;
         let id = format!("{:032x}", u128::from_le_bytes(bytes));
@@ -116,19 +116,19 @@ impl Audit {
         Ok(id)
     }
 
-    /// `text` without known secrets.
+    /// Returns `text` without known secrets.
     pub fn redacted(&self, text: &str) -> String {
         redacted(text.to_owned(), &self.secrets)
     }
 
-    /// Begins the entry of a call, which has one record at its end. `rule` is the one that asks about it, if one does.
+    /// Begins the entry of a call, which gets one record at its end. `rule` is the rule that asks about it, if any.
     pub fn begin(&mut self, call: CallId, request: &Request, rule: Option<String>) {
         let question = rule.map(|rule| (rule, None));
         self.entries.insert(call, AuditEntry::new(request, question, &self.secrets));
     }
 
-    /// Begins the entry of a call that may run, by which approval if it needed one. What runs a command or changes something is
-    /// recorded now: it is not undone where this broker does not live to see its end.
+    /// Begins the entry of a call that may run, with its approval if it needed one. If it runs a command or
+    /// changes something, that is recorded now: it is not undone if this broker dies before its end.
     pub fn grant(
         &mut self,
         call: CallId,
@@ -163,18 +163,18 @@ impl Audit {
         self.sync()
     }
 
-    /// Records something else, on disk at once.
+    /// Appends another record, on disk at once.
     pub fn note(&mut self, record: &Record) -> Result<(), AuditError> {
         self.append(record)?;
         self.sync()
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// When [`tick`](Self::tick) must be called.
     pub fn deadline(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Brings to disk what has waited long enough.
+    /// Flushes what has waited long enough to disk.
     pub fn tick(&mut self, now: Instant) -> Result<(), AuditError> {
         if self.due.is_some_and(|due| due <= now) { self.sync() } else { Ok(()) }
     }
@@ -193,12 +193,12 @@ impl Audit {
     fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
         self.lock().map_err(|error| ("lock the head", error))?;
         let appended = self.follow(record);
-        // Closing the file would do it too.
+        // Closing the file would release it too.
         let _ = self.head.unlock();
         appended
     }
 
-    /// Waits for the lock of the head.
+    /// Waits for the lock on the head.
     fn lock(&self) -> io::Result<()> {
         let until = Instant::now() + LOCK;
         loop {
@@ -226,7 +226,7 @@ impl Audit {
         self.write(head, record).map(drop)
     }
 
-    /// Where the chain ends, and what is wrong there, if anything.
+    /// The end of the chain, and what is wrong there, if anything.
     fn end(&mut self) -> io::Result<(Head, Option<&'static str>)> {
         let mut text = [0; Head::BYTES + 1];
         let length = read_at(&self.head, &mut text, 0)?;
@@ -244,7 +244,7 @@ impl Audit {
         match over {
             None => Ok((head, Some("records that the head counts are not there"))),
             Some(0) => Ok((head, None)),
-            // A broker was killed after its record and before the head.
+            // A broker was killed after writing its record and before writing the head.
             Some(over) => Ok(match adopt(file, head, over)? {
                 Some(head) => (head, None),
                 None => (head, Some("there is something after the last record")),
@@ -252,7 +252,7 @@ impl Audit {
         }
     }
 
-    /// Writes a record after `head`, and the head after it. What cannot be written whole is taken back.
+    /// Writes a record after `head`, then the new head. An incomplete write is rolled back.
     fn write(&mut self, head: Head, record: &Record) -> Result<Head, (&'static str, io::Error)> {
         let seq = head.seq + 1;
         let session = self.session.as_ref().map(|(id, _)| id.as_str());
@@ -269,7 +269,7 @@ impl Audit {
             self.head.write_all_at(next.encode().as_bytes(), 0).map_err(|error| ("write the head", error))
         });
         if let Err(error) = whole {
-            // The next broker finds what is left of it, if this fails too.
+            // If this fails too, the next broker finds what is left of it.
             if let Some((_, file)) = &self.file {
                 let _ = file.set_len(head.bytes);
             }
@@ -286,7 +286,7 @@ impl Audit {
             }
             self.file = Some((number, open_in(&self.directory, &chain::file_name(number))?));
         }
-        // It was put there just now.
+        // It was stored there just now.
         self.file.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -312,7 +312,7 @@ impl Audit {
     }
 }
 
-/// The error about `directory`, with what helps where that is only missing for want of a home.
+/// The error for `directory`; with advice if it is only missing because there is no home.
 fn advised(directory: &Path, error: io::Error) -> io::Error {
     if !directory.starts_with(NO_HOME) {
         return error;
@@ -320,7 +320,7 @@ fn advised(directory: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {NO_HOME_ADVICE}"))
 }
 
-/// The head after one whole record that stands behind it.
+/// The head moved on over one complete record that follows it.
 fn adopt(file: &File, head: Head, over: u64) -> io::Result<Option<Head>> {
     let over = match usize::try_from(over) {
         Ok(over) if over <= chain::RECORD_MAX => over,
@@ -335,7 +335,7 @@ fn adopt(file: &File, head: Head, over: u64) -> io::Result<Option<Head>> {
     Ok(chain::check(head.hash, record).ok().map(next))
 }
 
-/// Opens a file of the audit, made if it is missing: a regular file of ours.
+/// Opens a file of the audit, creating it if it is missing: must be a regular file of ours.
 fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let file = File::from(openat(directory.as_fd(), name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
@@ -349,7 +349,7 @@ fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads what there is, at most all of `buffer`.
+/// Reads until the end of the file or until `buffer` is full.
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
@@ -488,7 +488,7 @@ mod tests {
         append(&mut audit, 1);
         fs::remove_dir_all(&path).unwrap();
         assert!(audit.append(&fault()).is_err());
-        // Not even when somebody puts it back: what was not recorded is not forgotten.
+        // Not even if somebody restores the directory: the session does not forget the missing record.
         fs::create_dir(&path).unwrap();
         assert!(audit.append(&fault()).is_err());
     }

@@ -20,9 +20,9 @@ pub enum LeaseEnd {
     Call,
     /// Its minutes are.
     Time,
-    /// It was taken back.
+    /// It was revoked.
     Revoked,
-    /// Something else lies at its path.
+    /// Another object lies at its path.
     Changed,
 }
 
@@ -45,8 +45,8 @@ impl Record {
         Self(String::new()).text("kind", kind)
     }
 
-    /// The whole record: a JSON object, in which `seq` counts the records of the chain from 1, and `ts` are the seconds since
-    /// 1970 by this machine's clock, which may jump.
+    /// The whole record as a JSON object: `seq` counts the records of the chain from 1, and `ts` is
+    /// in seconds since 1970 by this machine's clock, which may jump.
     pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
         let head = Self(String::new()).value("seq", seq);
         let head = head.value("ts", format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()));
@@ -77,7 +77,7 @@ impl Record {
         entry.describe("started", call, entry.verdict())
     }
 
-    /// A call has ended. Each has one of these.
+    /// A call has ended. Each call has exactly one such record.
     pub fn ended(
         call: CallId,
         entry: &AuditEntry,
@@ -112,7 +112,7 @@ impl Record {
             .usage(usage)
     }
 
-    /// A text that an effect has brought the client stands in a file.
+    /// A text returned by an effect was saved to a file.
     pub fn kept(call: CallId, tool: &str, spill: &Spill, sha256: &Digest) -> Self {
         Self::new("kept")
             .value("call", call)
@@ -131,7 +131,7 @@ impl Record {
             .text("verdict", report.verdict.name())
     }
 
-    /// Something is granted beyond what the session has; `what` it is without secrets.
+    /// A lease begins; `what` is its host or path without secrets.
     pub fn leased(lease: &Lease, what: &str, extent: Extent) -> Self {
         let record = Self::new("lease")
             .value("lease", lease.lease)
@@ -149,7 +149,7 @@ impl Record {
         Self::new("lease_ended").value("lease", lease).text("end", how.name())
     }
 
-    /// The client broke the protocol, or the session could not go on.
+    /// The client broke the protocol, or the session could not continue.
     pub fn fault(kind: ErrorKind) -> Self {
         Self::new("fault").text("error", kind.name())
     }
@@ -159,7 +159,7 @@ impl Record {
         Self::new("closed").value("calls", calls)
     }
 
-    /// The chain was found not to end where its head says. It goes on in a new file.
+    /// The chain did not end where its head says. It continues in a new file.
     pub fn chain_break(found: &str) -> Self {
         Self::new("break").text("found", found)
     }
@@ -176,7 +176,7 @@ impl Record {
                 Ended::NotStarted(_) => self.text("end", "not_started"),
                 Ended::NoDirectory(_) => self.text("end", "no_directory"),
             },
-            // Whether the tool did its work stands in the worker's answer, which is not parsed here.
+            // Whether the tool succeeded is in the worker's answer, which is not parsed here.
             Outcome::Answered => self.text("end", "answered"),
             Outcome::Refused(_) => self.text("end", "refused"),
             Outcome::Failed(_) => self.text("end", "failed"),
@@ -240,20 +240,20 @@ impl Record {
     }
 }
 
-/// What is kept of a request until it has ended.
+/// What is stored of a request until it has ended.
 #[derive(Clone, Debug)]
 pub struct AuditEntry {
     tool: String,
-    /// What a service is called.
+    /// The name of a service.
     name: Option<String>,
     path: Option<String>,
     request: Digest,
-    /// The rule that asked about it, and the extent of the approval that let it run, if any has.
+    /// The rule that asked about it, and the extent of the approval with which it runs, if any.
     question: Option<(String, Option<&'static str>)>,
 }
 
 impl AuditEntry {
-    /// Of a request, with the rule that asks about it and what became of the question.
+    /// The entry of a request, with the rule that asks about it and the result of the question.
     pub fn new(
         request: &Request,
         question: Option<(String, Option<&'static str>)>,
@@ -288,7 +288,7 @@ impl AuditEntry {
     }
 }
 
-/// Whether a request does what is not undone by this broker's death.
+/// Whether a request has effects that this broker's death would not undo.
 pub fn is_recorded_at_start(request: &Request) -> bool {
     match request {
         Request::Bash(_)
@@ -310,7 +310,7 @@ pub fn is_recorded_at_start(request: &Request) -> bool {
     }
 }
 
-/// What every call of a session is under.
+/// The facts that apply to every call of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionFacts {
     /// Of the policy in force.
@@ -321,9 +321,9 @@ pub struct SessionFacts {
     pub layers: LayerSet,
 }
 
-/// SHA-256 of a request in its one encoding.
+/// SHA-256 of a request in its canonical encoding.
 fn digest(request: &Request) -> Digest {
-    // It came in a frame, so it is small enough to be encoded again.
+    // It arrived in a frame, so it is small enough to be encoded again.
     let bytes = frame::encode_whole(request).unwrap_or_default();
     Digest(Sha256::digest(&bytes).into())
 }
@@ -340,7 +340,7 @@ fn path(request: &Request) -> Option<&ZonePath> {
         Request::Grep(grep) => Some(&grep.path),
         Request::Undo(undo) => Some(&undo.path),
         Request::FileBytes(bytes) => Some(&bytes.path),
-        // Its tool is about one file, or it has none.
+        // The tool always uses the same file, or none.
         Request::State(_)
         | Request::Effect(_)
         | Request::BackgroundList
@@ -350,11 +350,11 @@ fn path(request: &Request) -> Option<&ZonePath> {
     }
 }
 
-/// `text` with the name of each known secret in its place.
+/// Returns `text` with each known secret replaced by its name.
 pub fn redacted(text: String, secrets: &[Secret]) -> String {
     secrets.iter().fold(text, |text, secret| match std::str::from_utf8(&secret.value) {
         Ok(value) if text.contains(value) => text.replace(value, &format!("[redacted:{}]", secret.name)),
-        // A value that is no text stands in none.
+        // A secret that is not valid text occurs in no text.
         _ => text,
     })
 }

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The Landlock ABI of the kernel; 0 where it has none or it is switched off.
+/// The kernel's Landlock ABI; 0 if it is unsupported or switched off.
 pub fn landlock_abi() -> u32 {
     const VERSION: c_uint = 1;
     // SAFETY: with this flag the call takes no pointer and creates nothing.
@@ -14,7 +14,7 @@ pub fn landlock_abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
-/// Confines this thread, the only one, with a Landlock ruleset.
+/// Confines this thread, which must be the only one, with a Landlock ruleset.
 ///
 /// # Errors
 /// The kernel's (`landlock_restrict_self`).
@@ -23,10 +23,10 @@ pub fn landlock_restrict_self(ruleset: BorrowedFd) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
 }
 
-/// Adds a seccomp filter to this process. It cannot be taken away.
+/// Adds a seccomp filter to this process. It cannot be removed.
 ///
 /// # Errors
-/// `E2BIG` if it has more instructions than 65,535; else the kernel's (`seccomp`).
+/// `E2BIG` if it has more than 65,535 instructions; otherwise the kernel's (`seccomp`).
 pub fn add_filter(filter: &[libc::sock_filter]) -> io::Result<()> {
     const SET_MODE_FILTER: c_uint = 1;
     let length = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
@@ -44,7 +44,7 @@ pub fn seccomp_mode() -> io::Result<c_int> {
     check(unsafe { libc::prctl(libc::PR_GET_SECCOMP) }.into()).map(|mode| mode as c_int)
 }
 
-/// Takes a capability out of this process's bounding set for good.
+/// Removes a capability from this process's bounding set permanently.
 ///
 /// # Errors
 /// The kernel's (`PR_CAPBSET_DROP`); `EINVAL` where it knows no capability of this number.
@@ -54,7 +54,7 @@ pub fn drop_bounding(capability: u8) -> io::Result<()> {
         .map(drop)
 }
 
-/// Tries to make a socket, and closes it again.
+/// Tries to create a socket, and closes it again.
 ///
 /// # Errors
 /// The refusal.
@@ -64,7 +64,7 @@ pub fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> Result<(), Err
     made.map(drop).map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
-/// Tries to call `clone3`, with arguments of no size, which a kernel that has it refuses with `EINVAL`.
+/// Tries to call `clone3` with arguments of size zero, which a kernel that has the call refuses with `EINVAL`.
 ///
 /// # Errors
 /// The refusal.

@@ -8,10 +8,9 @@ pub fn check(result: c_long) -> io::Result<c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Takes the result of a call that makes a descriptor.
+/// Converts the result of a call that creates a descriptor.
 ///
-/// # Safety
-/// `result` comes from such a call, and nobody else has the descriptor.
+/// # Safety `result` comes from such a call, and nothing else owns the descriptor.
 pub unsafe fn new_fd(result: c_long) -> io::Result<OwnedFd> {
     // SAFETY: the caller's.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })

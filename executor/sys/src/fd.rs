@@ -6,7 +6,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Closes the descriptors `first` to `last`, both included. The caller must not own any of them as a value.
+/// Closes the descriptors from `first` to `last` inclusive. No value in the caller may own any of them.
 ///
 /// # Errors
 /// The kernel's (`close_range`, Linux 5.9).
@@ -15,7 +15,7 @@ pub fn close_range(first: c_uint, last: c_uint) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
 }
 
-/// Takes over a descriptor that this process was started with.
+/// Takes ownership of a copy of a descriptor with which this process was started.
 ///
 /// # Errors
 /// `EBADF` if it is not open.
@@ -24,7 +24,7 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     unsafe { new_fd(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3).into()) }
 }
 
-/// Makes descriptor `target`, one of 0, 1 and 2, mean what `fd` means.
+/// Makes `target`, one of descriptors 0, 1 and 2, a copy of `fd`.
 ///
 /// # Errors
 /// The kernel's (`dup2`).
@@ -33,7 +33,7 @@ pub fn install(fd: BorrowedFd, target: RawFd) -> io::Result<()> {
     check(unsafe { libc::dup2(fd.as_raw_fd(), target) }.into()).map(drop)
 }
 
-/// Makes reads and writes on `fd` return at once.
+/// Makes reads and writes on `fd` non-blocking.
 ///
 /// # Errors
 /// The kernel's (`fcntl`).

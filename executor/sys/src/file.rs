@@ -25,7 +25,7 @@ pub fn remove_attribute(path: &CStr, name: &CStr) -> io::Result<()> {
     check(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }.into()).map(drop)
 }
 
-/// `utimensat` of the file itself behind a descriptor, which may be one for its path only.
+/// `utimensat` for the file behind a descriptor, which may be an `O_PATH` descriptor.
 ///
 /// # Errors
 /// The kernel's.
@@ -45,7 +45,7 @@ pub fn watch(inotify: BorrowedFd, path: &CStr, mask: u32) -> io::Result<i32> {
         .map(|watch| watch as i32)
 }
 
-/// Copies one byte from a pipe to another without taking it out; 0 is the end of the first.
+/// Copies one byte from a pipe to another without consuming it; 0 means end of file.
 ///
 /// # Errors
 /// `EAGAIN` if the first has none; else the kernel's (`tee`).
@@ -55,7 +55,7 @@ pub fn tee(from: BorrowedFd, to: BorrowedFd) -> io::Result<usize> {
     check(copied as c_long).map(|copied| copied as usize)
 }
 
-/// An `O_PATH` descriptor of the slave of a terminal: nothing can be read by it, and it holds no end open.
+/// An `O_PATH` descriptor of a terminal's slave: nothing can be read through it, and it keeps no end open.
 ///
 /// # Errors
 /// The kernel's (`TIOCGPTPEER`).
@@ -75,7 +75,7 @@ pub fn set_window_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Res
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) }.into()).map(drop)
 }
 
-/// What `stat` says of the file behind a descriptor, as the kernel writes it for programs.
+/// The result of `stat` for the file behind a descriptor, in the form that the kernel writes for programs.
 ///
 /// # Errors
 /// The kernel's (`newfstatat`).
@@ -88,7 +88,7 @@ pub fn state(fd: BorrowedFd) -> io::Result<[u8; size_of::<libc::stat>()]> {
     check(result).map(|_| bytes)
 }
 
-/// What `statx` says of the file behind a descriptor, as the kernel writes it for programs.
+/// The result of `statx` for the file behind a descriptor, in the form that the kernel writes for programs.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,22 +1,22 @@
-//! Waiting, and giving memory back the first time that nothing happens: most of what a process was started with was needed to
-//! start only, and a session is idle most of the time.
+//! Waits, and returns memory to the kernel the first time a process is idle: most of its memory was
+//! only needed to start, and a session is idle most of the time.
 
 use crate::process;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
-/// Milliseconds in which nothing has to happen.
+/// Milliseconds without an event after which a process counts as idle.
 const IDLE_MS: u16 = 500;
 
-/// Gives memory back in the first long wait. Later ones would cost each call after them what is read again then.
+/// Returns memory in the first long wait. Doing so again would make each later call read back what it needs.
 #[derive(Debug, Default)]
 pub struct IdleTrim {
     done: bool,
 }
 
 impl IdleTrim {
-    /// `poll`, which once returns 0 before its time is over.
+    /// `poll`, which returns 0 once before its timeout.
     ///
     /// # Errors
     /// Those of `poll`.
@@ -33,12 +33,12 @@ impl IdleTrim {
         Ok(ready)
     }
 
-    /// Waits until a read has something to read, or an end or an error to report; then that read does not wait.
+    /// Waits until a read would return data, end of file or an error; the read then does not block.
     pub fn wait_readable(&mut self, fd: impl AsFd) {
         loop {
             match self.poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
                 Ok(0) | Err(Errno::EINTR) => {}
-                // What else `poll` refuses, the read waits for by itself.
+                // On any other error of `poll`, the read blocks by itself.
                 Ok(_) | Err(_) => return,
             }
         }

@@ -1,4 +1,4 @@
-//! Messages with descriptors, on sockets that keep messages apart.
+//! Messages with descriptors, on sockets that preserve message boundaries.
 
 use crate::errno::check;
 use libc::{c_int, c_long, c_uint};
@@ -6,7 +6,7 @@ use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockTy
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Most descriptors in one message.
+/// Maximum number of descriptors in one message.
 pub const FDS_MAX: usize = 8;
 
 /// Two connected sockets.
@@ -17,15 +17,15 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
-/// Sends a message, if the peer takes it now.
+/// Sends a message if the peer accepts it now.
 ///
 /// # Errors
-/// `WouldBlock` if it does not; else the kernel's (`sendmsg`).
+/// `WouldBlock` if it does not; otherwise the kernel's (`sendmsg`).
 pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> io::Result<()> {
     send_with(socket, bytes, fds, MsgFlags::MSG_DONTWAIT)
 }
 
-/// Sends a message as soon as the peer takes it. Not for the broker, which waits for nobody.
+/// Sends a message, blocking until the peer accepts it. Not for the broker, which never blocks.
 ///
 /// # Errors
 /// The kernel's (`sendmsg`).
@@ -42,10 +42,10 @@ fn send_with(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd], flags: MsgFla
     Ok(())
 }
 
-/// Receives a message into `buffer`, if one has come: its length and descriptors. No bytes mean that the peer is gone.
+/// Receives a message into `buffer`, if there is one: its length and descriptors. Length zero means that the peer is gone.
 ///
 /// # Errors
-/// `WouldBlock` if none has come; `EMSGSIZE` if it had more bytes or descriptors than fit, and those that did are closed.
+/// `WouldBlock` if there is none; `EMSGSIZE` if it had more bytes or descriptors than fit; those received are closed.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     receive_with(socket, buffer, libc::MSG_DONTWAIT)
 }
@@ -80,7 +80,7 @@ fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: c_int) -> io::Resu
     }
 }
 
-/// Owns every descriptor that came with a message.
+/// Takes ownership of every descriptor that came with a message.
 ///
 /// # Safety
 /// `header` was filled by `recvmsg`, and this is called once for it.

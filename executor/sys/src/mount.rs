@@ -22,7 +22,7 @@ pub fn open_tree_of_link(path: &CStr) -> io::Result<OwnedFd> {
     copy_tree(path, libc::AT_SYMLINK_NOFOLLOW as c_uint)
 }
 
-/// Attaches a detached mount over the file or directory `target`, whatever its path leads to by now.
+/// Attaches a detached mount over the file or directory `target`, wherever its path leads by now.
 ///
 /// # Errors
 /// The kernel's (`move_mount`).
@@ -47,10 +47,10 @@ fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
     unsafe { new_fd(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags)) }
 }
 
-/// A detached copy of the mount of the file or directory `fd`, from there on and without what is mounted below.
+/// A detached copy of the mount of the file or directory `fd`, from there on and without mounts below it.
 ///
 /// # Errors
-/// The kernel's: `EINVAL` where something is mounted below that this process may not uncover.
+/// The kernel's: `EINVAL` if a mount below hides something that this process may not uncover.
 pub fn open_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
     copy_tree_at(fd, 0)
 }
@@ -62,7 +62,7 @@ fn copy_tree_at(fd: BorrowedFd, more: c_uint) -> io::Result<OwnedFd> {
     unsafe { new_fd(libc::syscall(libc::SYS_open_tree, fd, empty, flags)) }
 }
 
-/// Attaches a detached mount at `target`, over the link itself where that is one.
+/// Attaches a detached mount at `target`; if that is a link, over the link itself.
 ///
 /// # Errors
 /// The kernel's (`move_mount`).

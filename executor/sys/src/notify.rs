@@ -1,24 +1,24 @@
-//! Supervised calls (`man 2 seccomp_unotify`): a call that a filter stops is answered here. Only what is not decided about may go on.
+//! Supervised calls (`man 2 seccomp_unotify`): answers the calls that a filter stops. Only calls about which nothing is decided continue.
 
 use crate::errno::check;
 use libc::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A call that waits for its answer.
+/// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {
-    /// The kernel's name for it.
+    /// Its notification ID.
     pub id: u64,
     /// The thread that made it.
     pub thread: i32,
     /// The number of the system call.
     pub call: c_long,
-    /// The arguments, as they stood in registers.
+    /// The arguments, as they were in registers.
     pub arguments: [u64; 6],
 }
 
-/// Asks the kernel to run the caller next when it is answered, where it can (Linux 6.6).
+/// Asks the kernel to run the caller next when its call is answered, if it can (Linux 6.6).
 pub fn prefer_caller(listener: BorrowedFd) {
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: takes a number.
@@ -28,7 +28,7 @@ pub fn prefer_caller(listener: BorrowedFd) {
 /// Takes the next call. The listener must be readable.
 ///
 /// # Errors
-/// `ENOENT` if its caller has died meanwhile.
+/// `ENOENT` if its caller has died in the meantime.
 pub fn next(listener: BorrowedFd) -> io::Result<Notification> {
     // SAFETY: a seccomp_notif of zeros is valid, and the kernel wants it so; it lives for the call.
     let notif = unsafe {
@@ -41,7 +41,7 @@ pub fn next(listener: BorrowedFd) -> io::Result<Notification> {
     Ok(Notification { id: notif.id, thread, call, arguments: notif.data.args })
 }
 
-/// Whether a call still waits: what was read of its caller before was the caller's.
+/// Whether a call is still waiting: then what was read of its caller before was really the caller's.
 pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
     // SAFETY: the number lives for the call.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
@@ -56,7 +56,7 @@ pub fn answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::
     send(listener, libc::seccomp_notif_resp { id, val, error, flags: 0 })
 }
 
-/// Lets a call go on, with whatever its arguments point to by then: only for one about which nothing is decided here.
+/// Lets a call continue, with whatever its arguments point to by then: only for calls about which nothing is decided here.
 ///
 /// # Errors
 /// `ENOENT` if its caller is gone.
@@ -71,16 +71,16 @@ fn send(listener: BorrowedFd, response: libc::seccomp_notif_resp) -> io::Result<
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into()).map(drop)
 }
 
-/// When the caller of a call goes on that has got a descriptor.
+/// When the caller of a call continues after receiving a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Together with the descriptor (Linux 5.14).
     Now,
-    /// When the call is answered, which is the caller of this function's part.
+    /// When the call is answered, which the user of this function must do.
     Later,
 }
 
-/// Puts a copy of `fd` among the caller's descriptors, closed on exec or not; returns its number there.
+/// Adds a copy of `fd` to the caller's descriptors, close-on-exec or not; returns its number there.
 ///
 /// # Errors
 /// `ENOENT` if its caller is gone, `EMFILE` if it has too many.

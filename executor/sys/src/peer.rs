@@ -13,10 +13,10 @@ pub fn descriptor(pid: i32, fd: RawFd) -> io::Result<OwnedFd> {
     descriptor_of(process(pid)?.as_fd(), fd)
 }
 
-/// A descriptor for the process `pid`, and never for a later one with its number.
+/// A pidfd of the process `pid`: it never refers to a later process with that number.
 ///
 /// # Errors
-/// The kernel's (`pidfd_open`): `EINVAL`, of later kernels `ENOENT`, for another thread than a process's first.
+/// The kernel's (`pidfd_open`): `EINVAL`, or `ENOENT` on later kernels, if `pid` is a thread other than a process's first.
 pub fn process(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: numbers; the result is a new descriptor.
     unsafe { new_fd(libc::syscall(libc::SYS_pidfd_open, pid, 0)) }
@@ -31,7 +31,7 @@ pub fn descriptor_of(process: BorrowedFd, fd: RawFd) -> io::Result<OwnedFd> {
     unsafe { new_fd(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)) }
 }
 
-/// Copies memory of the process of `thread` that begins at `address`; fewer bytes where its memory ends.
+/// Copies memory from the process of `thread`, beginning at `address`; fewer bytes if its memory ends.
 ///
 /// # Errors
 /// The kernel's (`process_vm_readv`).
@@ -43,7 +43,7 @@ pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<us
     check(read as c_long).map(|read| read as usize)
 }
 
-/// Copies `bytes` to the memory of the process of `thread` at `address`; fewer where its memory ends.
+/// Copies `bytes` to the memory of the process of `thread` at `address`; fewer if its memory ends.
 ///
 /// # Errors
 /// The kernel's (`process_vm_writev`).

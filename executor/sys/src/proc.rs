@@ -1,4 +1,4 @@
-//! The one reader of `/proc/PID`. What is read is of the process that has the number now.
+//! The one reader of `/proc/PID`. It reads the process that has this number at the moment.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,16 +11,16 @@ pub struct Stat {
     pub parent: i32,
     /// The process session, by the number of its leader.
     pub session: i32,
-    /// Device number of the controlling terminal in the kernel's old form, whose upper bits of the minor stand above the
-    /// major; 0 where there is none.
+    /// Device number of the controlling terminal in the kernel's old form, where the upper bits of
+    /// the minor are above the major; 0 if there is none.
     pub terminal: u64,
-    /// CPU in user mode in ticks of 10 ms (`USER_HZ`), its own and that of the children it has waited for.
+    /// CPU time in user mode in ticks of 10 ms (`USER_HZ`), including the children it has waited for.
     pub user_ticks: u64,
-    /// The same in the kernel.
+    /// The same in kernel mode.
     pub system_ticks: u64,
     /// How many threads it has.
     pub threads: u64,
-    /// Ticks between the machine's start and its own: tells it from a later process with its number.
+    /// Ticks between the machine's start and its own, which distinguish it from a later process with its number.
     pub started: u64,
 }
 
@@ -28,14 +28,14 @@ impl Stat {
     /// Of the process or thread `pid`.
     ///
     /// # Errors
-    /// There is no such process, or it cannot be looked at.
+    /// There is no such process, or it cannot be read.
     pub fn of(pid: i32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The second field, a name in parentheses, may hold anything.
+        // The second field, a name in parentheses, may contain anything.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         // Numbers as in the manual, which counts from 1.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -51,15 +51,15 @@ impl Stat {
     }
 }
 
-/// What stands behind `key` in a file of lines such as `/proc/PID/status`.
+/// The text after `key` in a file of lines such as `/proc/PID/status`.
 pub fn line(path: impl AsRef<Path>, key: &str) -> Option<String> {
-    // Such a file does not tell its length: with room for most, it is read at once and not in pieces that double.
+    // Such a file does not report its length: with enough capacity for most, it is read at once instead of in growing pieces.
     let mut text = String::with_capacity(4096);
     fs::File::open(path).ok()?.read_to_string(&mut text).ok()?;
     Some(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim().to_owned())
 }
 
-/// The same as a number, for `/proc/PID/FILE`.
+/// The same as a number, from `/proc/PID/FILE`.
 pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     line(format!("/proc/{pid}/{file}"), key)?.parse().ok()
 }
@@ -74,7 +74,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     numbers.collect()
 }
 
-/// Every process below `root`, as far as it can be seen; no more are looked at once there are `max`.
+/// Every descendant of `root`, as far as they can be read; stops once there are `max`.
 pub fn descendants(root: i32, max: usize) -> Vec<i32> {
     let mut found = children(root);
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Processes: fork, signals, waiting, namespaces, and what belongs to this one.
+//! Processes: fork, signals, waiting, namespaces, and calls on this process itself.
 
 use crate::errno::check;
 use libc::{c_char, c_int, c_long, c_void};
@@ -14,7 +14,7 @@ pub enum Fork {
     Parent(Child),
 }
 
-/// A child process, by its number and by a descriptor that cannot come to mean another process.
+/// A child process, by its number and by a pidfd, which can never refer to another process.
 #[derive(Debug)]
 pub struct Child {
     /// The number in the caller's PID namespace.
@@ -45,12 +45,12 @@ pub fn fork(flags: c_int) -> io::Result<Fork> {
     Ok(Fork::Parent(Child { pid: pid as i32, pidfd }))
 }
 
-/// Signals of which this program's processes have a disposition of their own, or whose inherited one is meant for them.
+/// Signals for which our processes set a disposition, or whose inherited disposition is intended for them.
 const OWN: [c_int; 6] =
     [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Gives all other signals their default, for this process and those it starts. Who started us may ignore some, as Python does
-/// SIGXFSZ, and then a program that a limit ends would not end.
+/// Resets all other signals to their default, for this process and those it starts. The process that started
+/// us may ignore some, as Python does with SIGXFSZ, and then a limit would not end a program.
 pub fn default_other_signals() {
     // The kernel's `struct sigaction` for SIG_DFL, at its longest. The C library's `signal` refuses two that it uses itself.
     let default = [0_u64; 4];
@@ -73,7 +73,7 @@ pub(crate) fn reset_own_signals() {
     }
 }
 
-/// Sends a signal to the process behind a pidfd.
+/// Sends a signal through a pidfd.
 ///
 /// # Errors
 /// `ESRCH` if it has ended; else the kernel's (`pidfd_send_signal`).
@@ -83,7 +83,7 @@ pub fn pidfd_signal(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
         .map(drop)
 }
 
-/// Sends `signal` to all processes this one may signal, itself and PID 1 excepted.
+/// Sends `signal` to all processes that this one may signal, except itself and PID 1.
 ///
 /// # Errors
 /// `ESRCH` if there is none.
@@ -98,18 +98,18 @@ pub struct ChildChange {
     pub pid: i32,
     /// The new state.
     pub state: ChildState,
-    /// What it has used, with those it has waited for.
+    /// Its resource usage, including the children it has waited for.
     pub used: CpuAndMemory,
 }
 
-/// The state of a child that has changed.
+/// A child's new state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ChildState {
     /// Exited with this code.
     Exited(c_int),
     /// Killed by this signal.
     Killed(c_int),
-    /// Stopped at this signal, because it wants to be traced.
+    /// Stopped by this signal, because it has asked to be traced.
     Stopped(c_int),
 }
 
@@ -118,14 +118,14 @@ pub enum ChildState {
 pub struct CpuAndMemory {
     /// Microseconds of CPU in user mode.
     pub user_us: u64,
-    /// The same in the kernel.
+    /// Microseconds of CPU in kernel mode.
     pub system_us: u64,
     /// Largest resident memory of one of them, in KiB.
     pub peak_kib: u64,
 }
 
-/// The next change of any child's state; `None` if there is none yet and it is not to `wait`. Not by nix, whose signals have
-/// names: those of real time have none.
+/// The next state change of any child; `None` if there is none yet and `wait` is false. Not with
+/// nix, whose signals are an enumeration that lacks real-time signals.
 ///
 /// # Errors
 /// `ECHILD` if there is no child.
@@ -150,8 +150,8 @@ pub fn wait_any(wait: bool) -> nix::Result<Option<ChildChange>> {
     Ok((pid > 0).then_some(ChildChange { pid, state, used }))
 }
 
-/// How the kernel schedules this process, and its class of input and output: `struct sched_attr` (`man 2 sched_setattr`) and the
-/// result of `ioprio_get`.
+/// How the kernel schedules this process, and its I/O priority: `struct sched_attr` (`man 2
+/// sched_setattr`) and the result of `ioprio_get`.
 ///
 /// # Errors
 /// The kernel's (`sched_getattr`).
@@ -167,20 +167,20 @@ pub fn scheduling() -> io::Result<([u64; 7], c_long)> {
     Ok((attributes, io))
 }
 
-/// Stops tracing a child that has made this process its tracer and has stopped: it goes on with `signal`, or without one at 0.
+/// Detaches from a stopped child that has made this process its tracer: it continues with `signal`, or without one if 0.
 pub fn ptrace_detach(pid: i32, signal: c_int) {
     // SAFETY: takes numbers only. One that has died meanwhile is no longer traced.
     unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0usize, signal as usize) };
 }
 
-/// Ends this process, and runs nothing on the way: it has no files to flush, and the kernel takes the rest.
+/// Exits without running any handlers: there are no files to flush, and the kernel releases the rest.
 pub fn exit_now(code: c_int) -> ! {
     // SAFETY: takes a number only and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Overwrites the environment block that this process was started with: it stays readable in `/proc` otherwise.
-/// Afterwards the environment is empty.
+/// Overwrites the initial environment block of this process, which otherwise stays readable in
+/// `/proc`. Afterwards the environment is empty.
 pub fn wipe_environment() {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
@@ -197,7 +197,7 @@ pub fn wipe_environment() {
     }
 }
 
-/// Gives memory that is free back to the kernel, where the C library can.
+/// Returns free memory to the kernel, if the C library supports it.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number only.
@@ -206,8 +206,8 @@ pub fn trim_heap() {
     }
 }
 
-/// Gives back what this process does not need to go on: memory that is free, and the program's code and constants, which
-/// the kernel reads again from its file, or has in its cache, when they are next used.
+/// Returns memory that this process does not need in order to continue: free memory, and the program's code
+/// and constants, which the kernel reads again from the file or its cache when they are next used.
 pub fn release_memory() {
     unsafe extern "C" {
         static __executable_start: u8;

@@ -5,7 +5,7 @@ use std::io;
 /// Bytes that nobody can guess.
 ///
 /// # Errors
-/// The kernel's; an interrupted call is made again.
+/// The kernel's; an interrupted call is repeated.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

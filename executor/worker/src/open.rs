@@ -1,4 +1,4 @@
-//! Opens what a path names, beneath its root and nowhere else, and reports which name that really was.
+//! Opens what a path names, beneath its root and nowhere else, and returns the resulting name without links.
 //!
 //! Every open is one `openat2` that refuses links of every kind (`RESOLVE_NO_SYMLINKS`), so that the name that was
 //! opened is the name that was asked about. Only when that fails with `ELOOP` is the path resolved by hand: name by name,
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-/// Something open, and the name under which it was found once links were followed.
+/// An open file, and the name under which it was found after following links.
 pub struct OpenFile {
     pub location: Location,
     pub file: OwnedFd,
@@ -51,7 +51,7 @@ impl Worker {
         Ok(OpenFile { file: file.map_err(|errno| refused(path, errno))?, location })
     }
 
-    /// Finds where a write to `path` goes, links followed, and what stands there now, if anything.
+    /// Resolves the target of a write to `path`, following links, and returns the state of the file there, if any.
     pub fn locate(&self, path: &ZonePath) -> Result<(Location, Option<FileStat>), OpenError> {
         let asked = Location::from(path);
         self.permit(path, &asked, Intent::Write)?;
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// The state of what is at `location`, if anything. A link at its end is seen as a link.
+    /// The state of the object at `location`, if any. A link at the end is not followed.
     pub fn stat(&self, location: &Location) -> Result<Option<FileStat>, Errno> {
         match self.root(location.zone).open_beneath(&location.path, LOOKING_AT_LINKS) {
             Ok(file) => fstat(file).map(Some),
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Asks the policy about `location`, to which `path` led.
+    /// Checks the policy for `location`, to which `path` led.
     fn permit(&self, path: &ZonePath, location: &Location, intent: Intent) -> Result<(), OpenError> {
         if intent == Intent::Write && location.zone == Zone::Granted {
             return Err(OpenError::Outside { path: path.to_string() });
@@ -98,8 +98,8 @@ impl Worker {
         })
     }
 
-    /// Asks whether the broker has decided on `location`, to which links of `path` led: rules are about names, and it is another
-    /// one. It decides on the text of a name, and so on a name that is no text by what stands in its place.
+    /// Checks that the broker has decided on `location`, to which links of `path` led: rules are about names, and this
+    /// is another one. The broker decides on names as text, and on a name that is not text by its replacement.
     fn permit_followed(&self, path: &ZonePath, location: &Location) -> Result<(), OpenError> {
         if *location == Location::from(path) {
             return Ok(());
@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Resolves every link of `asked` that exists. The result is a name only; it is opened like any other.
+    /// Resolves all existing links of `asked`. The result is only a name; it is opened like any other.
     pub fn follow(&self, asked: &Location) -> Result<Location, FollowError> {
         let mut at = self.root(asked.zone).path.clone();
         let mut ahead = names(&asked.path);
@@ -146,8 +146,8 @@ impl Worker {
         readlinkat(link, "").ok().map(PathBuf::from)
     }
 
-    /// The zone in which `absolute` lies, and its path there. The deeper root first: one may lie inside the other. Of the rest,
-    /// only what is granted.
+    /// The zone that contains `absolute`, and the path in it. The deeper root comes first, as one
+    /// may lie inside the other. Outside the zones, only granted paths.
     fn location(&self, absolute: &Path) -> Option<Location> {
         let mut zones = [Zone::Project, Zone::Central];
         zones.sort_by_key(|zone| std::cmp::Reverse(self.root(*zone).path.as_os_str().len()));
@@ -159,17 +159,17 @@ impl Worker {
     }
 }
 
-/// The place of `absolute` outside both roots.
+/// The location of `absolute` outside both roots.
 fn granted(absolute: &Path) -> Option<Location> {
     Some(Location { zone: Zone::Granted, path: absolute.strip_prefix("/").ok()?.to_owned() })
 }
 
-/// Why links lead nowhere that may be opened.
+/// Why links lead to nothing that may be opened.
 #[derive(Clone, Copy, Debug)]
 pub enum FollowError {
     /// They leave the zones.
     Outside,
-    /// They do not end.
+    /// They refer to each other without end.
     Loop,
 }
 
@@ -183,7 +183,7 @@ impl FollowError {
     }
 }
 
-/// The names of a path, the last one first: a stack of what is still to be walked.
+/// The components of a path in reverse order: a stack of what is still to be resolved.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component: Component| match component {
         Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
@@ -192,7 +192,7 @@ fn names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// What the kernel's refusal to open `path` means.
+/// The error for a kernel refusal to open `path`.
 fn refused(path: &ZonePath, errno: Errno) -> OpenError {
     let path = path.to_string();
     match errno {
@@ -203,7 +203,7 @@ fn refused(path: &ZonePath, errno: Errno) -> OpenError {
     }
 }
 
-/// What the kernel's refusal to look for where to write `path` means: that it is not there is no refusal.
+/// The error for a kernel refusal to resolve the target of a write to `path`: a missing file is no error.
 fn cannot_locate(path: &ZonePath, errno: Errno) -> OpenError {
     match errno {
         Errno::ENOTDIR => OpenError::System(SystemError::new("write", path, errno)),

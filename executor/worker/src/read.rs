@@ -1,4 +1,4 @@
-//! Reads a regular file, whole or by lines. A small file costs one open, one look, one read.
+//! Reads a regular file, whole or by lines. A small file costs one open, one `stat`, one read.
 
 use crate::bounds::{CHUNK, COUNTED, SKIPPED};
 use crate::content::{digest, read_up_to};
@@ -51,7 +51,7 @@ impl Worker {
     }
 }
 
-/// A file from its first byte, up to [`limit::READ`].
+/// Reads a file from its first byte, up to [`limit::READ`].
 fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     let mut content = read_up_to(file, size, limit::READ)?;
     let size = size.max(content.len() as u64);
@@ -67,7 +67,7 @@ fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     Ok(answer(content, 1, size, cut, behind))
 }
 
-/// Lines from `first` on, up to `most` of them and to [`limit::READ`] bytes.
+/// Reads lines from `first` on, at most `most` of them and at most [`limit::READ`] bytes.
 fn lines(
     file: &File,
     size: u64,
@@ -88,7 +88,7 @@ fn lines(
     Ok(answer(content, first, size, cut, behind))
 }
 
-/// The answer of `content`, where `behind` is what the file has behind it, if that was counted.
+/// The answer with `content`; `behind` is what follows it in the file, if that was counted.
 fn answer(
     content: Vec<u8>,
     first_line: u64,
@@ -128,12 +128,12 @@ fn nothing_there(
     }
 }
 
-/// What lies before the lines that are wanted, or behind them.
+/// The part of a file before or after the requested lines.
 #[derive(Default)]
 struct Skipped {
-    /// Line ends passed over.
+    /// Line ends that were skipped.
     ends: u64,
-    /// Whether the last byte passed over was not a line end.
+    /// Whether the last skipped byte was not a line end.
     within: bool,
 }
 
@@ -143,14 +143,14 @@ impl Skipped {
     }
 }
 
-/// What there is from here to the end of the file; `None` where that is more than [`COUNTED`] bytes.
+/// Counts what follows up to the end of the file; `None` if that is more than [`COUNTED`] bytes.
 fn count(source: &mut BufReader<Take<&File>>) -> io::Result<Option<Skipped>> {
     source.get_mut().set_limit(COUNTED);
     let behind = skip(source, u64::MAX)?;
     Ok((source.get_ref().limit() > 0).then_some(behind))
 }
 
-/// Passes over `lines` lines, or as many as there are.
+/// Skips `lines` lines, or as many as there are.
 fn skip(source: &mut impl BufRead, lines: u64) -> io::Result<Skipped> {
     let mut skipped = Skipped::default();
     while skipped.ends < lines {
@@ -172,7 +172,7 @@ fn skip(source: &mut impl BufRead, lines: u64) -> io::Result<Skipped> {
     Ok(skipped)
 }
 
-/// Takes up to `most` lines and up to [`limit::READ`] bytes, and says whether there would have been more of them.
+/// Reads up to `most` lines and up to [`limit::READ`] bytes; returns whether there were more within the limit on lines.
 fn take(source: &mut impl BufRead, most: u64) -> io::Result<(Vec<u8>, bool)> {
     let mut content = Vec::new();
     let mut ends = 0;
@@ -199,7 +199,7 @@ fn take(source: &mut impl BufRead, most: u64) -> io::Result<(Vec<u8>, bool)> {
     Ok((content, false))
 }
 
-/// Where the `nth` line end of `bytes` ends, counted from 1; or how many there are, if fewer.
+/// The offset after the `nth` line end of `bytes`, counted from 1; or the number of line ends, if fewer.
 fn nth_line_end(bytes: &[u8], nth: u64) -> Result<usize, u64> {
     let mut seen = 0;
     for at in memchr_iter(b'\n', bytes) {

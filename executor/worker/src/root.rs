@@ -1,4 +1,4 @@
-//! The roots, held open, and names below them.
+//! The open roots, and names below them.
 
 use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
@@ -9,19 +9,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How a file is opened to be read: a FIFO does not make us wait (though a writer that waits there is let go), and a
-/// terminal does not become ours.
+/// Flags to open a file for reading: a FIFO does not make us block (though a waiting writer is
+/// released), and a terminal does not become our controlling one.
 pub const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
-/// How a directory is opened to be read.
+/// Flags to open a directory for reading.
 pub const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
-/// How a directory is opened to do something in it.
+/// Flags to open a directory in order to act on its entries.
 pub const ENTERING: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
-/// How something is opened to be looked at, whatever it is.
+/// Flags to open any object for its metadata only.
 pub const LOOKING: OFlag = OFlag::O_PATH;
 /// The same, but a link at the end is the link itself.
 pub const LOOKING_AT_LINKS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
 
-/// Attempts at an open that the kernel asks to repeat.
+/// Maximum attempts at an open that the kernel asks to repeat.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Root {
 pub struct Roots {
     pub project: Root,
     pub central: Root,
-    /// What the worker sees of the machine's tree: `/`.
+    /// The machine's tree as the worker sees it: `/`.
     pub granted: Root,
 }
 
@@ -71,7 +71,7 @@ pub fn open_beneath(directory: &OwnedFd, path: &Path, flags: OFlag, mode: Mode) 
     openat2(directory, path, how)
 }
 
-/// A name in a zone, which may have bytes that are not UTF-8. `path` is below the zone's root.
+/// A name in a zone, which may contain bytes that are not UTF-8. `path` is relative to the zone's root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
     pub zone: Zone,
@@ -85,7 +85,7 @@ impl From<&ZonePath> for Location {
 }
 
 impl Location {
-    /// The same as text, where it is text.
+    /// The location as text, if it is valid text.
     pub fn to_zone_path(&self) -> Option<ZonePath> {
         ZonePath::new(self.zone, self.path.to_str()?).ok()
     }
@@ -100,12 +100,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// Whether `stat` is that of a `kind` of `S_IFMT`.
+/// Whether `stat` is of this `kind` (`S_IFMT`).
 pub fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
     stat.st_mode & libc::S_IFMT == kind
 }
 
-/// What `stat` is the state of, in words.
+/// The kind of file with this state, in words.
 pub fn kind(stat: &FileStat) -> &'static str {
     match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => "a regular file",

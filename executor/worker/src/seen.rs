@@ -1,7 +1,7 @@
-//! What this session knows: a file tool changes an existing file only if the session has read it, or has written it.
+//! What this session has read: a file tool changes an existing file only if the session has read or written it.
 //!
-//! Whoever sends the requests cannot go round this: it is asked here, in the process that writes, by the file that is
-//! really opened (its name once links were followed). A worker that has just been started knows nothing.
+//! The sender of requests cannot bypass this: it is checked here, in the process that writes, for the file
+//! that is really opened (its name after following links). A newly started worker has read nothing.
 //!
 //! - **Read whole** (up to [`limit::READ`](broker_protocol::limit::READ)), or written by this session: the file is known by the digest of its
 //!   content. Touched, or replaced by the same content, it is still known.
@@ -18,13 +18,13 @@ use std::fs::File;
 use std::io::{self, Seek};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Files that are remembered. Of more, the one that was read longest ago is forgotten, and has to be read again.
+/// Maximum number of files remembered. Beyond it, the one read longest ago is dropped, and has to be read again.
 pub const FILES: usize = 4096;
-/// How long ago a file must have changed for its times to show the next change: file systems count in steps of up to two
-/// seconds (FAT), most in those of the clock's tick.
+/// How long ago a file must have changed for its times to show the next change: file systems count
+/// in steps of up to two seconds (FAT), most in clock ticks.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What changes when a file changes.
+/// The metadata that changes when a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),
@@ -44,24 +44,24 @@ impl Stamp {
         }
     }
 
-    /// Whether the next change will show.
+    /// Whether the next change will alter it.
     fn is_settled(&self, now: SystemTime) -> bool {
         let changed = UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0) as u64);
         now.duration_since(changed).is_ok_and(|age| age > SETTLED + Duration::from_secs(1))
     }
 }
 
-/// What is known of a file.
+/// What the session knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Its content.
     Whole(Digest),
-    /// Some of its content, in this state.
+    /// Part of its content, when the file was in this state.
     Part(Stamp),
 }
 
 impl Known {
-    /// What a read of some lines of `file`, in the state `stat`, makes known; `None` where a change could not be seen.
+    /// What a read of some lines of `file`, in the state `stat`, tells the session; `None` if a later change could go unnoticed.
     pub fn part(file: &mut File, stat: &FileStat) -> io::Result<Option<Self>> {
         let stamp = Stamp::of(stat);
         if stamp.is_settled(SystemTime::now()) {
@@ -75,16 +75,16 @@ impl Known {
     }
 }
 
-/// Why a file is not to be changed.
+/// Why a file must not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKnown {
     /// The session has not read it.
     Unread,
-    /// It is not what the session has read.
+    /// It differs from what the session has read.
     Modified,
 }
 
-/// The files that are known.
+/// The files that the session knows.
 #[derive(Debug, Default)]
 pub struct Seen {
     files: HashMap<Location, (u64, Known)>,
@@ -93,7 +93,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Remembers what is known of the file at `location` now.
+    /// Records what the session knows of the file at `location` now.
     pub fn note(&mut self, location: Location, known: Known) {
         self.noted += 1;
         if self.files.len() >= FILES && !self.files.contains_key(&location) {
@@ -105,12 +105,12 @@ impl Seen {
         self.files.insert(location, (self.noted, known));
     }
 
-    /// Forgets what was known of the file at `location`.
+    /// Drops what was known of the file at `location`.
     pub fn forget(&mut self, location: &Location) {
         self.files.remove(location);
     }
 
-    /// Whether the file at `location`, of this state and content, is known. Of a large file there is no digest.
+    /// Whether the session knows the file at `location` in this state and with this content. For a large file there is no digest.
     pub fn check(
         &self,
         location: &Location,

@@ -1,4 +1,4 @@
-//! The message loop: requests come down, each after the bytes that name its session and its call, and answers go up.
+//! The message loop: receives requests, each after the bytes that name its session and its call, and sends answers.
 
 use crate::worker::Worker;
 use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Request, ZonePath, frame, limit};
@@ -10,7 +10,7 @@ use nix::sys::time::TimeValLike;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Receives what was cut into messages, with the descriptors of the first; `None` when the broker is gone.
+/// Receives what was split into messages, with the descriptors of the first; `None` when the broker is gone.
 pub fn receive_message(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     receive(socket, &mut vec![0; MESSAGE_MAX])
 }
@@ -66,7 +66,7 @@ fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     drop(answer);
     let large = bytes.len() > CHUNK;
     send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))?;
-    // A search takes memory that an idle worker should not keep.
+    // A search allocates memory that an idle worker should not keep.
     if large || searched {
         drop(bytes);
         process::trim_heap();
@@ -94,7 +94,7 @@ fn usage(before: &Usage, after: &Usage) -> [u8; USAGE_LEN] {
     bytes
 }
 
-/// Sends the answer to a question, without figures.
+/// Sends the answer to a question, without usage figures.
 pub fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     send(socket, bytes, &[])
 }

@@ -1,6 +1,6 @@
-//! What the small tools keep: one file for each kind of state, read and replaced like any other file.
+//! The state of the small tools: one file for each kind of state, read and replaced like any other file.
 //!
-//! Which file is decided here and not by who asks. Nothing in it is believed: a command may have written it.
+//! The file is chosen here and not by the request. Its content is not trusted: a command may have written it.
 
 use crate::error::WorkError;
 use crate::worker::Worker;

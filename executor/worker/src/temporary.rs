@@ -1,8 +1,8 @@
-//! A file that nobody sees until it is whole: filled, on the disk, and only then given its name.
+//! A file that is invisible until it is complete: filled, flushed to disk, and only then given its name.
 //!
-//! It has no name at all where the file system can do that (`O_TMPFILE`), so that nothing is left behind whenever the
-//! process ends. Elsewhere, and where an open file cannot be linked, it has a random name beside its target, which is
-//! removed again unless it became the target's.
+//! It has no name at all if the file system supports that (`O_TMPFILE`), so that nothing is left
+//! behind whenever the process ends. Otherwise, or if an open file cannot be linked, it has a
+//! random name beside its target, which is removed again unless it was renamed to the target.
 
 use crate::error::errno;
 use crate::root::open_beneath;
@@ -18,19 +18,19 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Attempts at finding a random name that is free.
+/// Maximum attempts to find a free random name.
 const ATTEMPTS: usize = 16;
 
-/// A new file in `directory` that holds `content` and does not have its name yet.
+/// A new file in `directory` that contains `content` and does not have its name yet.
 pub struct TemporaryFile<'a> {
     directory: &'a OwnedFd,
     content: &'a [u8],
-    /// Permissions it shall have; those of a new file if absent.
+    /// Its permissions; those of a new file if absent.
     mode: Option<Mode>,
-    /// Whether it shall outlast a power cut.
+    /// Whether it must survive a power cut.
     durable: bool,
     file: File,
-    /// The random name it has beside its target, to be removed.
+    /// Its random name beside the target, to be removed.
     name: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> TemporaryFile<'a> {
         Self::begin(directory, content, mode, true)
     }
 
-    /// Writes `content` to a new file that only its owner may read, and that a power cut may take away.
+    /// Writes `content` to a new file that only its owner may read, and that a power cut may lose.
     pub fn not_durable(directory: &'a OwnedFd, content: &'a [u8]) -> Result<Self, Errno> {
         Self::begin(directory, content, Some(private_file()), false)
     }
@@ -53,7 +53,7 @@ impl<'a> TemporaryFile<'a> {
     ) -> Result<Self, Errno> {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY;
         match open_beneath(directory, Path::new(""), flags, new_file()) {
-            // Kernels and file systems without it say one of these.
+            // The errors of kernels and file systems that lack it.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
                 Self::with_name(directory, content, mode, durable)
             }
@@ -99,13 +99,13 @@ impl<'a> TemporaryFile<'a> {
             Err(errno) if self.name.is_none() && cannot_link(errno) => {
                 Self::with_name(self.directory, self.content, self.mode, self.durable)?.create(name)
             }
-            // No links here at all. A file that took the name in this instant is lost.
+            // The file system has no links at all. A file that got the name at this very moment is lost.
             Err(Errno::EPERM | Errno::EOPNOTSUPP) => self.rename(name),
             linked => linked,
         }
     }
 
-    /// Gives it `name`, in the place of what has that name.
+    /// Gives it `name`, replacing the present file of that name.
     pub fn replace(self, name: &OsStr) -> Result<(), Errno> {
         self.named()?.rename(name)
     }
@@ -154,13 +154,13 @@ impl<'a> TemporaryFile<'a> {
 impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // Nothing can be done about a failure: the directory is gone or has become read-only.
+            // A failure is ignored: the directory is gone or has become read-only.
             let _ = unlinkat(self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 }
 
-/// Whether a file without a name cannot be given one here: no right to, no `/proc`, or no links on this file system.
+/// Whether this error means that a file without a name cannot get one here: no right to, no `/proc`, or no links on this file system.
 fn cannot_link(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP | Errno::EXDEV)
 }
@@ -175,7 +175,7 @@ pub fn private_file() -> Mode {
     Mode::S_IRUSR | Mode::S_IWUSR
 }
 
-/// A name that nobody guesses; that it is free is seen by making it.
+/// A name that cannot be guessed; creating it shows whether it is free.
 fn random_name() -> Result<String, Errno> {
     let number = u64::from_le_bytes(random::bytes().map_err(|error| errno(&error))?);
     Ok(format!("{PREFIX}{number:0DIGITS$x}"))
