@@ -1,4 +1,4 @@
-//! Tries each attack in a process of its own, and writes and reads what came of it: one line `INDEX WORD NUMBER` for each.
+//! Tries each attack in a process of its own, and writes and reads the results: one line `INDEX WORD NUMBER` for each.
 
 use crate::sys::{self, Fork};
 use crate::table::ATTACKS;
@@ -11,10 +11,10 @@ use nix::unistd::alarm;
 use std::io::{self, Write};
 use std::process::exit;
 
-/// Seconds after which an attack that does not end is ended.
+/// Seconds after which an attack that hangs is killed.
 const TIMEOUT_S: u32 = 2;
 
-/// What came of one attack.
+/// The result of one attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     Succeeded,
@@ -22,29 +22,29 @@ pub enum Attempt {
     Refused(i32),
     /// The kernel killed the process that tried, with this signal.
     Killed(i32),
-    /// It was not tried, or did not come to an end.
+    /// It was not tried, or did not finish.
     Unknown,
 }
 
-/// Tries every attack and writes a record of each.
+/// Tries every attack and writes a record of each result.
 pub fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
     for (index, attack) in ATTACKS.iter().enumerate() {
         let attempt = isolated(|| (attack.run)(targets)).unwrap_or(Attempt::Unknown);
         writeln!(records, "{index} {}", record(attempt))?;
-        // What is left in the buffer, the next process would have too, and write again.
+        // Otherwise the next process would inherit the buffer's content, and write it again.
         records.flush()?;
     }
     Ok(())
 }
 
-/// Tries every attack from this process, with no cell.
+/// Tries every attack from this process, without a cell.
 pub fn control(targets: &Targets) -> io::Result<Vec<Attempt>> {
     let mut records = Vec::new();
     run(targets, &mut records)?;
     Ok(read_records(&records))
 }
 
-/// Tries one in a process of its own, whose exit code is the error number, or 0.
+/// Tries one attack in a process of its own, whose exit code is the error number, or 0.
 fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<Attempt> {
     match sys::fork()? {
         Fork::Child => {
@@ -63,7 +63,7 @@ fn outcome(end: WaitStatus) -> Attempt {
     match end {
         WaitStatus::Exited(_, 0) => Attempt::Succeeded,
         WaitStatus::Exited(_, errno) => Attempt::Refused(errno),
-        // Any other signal is our own doing: the attack hung, or is wrong.
+        // Any other signal is our own fault: the attack hung, or is wrong.
         WaitStatus::Signaled(_, signal @ (Signal::SIGSYS | Signal::SIGSEGV), _) => {
             Attempt::Killed(signal as i32)
         }
@@ -80,7 +80,7 @@ fn record(attempt: Attempt) -> String {
     }
 }
 
-/// What records say of each attack; nothing is known of one that has none.
+/// Reads the result of each attack from records; an attack without a record is unknown.
 pub fn read_records(bytes: &[u8]) -> Vec<Attempt> {
     let mut attempts = vec![Attempt::Unknown; ATTACKS.len()];
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

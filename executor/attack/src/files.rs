@@ -14,10 +14,10 @@ fn outside(targets: &Targets, name: &str) -> PathBuf {
     targets.outside.join(name)
 }
 
-/// A name in the attacker's own directory that is free.
+/// A free name in the attacker's own directory.
 fn own(targets: &Targets, name: &str) -> PathBuf {
     let path = targets.own.join(format!("{name}-{}-{}", geteuid(), std::process::id()));
-    // An earlier attack may have left it; if it stays, the next error says so.
+    // An earlier attack may have left it; if it cannot be removed, the next error shows that.
     let _ = fs::remove_file(&path);
     path
 }
@@ -65,7 +65,7 @@ pub fn change_time(targets: &Targets) -> io::Result<()> {
     Ok(utimensat(AT_FDCWD, &path, &epoch, &epoch, UtimensatFlags::FollowSymlink)?)
 }
 
-/// On a file of the attacker's own: it would wait for others to run it.
+/// On a file of the attacker's own: it would wait for others to execute it.
 pub fn set_user_id(targets: &Targets) -> io::Result<()> {
     let program = own(targets, "program");
     fs::write(&program, "")?;

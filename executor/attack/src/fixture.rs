@@ -1,4 +1,4 @@
-//! What is attacked outside: a directory with a secret in it, and a bystander process. Both are gone with the value.
+//! The target outside: a directory with a secret in it, and a bystander process. Both are removed when the value is dropped.
 
 use crate::sys::{self, Fork};
 use crate::targets::Targets;
@@ -25,11 +25,11 @@ pub const SOCKET: &str = "socket";
 const FILES: [&str; 6] = ["secret", "written", "moved", "linked", "mode", "time"];
 /// The control's own directory.
 const OWN: &str = "own";
-/// How long a bystander may take to die of a signal.
+/// How long a signal may take to kill a bystander.
 const DEATH_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// The name of the bystander's abstract socket: after the end of the directory's path, which nobody else has. All of it may be
-/// too long for an address.
+/// The name of the bystander's abstract socket: the end of the directory's path, which is unique.
+/// The whole path may be too long for an address.
 pub fn abstract_name(directory: &Path) -> Vec<u8> {
     let path = directory.as_os_str().as_encoded_bytes();
     [b"lazaret:", &path[path.len().saturating_sub(64)..]].concat()
@@ -38,7 +38,7 @@ pub fn abstract_name(directory: &Path) -> Vec<u8> {
 #[derive(Debug)]
 pub struct Fixture {
     directory: PathBuf,
-    /// The bystander, forked after this was made, has it at the same address.
+    /// The bystander, forked after this was created, has it at the same address.
     secret: String,
     bystander: Option<Bystander>,
 }
@@ -46,17 +46,17 @@ pub struct Fixture {
 #[derive(Debug)]
 struct Bystander {
     process: Pid,
-    /// Whether its end was seen: its number may be another's since.
+    /// Whether its end was seen: since then its number may be another process's.
     is_reaped: Cell<bool>,
     tcp: u16,
     udp: u16,
 }
 
 impl Fixture {
-    /// Makes one in a new directory in `parent`.
+    /// Creates a fixture in a new directory in `parent`.
     pub fn make(parent: &Path) -> io::Result<Self> {
         let directory = mkdtemp(&parent.join("attack-XXXXXX"))?;
-        // From here on the value cleans up.
+        // From here on, dropping the value cleans up.
         let mut fixture = Self { directory, secret: random_digits()?, bystander: None };
         fs::create_dir(fixture.path(OWN))?;
         for name in FILES {
@@ -67,7 +67,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// What an attacker is told. Its own directory is that of the control.
+    /// What an attacker needs to know. Its own directory is that of the control.
     pub fn targets(&self) -> Targets {
         let bystander = self.bystander.as_ref();
         Targets {
@@ -168,19 +168,19 @@ fn random_digits() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The bystander's life: an ordinary process of this user, with a secret, that answers whoever reaches it.
+/// Runs the bystander: an ordinary process of this user, with a secret, that answers whoever reaches it.
 fn stand_by(parent: Pid, directory: &Path, secret: &str, ready: OwnedFd) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != parent {
         return Ok(());
     }
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    // It must not hold open what its parent's peer waits for the end of.
+    // Its copies would keep open a pipe whose end the peer of its parent waits for.
     sys::redirect(null.as_fd())?;
     prctl::set_name(c"lazaret-canary")?;
     prctl::set_dumpable(true)?;
     sys::allow_tracers();
-    // Where these cannot be had, the attacks on them fail in the control, and are reported as untested.
+    // If these cannot be created, the attacks on them fail in the control, and are reported as untested.
     let _ = put_into_environment(secret);
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
@@ -201,12 +201,12 @@ fn stand_by(parent: Pid, directory: &Path, secret: &str, ready: OwnedFd) -> io::
     let mut question = [0; 64];
     loop {
         let (_, asker) = udp.recv_from(&mut question)?;
-        // Who has left needs no answer.
+        // A peer that has left needs no answer.
         let _ = udp.send_to(secret.as_bytes(), asker);
     }
 }
 
-/// Writes `secret` over the start of this process's environment block, which is at least as long: the canary's name and value are in it.
+/// Writes `secret` over the start of this process's environment block, which is at least as long: it contains the canary's name and value.
 fn put_into_environment(secret: &str) -> io::Result<()> {
     /// Fields of `/proc/PID/stat` after the name: `env_start` and `env_end` are its fields 50 and 51.
     const START: usize = 50 - 3;

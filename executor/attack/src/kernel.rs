@@ -1,4 +1,4 @@
-//! Attacks on the kernel's interface, and with what a process inherits.
+//! Attacks on the kernel's interface, and by means of what a process inherits.
 
 use crate::sys;
 use crate::targets::{CANARY, Targets, nothing_got};
@@ -21,7 +21,7 @@ pub fn clone3_user(_: &Targets) -> io::Result<()> {
     sys::clone3_user_namespace()
 }
 
-/// In a mount namespace of its own where one can be had, and taken away at once.
+/// In a new mount namespace if one can be created, and unmounted at once.
 pub fn mount_tmpfs(targets: &Targets) -> io::Result<()> {
     let _ = unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS));
@@ -61,11 +61,11 @@ pub fn int80(_: &Targets) -> io::Result<()> {
     sys::int80()
 }
 
-/// Into a terminal of its own; where none can be had, the call itself is tried on what there is.
+/// Into a new terminal; if none can be created, the call itself is tried on what there is.
 pub fn type_into_terminal(_: &Targets) -> io::Result<()> {
     match terminal() {
         Ok((master, slave)) => {
-            // Kept until this process ends: without it the terminal hangs up, and kills us before we can say how it went.
+            // Kept until this process ends: otherwise the terminal hangs up, and kills us before we can report the result.
             std::mem::forget(master);
             sys::push_key(slave.as_fd())
         }

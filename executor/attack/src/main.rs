@@ -31,7 +31,7 @@ JSON for each attack.
 Exit codes: 0 every attack was tried, 1 the attacks could not be prepared, 2 wrong usage.
 ";
 
-/// Bytes that are read of what the inside run printed: some twenty times as much as it prints.
+/// Maximum bytes read of the inside run's output: about twenty times as much as it prints.
 const RECORDS_MAX: u64 = 16 * 1024;
 
 fn main() -> ExitCode {

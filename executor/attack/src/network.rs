@@ -9,14 +9,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-/// How long the bystander may take to answer on its loopback.
+/// How long the bystander has to answer on its loopback.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub fn tcp(targets: &Targets) -> io::Result<()> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, targets.tcp)).map(drop)
 }
 
-/// A message may be sent into a network where nobody is: only an answer counts.
+/// A message may be sent into a network where nobody listens: only an answer counts.
 pub fn udp(targets: &Targets) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect((Ipv4Addr::LOCALHOST, targets.udp))?;
@@ -27,7 +27,7 @@ pub fn udp(targets: &Targets) -> io::Result<()> {
     targets.expect_secret(&answer[..length])
 }
 
-/// Landlock's TCP rights do not see it.
+/// Landlock's TCP rights do not cover MPTCP.
 pub fn mptcp(_: &Targets) -> io::Result<()> {
     sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)
 }

@@ -1,5 +1,5 @@
-//! Attacks on a process of the same user outside. Its number may mean another process in a cell, or none: only its secret,
-//! or its death, counts.
+//! Attacks on a process of the same user outside. In a cell its number may refer to another
+//! process, or none: only its secret, or its death, counts.
 
 use crate::sys;
 use crate::targets::{Targets, nothing_got};

@@ -1,4 +1,4 @@
-//! The verdict on each attack: what came of it without a cell and in one, corrected by the evidence seen outside.
+//! The verdict on each attack: its result without a cell and in one, corrected by the evidence outside.
 
 use crate::attempt::Attempt;
 use crate::fixture::Fixture;
@@ -13,33 +13,33 @@ use serde::Serialize;
 pub struct Report {
     class: &'static str,
     attack: &'static str,
-    /// What came of it without a cell, in one word.
+    /// The result without a cell, in one word.
     control: String,
     /// The same in a cell.
     inside: String,
     holds: Holds,
-    /// Whether the run proves nothing where the control of this one fails.
+    /// Whether the whole run proves nothing if this attack fails in the control.
     core: bool,
-    /// Why this session is known not to hold it, if it is.
+    /// Why this session is known not to stop it, if so.
     known: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
-    /// It succeeds without a cell and not in one.
+    /// It succeeds without a cell and fails in one.
     Yes,
-    /// It fails in a cell, but on this machine without one too, so that this proves nothing.
+    /// It fails in a cell, but on this machine also without one, so this proves nothing.
     Untested,
-    /// It gets through, which is known.
+    /// It succeeds in a cell, which is a known limit.
     Known,
-    /// It gets through.
+    /// It succeeds in a cell.
     No,
-    /// What happened in the cell is not known.
+    /// Its result in the cell is unknown.
     Unknown,
 }
 
-/// Corrects attempts by the evidence outside, where an attack leaves any.
+/// Corrects results by the evidence outside, if an attack leaves any.
 pub fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
     let judged = attempts.into_iter().zip(ATTACKS).map(|(attempt, attack)| match attack.evidence {
         Some(is_seen) if is_seen(fixture) => Attempt::Succeeded,
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// The planted violation: what a cell says of itself is believed only where it is against it.
+    /// The planted violation: what a cell reports about itself counts only if it is to its disadvantage.
     #[test]
     fn evidence_outside_counts_whatever_the_inside_run_says() {
         let parent = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ fn close(fd: c_long) {
     drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
 }
 
-/// Makes standard input and output mean what `fd` means.
+/// Makes standard input and output copies of `fd`.
 pub fn redirect(fd: BorrowedFd) -> io::Result<()> {
     (0..2).try_for_each(|target| {
         // SAFETY: no value of this program owns one of these.
@@ -47,7 +47,7 @@ pub fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Lets any process of this user trace this one, where the security module Yama asks for that.
+/// Lets any process of this user trace this one, if the security module Yama requires that.
 pub fn allow_tracers() {
     // SAFETY: takes numbers only. Without Yama it fails, and is not needed.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
@@ -68,7 +68,7 @@ pub fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
     }
 }
 
-/// A child in a user namespace of its own, by the call whose flags a filter cannot see. It ends at once.
+/// Creates a child in a new user namespace, by the call whose flags a filter cannot see. It exits at once.
 pub fn clone3_user_namespace() -> io::Result<()> {
     // `struct clone_args` of `linux/sched.h`, first version: flags, pidfd, child_tid, parent_tid, exit_signal, stack,
     // stack_size, tls.

@@ -10,7 +10,8 @@ pub fn check(result: c_long) -> io::Result<c_long> {
 
 /// Converts the result of a call that creates a descriptor.
 ///
-/// # Safety `result` comes from such a call, and nothing else owns the descriptor.
+/// # Safety
+/// `result` comes from such a call, and nothing else owns the descriptor.
 pub unsafe fn new_fd(result: c_long) -> io::Result<OwnedFd> {
     // SAFETY: the caller's.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
-/// A program as `execve` takes it: made before, as a [`PreparedChild`] may allocate nothing.
+/// A program in the form that `execve` takes: made in advance, as a [`PreparedChild`] may not allocate.
 pub struct Program<'a> {
     candidates: Vec<CString>,
     _arguments: Vec<CString>,
@@ -23,7 +23,7 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// `candidates` are tried in order, as `execvp` does along `PATH`; `directory` is entered before.
+    /// `candidates` are tried in order, as `execvp` does along `PATH`; before that, the process enters `directory`.
     pub fn new(
         candidates: Vec<CString>,
         arguments: Vec<CString>,
@@ -33,13 +33,13 @@ impl<'a> Program<'a> {
         fn pointers<T: AsRef<CStr>>(strings: &[T]) -> Vec<*const c_char> {
             strings.iter().map(|string| string.as_ref().as_ptr()).chain([std::ptr::null()]).collect()
         }
-        // The bytes of a CString lie on the heap, those of a borrowed one elsewhere: moving what holds it moves neither.
+        // The bytes of a CString are on the heap, those of a borrowed one elsewhere: moving the containers moves neither.
         let (argv, envp) = (pointers(&arguments), pointers(&environment));
         Self { candidates, _arguments: arguments, argv, _environment: environment, envp, directory }
     }
 }
 
-/// What a new process does before its program is known. It becomes the leader of a session of its own in any case.
+/// What a new process does before its program is known. It always becomes the leader of its own session.
 pub struct ChildSetup<'a> {
     /// Resource limits, as `prlimit` takes them.
     pub limits: &'a [(c_uint, libc::rlimit)],
@@ -51,9 +51,9 @@ pub struct ChildSetup<'a> {
 
 /// How a prepared process becomes a program.
 pub struct Exec<'a> {
-    /// Which.
+    /// The program to execute.
     pub program: &'a Program<'a>,
-    /// What becomes descriptors 0, 1 and 2.
+    /// The sources of descriptors 0, 1 and 2.
     pub stdio: [RawFd; 3],
     /// The first of the descriptors that are closed.
     pub close_from: c_uint,
@@ -61,14 +61,14 @@ pub struct Exec<'a> {
     pub terminal: bool,
 }
 
-/// Memory for prepared processes, one after the other.
+/// Stack memory for prepared processes, used by one after another.
 pub struct SpawnStack {
     stack: Vec<u128>,
     shared: Box<Shared>,
 }
 
-/// A process that waits to become a program: what a program costs to prepare is paid before it is wanted. One that is not
-/// started is killed.
+/// A process that waits to become a program, so that the cost of preparing it is paid in advance.
+/// It is killed if it is not started.
 ///
 /// It shares the memory and the descriptors of this process, as after `vfork`. One of the two always waits for the other.
 pub struct PreparedChild<'s> {
@@ -79,18 +79,18 @@ pub struct PreparedChild<'s> {
 /// Why a program was not started, with the error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpawnError {
-    /// Its directory cannot be entered.
+    /// Its working directory cannot be entered.
     Directory(c_int),
     /// Another step has failed, most likely `execve`.
     Program(c_int),
 }
 
-/// What both processes see.
+/// The state shared by both processes.
 #[derive(Default)]
 struct Shared {
-    /// Which of the two runs.
+    /// Which of the two is running.
     state: AtomicU32,
-    /// An error number; that of the directory is negative.
+    /// An error number; negative if entering the directory failed.
     error: AtomicI32,
     listener: AtomicI32,
     setup: AtomicPtr<c_void>,
@@ -103,7 +103,7 @@ const LEFT: u32 = 0;
 const PREPARING: u32 = 1;
 /// The child waits.
 const WAITING: u32 = 2;
-/// The child becomes a program, the parent waits.
+/// The child becomes a program while the parent waits.
 const STARTING: u32 = 3;
 
 impl Shared {
@@ -135,7 +135,7 @@ impl Default for SpawnStack {
 }
 
 impl SpawnStack {
-    /// Makes a process and has it set itself up. Returns the listener too, if some of its calls are supervised.
+    /// Creates a process and waits for its setup. Also returns the listener, if some of its calls are supervised.
     ///
     /// # Errors
     /// The error of the first step that failed in it.
@@ -188,14 +188,14 @@ impl PreparedChild<'_> {
         self.pid
     }
 
-    /// Makes it the program; returns its process number.
+    /// Turns it into the program; returns its process number.
     ///
     /// # Errors
-    /// The error of the first step that failed, among them those of `chdir` and `execve`.
+    /// The error of the first step that failed, including those of `chdir` and `execve`.
     pub fn start(self, exec: &Exec) -> Result<i32, SpawnError> {
         let shared = self.shared;
         shared.exec.store((&raw const *exec).cast_mut().cast(), SeqCst);
-        // One that was killed while it waited has left, and nobody would end a wait for it: its end is the program's.
+        // If it was killed while it waited, nothing would end a wait for it: its death counts as the program's.
         if shared.state.compare_exchange(WAITING, STARTING, SeqCst, SeqCst).is_err() {
             return Ok(self.pid);
         }
@@ -216,7 +216,7 @@ fn reap(pid: i32) {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
-/// A prepared process's life. It shares its parent's memory: it calls the kernel only, and allocates nothing.
+/// Runs in the prepared process. It shares its parent's memory: it only makes system calls, and does not allocate.
 extern "C" fn prepared_child(argument: *mut c_void) -> c_int {
     // SAFETY: `SpawnStack::prepare` passes a pointer to what outlives this process in this memory, and waits, with what `setup`
     // points to.
@@ -267,10 +267,10 @@ fn set_up(setup: &ChildSetup) -> Result<Option<RawFd>, c_int> {
     setup.supervised.map(listen).transpose()
 }
 
-/// In a [`prepared_child`]: puts a filter on this process and returns its listener.
+/// In a [`prepared_child`]: adds a filter to this process and returns its listener.
 fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
     const SET_MODE_FILTER: c_uint = 1;
-    // A call whose answer is under way is not begun again by a signal that does not kill (Linux 5.19).
+    // A call that is being answered is not restarted by a signal that does not kill (Linux 5.19).
     let killable = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     let install = |flags: libc::c_ulong| {
@@ -284,7 +284,7 @@ fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
     Ok(listener as RawFd)
 }
 
-/// In a [`prepared_child`]: the error number is negative where it is the directory's.
+/// In a [`prepared_child`]: the error number is negative if entering the directory failed.
 fn arrange(exec: &Exec) -> Result<(), c_int> {
     // SAFETY: system calls on values that live in the waiting parent.
     unsafe {
@@ -302,7 +302,7 @@ fn arrange(exec: &Exec) -> Result<(), c_int> {
     Ok(())
 }
 
-/// In a [`prepared_child`]: `chdir` by calls that nobody supervises, as who would answer waits.
+/// In a [`prepared_child`]: `chdir` by unsupervised calls, as the process that would answer is waiting.
 fn enter(directory: &CStr) -> Result<(), c_int> {
     // SAFETY: a C string, and numbers; the descriptor is new.
     unsafe {
@@ -338,11 +338,11 @@ struct Image {
     error: AtomicI32,
 }
 
-/// Starts the program in the open file `file` (an ELF file, which may be closed on exec) with an empty environment. `stdin`
-/// becomes its descriptor 0; it has 1 and 2 of this process, and those that are not closed on exec.
+/// Starts the program in the open file `file` (an ELF file, which may be close-on-exec) with an empty environment.
+/// `stdin` becomes its descriptor 0; it keeps 1 and 2 of this process, and those that are not close-on-exec.
 ///
 /// # Errors
-/// The error of the first step that failed, among them those of `clone` and `execveat`.
+/// The error of the first step that failed, including those of `clone` and `execveat`.
 pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Child> {
     const BYTES: usize = 64 * 1024;
     let mut stack = vec![0u128; BYTES / 16];
@@ -373,7 +373,7 @@ pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Chi
     }
 }
 
-/// Shares its parent's memory: it calls the kernel only, and allocates nothing.
+/// Shares its parent's memory: it only makes system calls, and does not allocate.
 extern "C" fn image_child(argument: *mut c_void) -> c_int {
     // SAFETY: `image` passes a pointer to a value of its own, and waits.
     let image = unsafe { &*argument.cast::<Image>() };

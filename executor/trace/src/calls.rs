@@ -1,11 +1,11 @@
-//! What a system call tries: which of its arguments are paths, and in which way.
+//! What a system call attempts: which of its arguments are paths, and the kind of access to each.
 
 use crate::process::Call;
 
-/// Where a path stands among the arguments, and what is tried on it.
+/// The position of a path among the arguments, and the access that is attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathArgument {
-    /// The argument with the descriptor of its directory, if the call has one.
+    /// The argument that has the descriptor of its directory, if the call has one.
     pub directory: Option<usize>,
     pub path: usize,
     pub kind: &'static str,
@@ -16,7 +16,7 @@ const WRITE: &str = "write";
 const RUN: &str = "run";
 const METADATA: &str = "metadata";
 
-/// The flags with which a file is not only read.
+/// The flags of an open that does more than read.
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 fn at(directory: usize, path: usize, kind: &'static str) -> PathArgument {
@@ -31,7 +31,7 @@ fn opened(flags: u64) -> &'static str {
     if flags & WRITING == 0 || flags & libc::O_PATH as u64 != 0 { READ } else { WRITE }
 }
 
-/// The paths of a call; none of one that takes none.
+/// The paths of a call; empty if it takes none.
 pub fn paths(call: &Call) -> Vec<PathArgument> {
     let arguments = &call.arguments;
     match call.number {
@@ -90,17 +90,17 @@ fn of_the_architecture(_: &Call) -> Vec<PathArgument> {
     Vec::new()
 }
 
-/// Whether a call makes a process that is not traced with its parent.
+/// Whether a call creates a process that is not traced with its parent.
 pub fn leaves_the_trace(call: &Call) -> bool {
     call.number == libc::SYS_clone && call.arguments[0] & libc::CLONE_UNTRACED as u64 != 0
 }
 
-/// Whether a call wants to trace, which a traced process cannot.
+/// Whether a call tries to trace a process, which a traced process cannot.
 pub fn traces(call: &Call) -> bool {
     call.number == libc::SYS_ptrace
 }
 
-/// The calls that cells refuse and that programs are known to make, for people; of others the number.
+/// For display, the name of a call that cells refuse and programs are known to make; for any other, its number.
 pub fn name(number: i64) -> String {
     let names = [
         (libc::SYS_unshare, "unshare"),

@@ -1,5 +1,5 @@
-//! Keeps the command from its tracer: in a Landlock domain below the tracer's, a process neither traces that one nor opens its memory
-//! or descriptors in `/proc`, and with Linux 6.12 does not signal it. The domain takes nothing else away.
+//! Protects the tracer from the command: from a Landlock domain below the tracer's, a process can neither trace the tracer nor
+//! open its memory or descriptors in `/proc`, and from Linux 6.12 on cannot signal it. The domain removes no other right.
 
 use landlock::{
     AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
@@ -10,10 +10,10 @@ use std::io;
 /// Moves this process into such a domain.
 ///
 /// # Errors
-/// The kernel's; it has Landlock where a session opens.
+/// The kernel's; where a session opens, it has Landlock.
 pub fn enter() -> io::Result<()> {
-    // A domain handles one right at least. One that does not handle this takes it away, and a kernel that does not know it gives it
-    // to no domain.
+    // A domain must handle at least one right. A domain that does not handle this one denies it,
+    // and a kernel that does not know it gives it to no domain.
     let (right, ruleset) = match ruleset(AccessFs::Refer) {
         Ok(ruleset) => (AccessFs::Refer, ruleset),
         Err(_) => (AccessFs::Execute, ruleset(AccessFs::Execute).map_err(io::Error::other)?),

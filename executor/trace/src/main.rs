@@ -50,7 +50,7 @@ fn failed(error: &io::Error) -> ExitCode {
     ExitCode::from(NOT_TRACED)
 }
 
-/// The process that becomes the command: it waits until its parent has set up to trace it.
+/// The process that becomes the command: it waits until its parent is ready to trace it.
 fn become_traced(command: &[OsString]) -> ExitCode {
     if let Err(error) = guard::enter() {
         return failed(&error);

@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of the longest path, with its NUL (`PATH_MAX`).
+/// Maximum bytes of a path, with its NUL (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
 const PAGE: u64 = 4096;
 
-/// A system call with its arguments, and what it answered.
+/// A system call with its arguments and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     pub number: i64,
@@ -20,7 +20,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// That of a stopped process. The arguments hold where it is about to begin; the result where it has ended.
+    /// The call of a stopped process. The arguments are valid when it is about to begin, the result when it has ended.
     #[cfg(target_arch = "x86_64")]
     pub fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?;
@@ -32,29 +32,29 @@ impl Call {
     pub fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?.regs;
         let arguments = [r[0], r[1], r[2], r[3], r[4], r[5]];
-        // At its beginning `x7` is 0, at its end 1 (`arch/arm64/kernel/ptrace.c`): no call answers ENOSYS here by its beginning.
+        // At its beginning `x7` is 0, at its end 1 (`arch/arm64/kernel/ptrace.c`): the result at the beginning is set to ENOSYS here.
         let result = if r[7] == 0 { -i64::from(libc::ENOSYS) } else { r[0] as i64 };
         Ok(Self { number: r[8] as i64, arguments, result })
     }
 
-    /// Whether it can be one that is about to begin: the kernel then shows this as its answer.
+    /// Whether it may be about to begin: the kernel then shows this as its result.
     pub fn may_begin(&self) -> bool {
         self.result == -i64::from(libc::ENOSYS)
     }
 
-    /// The number of the error that it has answered.
+    /// The error number that it returned.
     pub fn error(&self) -> Option<i32> {
         (-4095..0).contains(&self.result).then(|| -self.result as i32)
     }
 }
 
-/// The string at `address` of a process.
+/// Reads the string at `address` of a process.
 pub fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
     let memory = File::open(format!("/proc/{pid}/mem"))?;
     let mut read = Vec::new();
     while read.len() < PATH_MAX {
         let at = address.checked_add(read.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
-        // What comes after the end of a page may not be there.
+        // The next page may not be mapped.
         let mut page = vec![0; (PAGE - at % PAGE) as usize];
         let count = memory.read_at(&mut page, at)?;
         let end = page[..count].iter().position(|byte| *byte == 0);
@@ -69,7 +69,7 @@ pub fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// `path` as an absolute one, which a process gives beside the descriptor `directory`.
+/// Makes a path absolute, which a process passed with the descriptor `directory`.
 pub fn absolute(pid: Pid, directory: i32, path: &[u8]) -> io::Result<Vec<u8>> {
     if path.starts_with(b"/") {
         return Ok(path.to_vec());

@@ -1,21 +1,21 @@
-//! What a traced command has met, each thing once, as lines of JSON.
+//! What a traced command has encountered, each item once, as lines of JSON.
 //!
-//! A line comes when a thing is met first, for the case that there is no last line. The last line has all again, with a key that no
-//! process of the command can have: whatever else came or was taken away, it is the report.
+//! An item is written when it is first encountered, in case there is no last line. The last line repeats all items,
+//! with a key that no process of the command can have: whatever else was printed or removed, that line is the report.
 
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Different things that are reported; of more only that there were some.
+/// Maximum number of different items; beyond it, only the fact that there were more is reported.
 const MET_MAX: usize = 1024;
-/// Bytes of the longest path that is reported: what a denial can name.
+/// Maximum bytes of a reported path: what a denial can name.
 const PATH_MAX: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Met {
-    /// A path, with what was tried.
+    /// A path, with the access that was attempted.
     Path {
         /// `read`, `write`, `run` or `metadata`.
         kind: &'static str,
@@ -25,17 +25,17 @@ pub enum Met {
     Call { name: String, number: u32, arguments: [u64; 6] },
 }
 
-/// Why the report may not name all.
+/// Why the report may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
-    /// A process was made that nobody traces, or the command traces processes itself.
+    /// An untraced process was created, or the command traces processes itself.
     Untraced,
     /// Memory or directories of a process could not be read.
     Unread,
-    /// There were more different things than are reported, or paths that are no short text.
+    /// There were more different items than are reported, or paths that are not short text.
     Unnamed,
-    /// There was no room to write in.
+    /// There was no space to write the report.
     Full,
 }
 
@@ -49,18 +49,18 @@ pub struct Report<W> {
 #[derive(Serialize)]
 struct End<'a> {
     key: &'a str,
-    /// Each thing with how often it was met, in order.
+    /// Each item with its count, in order.
     met: Vec<(&'a Met, u64)>,
     gaps: &'a [Gap],
 }
 
 impl<W: Write> Report<W> {
-    /// One whose last line has `key`.
+    /// A report whose last line has `key`.
     pub fn new(out: W, key: String) -> Self {
         Self { out, key, counts: HashMap::new(), gaps: Vec::new() }
     }
 
-    /// Notes a thing. What is met for the first time is written at once: the command may end us.
+    /// Notes an item. A new one is written at once: the command may kill us.
     pub fn note(&mut self, met: Met) -> io::Result<()> {
         if let Some((_, count)) = self.counts.get_mut(&met) {
             *count += 1;
@@ -84,7 +84,7 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// Writes the last line, which has all again.
+    /// Writes the last line, which repeats all items.
     pub fn end(self) -> io::Result<()> {
         let Self { mut out, key, counts, gaps } = self;
         let mut met: Vec<_> = counts.iter().map(|(met, (at, count))| (*at, met, *count)).collect();

@@ -1,4 +1,4 @@
-//! Runs a command and follows every system call of it and of all that it starts.
+//! Runs a command and traces every system call of it and of all its descendants.
 
 use crate::calls::{self, PathArgument};
 use crate::process::{self, Call};
@@ -16,10 +16,10 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-/// What a process is doing.
+/// The state of a process.
 #[derive(Clone, Copy)]
 enum Doing {
-    /// It has stopped for the first time, or will: nothing of it is known.
+    /// It has stopped for the first time, or will: nothing is known of it.
     New,
     /// It runs its own code.
     Running,
@@ -32,14 +32,14 @@ struct Tracer {
     report: Report<File>,
 }
 
-/// Bytes of the longest key.
+/// Maximum bytes of a key.
 const KEY_MAX: u64 = 64;
 
-/// Runs `command`; returns its exit code as a shell has it. The key of the report is read from standard input, before there is
-/// anybody who could look.
+/// Runs `command`; returns its exit code in a shell's form. The key of the report is read from
+/// standard input, before any process exists that could see it.
 ///
 /// # Errors
-/// It cannot be traced, or nobody takes the report.
+/// The command cannot be traced, or the report cannot be written.
 pub fn run(command: &[OsString]) -> io::Result<u8> {
     let mut key = String::new();
     io::stdin().take(KEY_MAX).read_to_string(&mut key)?;
@@ -71,7 +71,7 @@ pub fn run(command: &[OsString]) -> io::Result<u8> {
 }
 
 impl Tracer {
-    /// Follows all processes until `main` has ended.
+    /// Traces all processes until `main` has ended.
     fn follow(&mut self, main: Pid) -> io::Result<u8> {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::__WALL)) {
@@ -98,8 +98,8 @@ impl Tracer {
         }
     }
 
-    /// The signal that a stopped process gets. That of its first stop is the kernel's, and a stop of its group cannot be kept: who
-    /// would continue it?
+    /// The signal to deliver to a stopped process. That of its first stop is the kernel's, and a
+    /// group stop must not be kept: nobody would continue the process.
     fn delivered(&mut self, pid: Pid, signal: Signal) -> Option<Signal> {
         let doing = self.processes.entry(pid).or_insert(Doing::New);
         if let (Doing::New, Signal::SIGSTOP) = (&doing, signal) {
@@ -112,7 +112,7 @@ impl Tracer {
 
     fn at_call(&mut self, pid: Pid) -> io::Result<()> {
         let Ok(call) = Call::of(pid) else {
-            // It was killed meanwhile.
+            // It was killed in the meantime.
             return Ok(());
         };
         let doing = self.processes.entry(pid).or_insert(Doing::Running);
@@ -131,7 +131,7 @@ impl Tracer {
         }
     }
 
-    /// A call has ended: notes what it failed on.
+    /// A call has ended: notes the failure, if it failed.
     fn ended(&mut self, pid: Pid, call: Call) -> io::Result<()> {
         if calls::leaves_the_trace(&call) && call.error().is_none() {
             self.report.miss(Gap::Untraced);
@@ -157,7 +157,7 @@ impl Tracer {
         let PathArgument { directory, path, kind } = argument;
         let directory = directory.map_or(libc::AT_FDCWD, |at| call.arguments[at] as i32);
         let text = process::string(pid, call.arguments[path]);
-        // By the descriptor itself, or nothing at all.
+        // The path is the descriptor's, or missing.
         if text.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl Tracer {
     }
 }
 
-/// Lets a process go on to its next stop. One that is gone is waited for as such.
+/// Continues a process until its next stop. If it is gone, waiting for it reports that.
 fn go_on(pid: Pid, signal: Option<Signal>) -> io::Result<()> {
     match ptrace::syscall(pid, signal) {
         Err(Errno::ESRCH) => Ok(()),
