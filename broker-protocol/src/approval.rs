@@ -1,8 +1,8 @@
-//! Approval: what the broker says of a call that it asks about, and what may be answered, on the client's connection or on
-//! a connection of an approver's own.
+//! Approval: the broker's question about a call, and the possible answers, on the client's
+//! connection or on an approver's own.
 //!
-//! An answer names what it answers: the digest of the call as the broker has it, and the nonce of the one question. So a
-//! grant cannot be kept for another call, nor given twice.
+//! An answer names the digest of the call as the broker has it, and the nonce of the one question.
+//! So a grant cannot be saved for another call, nor used twice.
 
 use crate::digest::{Digest, Nonce};
 use crate::hello::{Hello, Opened};
@@ -15,24 +15,24 @@ use crate::scope::Risk;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Most grants for the rest of a session that one session has at once.
+/// Maximum number of session-wide grants in one session at once.
 pub const STANDING: usize = 64;
-/// Bytes of requests and input that wait for an answer in one session; a call beyond them is not asked about but fails.
+/// Maximum bytes of requests and input waiting for approval in one session; a call beyond it fails without a question.
 pub const ASKED_BYTES: usize = 8 << 20;
-/// Approvers connected to one session at once.
+/// Maximum number of approvers connected to one session at once.
 pub const APPROVERS: usize = 4;
-/// Longest frame that an approver may send, in bytes.
+/// Maximum bytes of a frame from an approver.
 pub const APPROVER_FRAME: usize = 4096;
 
-/// What a call that waits for an answer is told.
+/// The question about a call that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// SHA-256 of the call in its canonical form: tool, whole request, both roots, working directory, policy, session, and where
-    /// links on its path lead, if they do; and what it wants.
+    /// SHA-256 of the call in its canonical form: tool, whole request, both roots, working directory, policy,
+    /// session, the targets of links on its path, if any; and the leases it requests.
     pub digest: Digest,
-    /// Of this one question.
+    /// Belongs to this one question only.
     pub nonce: Nonce,
-    /// The rule that asks, by its name in the policy.
+    /// The name, in the policy, of the rule that asks.
     pub rule: String,
     /// Its reason, for the user.
     pub why: String,
@@ -40,24 +40,24 @@ pub struct Challenge {
     pub risk: Risk,
     /// Seconds until the call ends without having started.
     pub expires_s: u32,
-    /// Where the answer is taken from.
+    /// Where the answer must come from.
     pub channel: Channel,
     /// What a grant for the session would allow.
     pub covers: Coverage,
-    /// What a yes opens besides: hosts that the session does not have.
+    /// What a yes grants besides: hosts and paths that the session does not have.
     pub wants: Wants,
 }
 
 /// What a grant for the session allows from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coverage {
-    /// Each call of the tool that the rule is surely and wholly about.
+    /// Each call of the tool that is certainly and entirely covered by the rule.
     Rule,
-    /// The same call again: the rule is not surely about all of it.
+    /// The same call again: it is not certain that the rule covers all of it.
     Call,
-    /// What the call wants, for every call. The rule's own question is answered for this call alone.
+    /// The requested leases, for every call. The rule's own question is answered for this call alone.
     Wants,
-    /// No other call: this one is sent input while it runs, which no digest knows. The grant counts as [`Extent::Once`].
+    /// No other call: this one receives input while it runs, which no digest covers. The grant counts as [`Extent::Once`].
     Once,
 }
 
@@ -73,11 +73,11 @@ impl Coverage {
     }
 }
 
-/// Where answers are taken from. Ordered: a later one is narrower. Policies have these names in lower case.
+/// Where answers come from. Ordered: a later one is narrower. Policies have these names in lower case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
-    /// From the client, which relays what the user says.
+    /// From the client, which relays the user's answer.
     #[default]
     Relay,
     /// From approvers on a socket of their own, and never from the client.
@@ -99,10 +99,10 @@ impl Channel {
 pub enum Extent {
     /// This call.
     Once,
-    /// This call, and for the rest of the session what its challenge says ([`Challenge::covers`]).
+    /// This call, and for the rest of the session what its challenge covers ([`Challenge::covers`]).
     Session,
-    /// This call; and what it wants for so many minutes, at most [`limit::LEASE_MINUTES`], for every call. Of a call that wants
-    /// nothing it is [`Extent::Once`].
+    /// This call; and its requested leases for so many minutes, at most [`limit::LEASE_MINUTES`],
+    /// for every call. For a call that requests none it is [`Extent::Once`].
     Minutes(u16),
 }
 
@@ -130,19 +130,19 @@ pub struct Grant {
     pub extent: Extent,
 }
 
-/// Why an answer was not taken. The connection goes on.
+/// Why an answer was not accepted. The connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 pub enum GrantFault {
-    /// No call of this number waits for an answer: it was never asked about, has been answered, or has run out of time.
+    /// No call of this number is waiting for an answer: there was no question, it was answered, or it has expired.
     #[error("no call of this number waits for an answer")]
     NotWaiting,
-    /// What is granted is not the call that waits.
+    /// The digest is not that of the waiting call.
     #[error("the grant is for another call than the one that waits")]
     OtherCall,
     /// The nonce is not that of the question.
     #[error("the grant answers another question, or has been used")]
     OtherQuestion,
-    /// Answers are not taken from here.
+    /// Answers are not accepted on this connection.
     #[error("answers are taken from `lazaret approve` only, not from the client")]
     OtherChannel,
     /// There are [`STANDING`] grants for the rest of the session already.
@@ -171,7 +171,7 @@ impl GrantFault {
         }
     }
 
-    /// Whether it looks like an attempt to get something through. An answer that came too late is none.
+    /// Whether it looks like an attempt to bypass approval. An answer that came too late does not.
     pub fn is_violation(self) -> bool {
         match self {
             GrantFault::OtherCall | GrantFault::OtherQuestion | GrantFault::OtherChannel => true,
@@ -180,33 +180,33 @@ impl GrantFault {
     }
 }
 
-/// An answer that was not taken.
+/// An answer that was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ungranted {
     /// The call it named.
     pub call: CallId,
     /// Why.
     pub fault: GrantFault,
-    /// Answers of this session so far that were violations.
+    /// Number of answers in this session so far that were violations.
     pub violations: u32,
 }
 
 /// A grant for the rest of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionGrant {
-    /// Its number, by which it is revoked.
+    /// Its number, with which it is revoked.
     pub grant: u64,
     /// The rule it answers.
     pub rule: String,
     /// The tool it answers for.
     pub tool: String,
-    /// Calls that ran by it, the first one included.
+    /// Number of calls that ran under it, including the first.
     pub calls: u64,
-    /// The one call that it answers for, where it does not answer for all of the rule's.
+    /// The digest of the one call that it covers, if it does not cover all of the rule's.
     pub only: Option<Digest>,
-    /// What it opens, where it is a lease.
+    /// What it grants, if it is a lease.
     pub opens: Option<Leased>,
-    /// Seconds until it ends, where that is before the session does.
+    /// Seconds until it ends, if that is before the session does.
     pub ends_s: Option<u32>,
 }
 
@@ -228,7 +228,7 @@ pub enum Decision {
 pub enum FromApprover {
     /// First frame of a connection.
     Hello(Hello),
-    /// Asks for the whole request of a call that waits, and for the file it would change as it is now. One at a time.
+    /// Requests the whole request of a waiting call, and the present content of the file it would change. One at a time.
     Look {
         /// Which call.
         call: CallId,
@@ -244,7 +244,7 @@ pub enum FromApprover {
     },
     /// Asks for the grants that last.
     Grants,
-    /// Takes one back; answered like [`FromApprover::Grants`].
+    /// Revokes a grant; answered like [`FromApprover::Grants`].
     Revoke {
         /// Which.
         grant: u64,
@@ -256,9 +256,9 @@ pub enum FromApprover {
 pub enum ToApprover {
     /// Answers the greeting.
     Hello(Hello),
-    /// Which session this is. Then comes every call that waits.
+    /// Identifies the session. Every waiting call follows.
     Session {
-        /// As its client was told.
+        /// As it was sent to the client.
         opened: Opened,
         /// The client's process.
         client: i32,
@@ -279,8 +279,8 @@ pub enum ToApprover {
         /// What it would do.
         request: Request,
     },
-    /// A piece of the file as it is now; the pieces, joined, are an encoded [`FileAnswer`](crate::FileAnswer) of a
-    /// `file_read`. Passed on unread.
+    /// A piece of the file's present content; the pieces, joined, are an encoded
+    /// [`FileAnswer`](crate::FileAnswer) of a `file_read`. Passed on unparsed.
     Before {
         /// Which call.
         call: CallId,
@@ -288,12 +288,12 @@ pub enum ToApprover {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// That was all there is to see of the call; without a piece before it there is no file to see.
+    /// The preview of the call is complete; without a piece before it there is no file to see.
     Seen {
         /// Which call.
         call: CallId,
     },
-    /// A call waits no longer.
+    /// A call is no longer waiting for an answer.
     Ended {
         /// Which call.
         call: CallId,
@@ -302,7 +302,7 @@ pub enum ToApprover {
     },
     /// An answer was not taken.
     Ungranted(Ungranted),
-    /// The grants that last.
+    /// The grants that are in force.
     Grants(Vec<SessionGrant>),
     /// The connection ends: this peer may not approve, or broke the protocol.
     Fault(Failed),

@@ -1,26 +1,26 @@
-//! The audit's chain: how each record holds on to the one before it. The executor writes it, `lazaret audit` reads it.
+//! The audit's hash chain: how each record depends on the one before it. The executor writes it, `lazaret audit` reads it.
 //!
-//! A record is one line of JSON that ends with its hash: SHA-256 over the hash of the record before it and its own bytes up
-//! to the hash. So an edit, a gap and a change of order break the chain at the place. Where the chain ends is said apart
-//! from it, by the [`Head`]: a cut tail is a chain that ends too early.
+//! A record is one line of JSON that ends with its hash: SHA-256 over the hash of the record before it and
+//! its own bytes up to the hash. So an edit, a gap and a change of order break the chain at that place. The
+//! [`Head`] records separately where the chain ends: if the tail was cut, the chain ends too early.
 
 use crate::digest::Digest;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use thiserror::Error;
 
-/// The hash that the first record holds on to.
+/// The hash that precedes the first record.
 pub const START: Digest = Digest([0; 32]);
-/// Longest record in bytes, its line end included.
+/// Maximum bytes of a record, including its line end.
 pub const RECORD_MAX: usize = 64 * 1024;
-/// Name of the file that holds the [`Head`]; who appends to the chain holds its lock (`flock`).
+/// Name of the file that contains the [`Head`]; to append to the chain, its lock (`flock`) must be held.
 pub const HEAD: &str = "head";
 
 const BEFORE_HASH: &[u8] = b",\"hash\":\"";
 const AFTER_HASH: &[u8] = b"\"}";
 const HASH_DIGITS: usize = 64;
 
-/// Name of the file with this number, counted from 1. The chain goes on from file to file.
+/// Name of the file with this number, counted from 1. The chain continues from file to file.
 pub fn file_name(number: u64) -> String {
     format!("audit-{number:06}.jsonl")
 }
@@ -42,13 +42,13 @@ pub fn seal(previous: Digest, record: &mut Vec<u8>) -> Digest {
     hash
 }
 
-/// A line is not the record that follows.
+/// Why a line is not the record that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChainError {
-    /// It does not end as records do.
+    /// It does not end as a record must.
     #[error("it is not a whole record")]
     Form,
-    /// Its hash is another.
+    /// Its hash does not match.
     #[error("its hash does not follow from the record before it and its own bytes")]
     Hash,
 }
@@ -60,7 +60,7 @@ pub fn check(previous: Digest, line: &[u8]) -> Result<Digest, ChainError> {
         rest.split_at_checked(rest.len().wrapping_sub(HASH_DIGITS)).ok_or(ChainError::Form)?;
     let record = rest.strip_suffix(BEFORE_HASH).ok_or(ChainError::Form)?;
     let hash = link(previous, record);
-    // As bytes: digits have one way to be written.
+    // Compared as bytes: there is only one way to write the digits.
     if digits == hash.to_string().as_bytes() { Ok(hash) } else { Err(ChainError::Hash) }
 }
 
@@ -71,12 +71,12 @@ fn link(previous: Digest, record: &[u8]) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// Where the chain ends. In its file it takes always [`Head::BYTES`], so that one write replaces it.
+/// Where the chain ends. Its file always has [`Head::BYTES`] bytes, so that one write replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Number of the last record, counted from 1; 0 where there is none.
+    /// Number of the last record, counted from 1; 0 if there is none.
     pub seq: u64,
-    /// The file it stands in.
+    /// Number of the file that contains it.
     pub file: u64,
     /// Bytes of that file.
     pub bytes: u64,
@@ -99,7 +99,7 @@ impl Head {
         text
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, and nothing else.
+    /// Decodes what [`encode`](Self::encode) wrote, and nothing else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut words = text.split_ascii_whitespace();
@@ -126,7 +126,7 @@ mod tests {
         (text, Head { bytes: count, ..head })
     }
 
-    /// Records that follow each other from the start of `text`, and the last hash.
+    /// Counts the valid records from the start of `text`, and returns the last hash.
     fn whole(text: &[u8]) -> (u64, Digest) {
         let mut hash = START;
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! A command, and what it is connected to.
+//! A command, and the source of its input.
 
 use crate::limit::{self, TooLarge, at_most, in_range, no_nul};
 use crate::path::ZonePath;
@@ -12,20 +12,20 @@ pub struct Bash {
     pub command: Command,
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,
-    /// Wall time in seconds, 1 to [`limit::TIMEOUT_S`]; the policy's default if absent, and never above its maximum.
-    /// For a call with a terminal, absent means none, but for what the session's scope says.
+    /// Time limit in seconds, 1 to [`limit::TIMEOUT_S`]; the policy's default if absent, and never above its
+    /// maximum. For a call with a terminal, absent means no limit, except that of the session's scope.
     pub timeout_s: Option<u32>,
     /// Ends the call after this many seconds without output.
     pub idle_timeout_s: Option<u32>,
     /// Where standard input comes from.
     pub stdin: Stdin,
-    /// Whether output is also sent while it comes, as [`FromBroker::Output`](crate::FromBroker::Output).
+    /// Whether output is also sent as it is produced, as [`FromBroker::Output`](crate::FromBroker::Output).
     pub live: bool,
-    /// Whether the call is answered at once and its processes live on, until they end, are killed, or the session ends.
-    /// Then there is no time limit unless `timeout_s` asks for one or the session's scope has one, no standard input, and no live output.
+    /// Whether the call is answered at once and its processes live on, until they end, are killed, or the session ends. Then
+    /// there is no time limit unless `timeout_s` sets one or the session's scope has one, no standard input, and no live output.
     pub background: bool,
-    /// Whether standard output and error are kept apart in the outcome, each up to half of what is kept. Not with a terminal,
-    /// which has one stream, nor in the background, which has one log.
+    /// Whether standard output and error are separate in the outcome, each up to half of what is
+    /// kept. Not with a terminal, which has one stream, nor in the background, which has one log.
     pub split: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum Stdin {
     Null,
     /// A pipe fed by [`ToBroker::Input`](crate::ToBroker::Input).
     Stream,
-    /// A pseudo-terminal of its own: it is standard input, output and error, and the command's controlling terminal.
+    /// A new pseudo-terminal: it is standard input, output and error, and the command's controlling terminal.
     Terminal(Terminal),
 }
 

@@ -1,7 +1,7 @@
-//! What a call was denied, so that its result can say it: the thing, what closed it, why, and what would open it.
+//! What a call was denied, for its result: the object, what denied it, why, and what would allow it.
 //!
-//! A denial is for people, models and records; nothing is decided on one. Its texts may hold what a hostile program chose, a path
-//! or a name: whoever shows one cleans it first.
+//! A denial is for people, models and records; no decision depends on one. Its texts may contain
+//! what a hostile program chose, a path or a name: they must be cleaned before display.
 
 use crate::hello::Layer;
 use crate::lease::Leased;
@@ -9,18 +9,18 @@ use crate::limit::{self, TooLarge, at_most};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something that a call was denied, as often as `count` says.
+/// Something denied to a call, `count` times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// What was tried.
+    /// The access that was attempted.
     pub what: Attempt,
-    /// What closed it.
+    /// The mechanism or rule that denied it.
     pub by: Barrier,
-    /// The reason, as a sentence; at most [`limit::DENIAL_TEXT`] bytes, as every text here.
+    /// The reason, as a sentence; at most [`limit::DENIAL_TEXT`] bytes, like every text here.
     pub why: String,
     /// What would open it.
     pub remedy: Remedy,
-    /// What a lease would open to that, where one may be wanted: somebody can be asked.
+    /// The lease that would allow it, if one may be requested: somebody can answer.
     pub lease: Option<Leased>,
     /// How often it was tried; at least 1.
     pub count: u32,
@@ -29,13 +29,13 @@ pub struct Denial {
 /// What was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// In which way.
+    /// The kind of access.
     pub kind: AttemptKind,
-    /// On what: a path (bytes that are not UTF-8 replaced), `HOST:PORT`, a limit's key, or a tool's name.
+    /// Its object: a path (bytes that are not UTF-8 replaced), `HOST:PORT`, a limit's key, or a tool's name.
     pub target: String,
 }
 
-/// The ways in which something is tried.
+/// The kinds of access that can be denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AttemptKind {
     /// To open a file or a directory to read it.
@@ -52,20 +52,20 @@ pub enum AttemptKind {
     Resolve,
     /// A system call.
     SystemCall,
-    /// To use more of something than a limit gives.
+    /// To use more of a resource than a limit allows.
     Use,
     /// The call itself.
     Call,
 }
 
-/// What closed it.
+/// The mechanism or rule that denied an access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Barrier {
-    /// A layer around the cell, and the rule by which it did, where there is one.
+    /// A layer around the cell, and the rule that made it deny this, if there is one.
     Layer(Layer, Option<PolicyRule>),
     /// A limit, by its key in a policy.
     Limit(String),
-    /// A rule of the policy, before anything ran.
+    /// A rule of the policy, before anything was started.
     Rule(PolicyRule),
     /// The list of hosts that a session may reach.
     Hosts(Option<PolicyRule>),
@@ -76,11 +76,11 @@ pub enum Barrier {
 pub struct PolicyRule {
     /// Its name, as in an [`Outcome::Refused`](crate::Outcome::Refused).
     pub name: String,
-    /// `FILE:LINE`, where it is in a file.
+    /// `FILE:LINE`, if the rule is in a file.
     pub at: Option<String>,
 }
 
-/// What would open something.
+/// What would allow a denied access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remedy {
     /// A key of the user's policy, as it is written there.
@@ -94,7 +94,7 @@ pub enum Remedy {
 }
 
 impl Denial {
-    /// A denial of something that was tried once. Texts are cut at [`limit::DENIAL_TEXT`] bytes.
+    /// The denial of something that was attempted once. Texts are cut at [`limit::DENIAL_TEXT`] bytes.
     pub fn new(
         kind: AttemptKind,
         target: impl Into<String>,
@@ -114,7 +114,7 @@ impl Denial {
         denial
     }
 
-    /// The same, where somebody may be asked to open it for a while.
+    /// Adds the lease that may be requested for it.
     pub fn with_lease(mut self, lease: Option<Leased>) -> Self {
         self.lease = lease;
         self.texts_mut().into_iter().for_each(cut);
@@ -131,7 +131,7 @@ impl Denial {
         self.clone().texts_mut().into_iter().map(std::mem::take).collect()
     }
 
-    /// Every text, to be cleaned: it may hold what a program chose.
+    /// Every text, for cleaning: it may contain what a program chose.
     pub fn texts_mut(&mut self) -> Vec<&mut String> {
         let mut texts = vec![&mut self.what.target, &mut self.why];
         match &mut self.by {
@@ -154,7 +154,7 @@ impl Denial {
     }
 }
 
-/// Cuts a text at its limit, in no character.
+/// Cuts a text at its limit, on a character boundary.
 fn cut(text: &mut String) {
     const MARK: &str = "…";
     if text.len() > limit::DENIAL_TEXT {
@@ -195,7 +195,7 @@ impl AttemptKind {
 }
 
 impl Remedy {
-    /// What opens what a session's scope closes.
+    /// The remedy for what a session's scope denies.
     pub fn by_scope() -> Self {
         Remedy::Option("a scope (--scope) that permits it".into())
     }
@@ -253,12 +253,12 @@ impl fmt::Display for Denial {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denials {
     list: Vec<Denial>,
-    /// How many more there were, which are not named.
+    /// How many further denials there were, which are not listed.
     more: u64,
 }
 
 impl Denials {
-    /// Adds a denial. The same again is counted.
+    /// Adds a denial. A repeated one is counted.
     pub fn push(&mut self, denial: Denial) {
         let same = |other: &&mut Denial| (&other.what, &other.by) == (&denial.what, &denial.by);
         if let Some(known) = self.list.iter_mut().find(same) {
@@ -270,25 +270,25 @@ impl Denials {
         }
     }
 
-    /// Adds a denial of something that none of the others is about.
+    /// Adds a denial if none of the others has the same object.
     pub fn push_new(&mut self, denial: Denial) {
         if !self.list.iter().any(|known| known.what.target == denial.what.target) {
             self.push(denial);
         }
     }
 
-    /// Counts denials that are not named.
+    /// Counts denials that are not listed.
     pub fn add_unnamed(&mut self, count: u64) {
         self.more = self.more.saturating_add(count);
     }
 
-    /// Adds those of another request of the same call.
+    /// Adds the denials of another request of the same call.
     pub fn append(&mut self, other: Denials) {
         other.list.into_iter().for_each(|denial| self.push(denial));
         self.add_unnamed(other.more);
     }
 
-    /// The denials, in the order of the first of each.
+    /// The denials, in order of first occurrence.
     pub fn list(&self) -> &[Denial] {
         &self.list
     }
@@ -298,7 +298,7 @@ impl Denials {
         &mut self.list
     }
 
-    /// How many more there were, which are not named.
+    /// How many further denials there were, which are not listed.
     pub fn more(&self) -> u64 {
         self.more
     }
@@ -308,7 +308,7 @@ impl Denials {
         self.list.is_empty() && self.more == 0
     }
 
-    /// Checks every limit that the type does not hold by itself.
+    /// Checks every limit that the type itself does not enforce.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("denied", self.list.len(), limit::DENIALS, "denials")?;
         let mut texts = self.list.iter().flat_map(Denial::texts);

@@ -18,7 +18,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A digest is written several times a call; the formatting machinery takes longer than the hash.
+        // A digest is written several times per call; the standard formatting takes longer than the hash.
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digit = |half: u8| char::from(DIGITS[usize::from(half & 15)]);
         let text: String = self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect();
@@ -53,7 +53,7 @@ impl std::str::FromStr for Digest {
 #[error("a SHA-256 digest is 64 hexadecimal digits")]
 pub struct DigestError;
 
-/// Random bytes that are used for one thing and never again.
+/// Random bytes that are used once only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nonce(pub [u8; 16]);
 

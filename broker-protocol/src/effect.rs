@@ -1,5 +1,5 @@
-//! Effects outside the executor: what the client does itself once it has leave. The broker has no network and no server's
-//! tools; it decides on such a call, asks about it and records it like any other, and then the client acts.
+//! Effects outside the executor: what the client does itself once it has permission. The broker has no network and no
+//! server's tools; it decides, asks about and records such a call like any other, and then the client acts.
 
 use crate::limit::{self, TooLarge, at_most};
 use crate::scope::Risk;
@@ -7,7 +7,7 @@ use crate::state::StateTool;
 use crate::suite::Framework;
 use serde::{Deserialize, Serialize};
 
-/// A call that the client carries out itself. It says what a decision looks at and a person is shown, and no more.
+/// A call that the client carries out itself. It contains only what a decision needs and a person is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// The tool `web_search`.
@@ -20,11 +20,11 @@ pub enum Effect {
         /// The address, at most [`limit::CONTENT`] bytes.
         url: String,
     },
-    /// A tool that is not built in: a server's, or one of whoever embeds the client.
+    /// A tool that is not built in: a server's, or one of the application that embeds the client.
     Added {
-        /// Its name: 1 to [`limit::TOOL_NAME`] letters, digits, `_` and `-`, and the name of no tool of ours.
+        /// Its name: 1 to [`limit::TOOL_NAME`] letters, digits, `_` and `-`, and not the name of a built-in tool.
         tool: String,
-        /// How much harm it can do, as the client says: who lies here could as well not ask.
+        /// How much harm it can do, according to the client: a client that lies here could as well not ask.
         risk: Risk,
         /// Its input as JSON, at most [`limit::CONTENT`] bytes.
         input: String,
@@ -49,7 +49,7 @@ impl Effect {
         }
     }
 
-    /// `tools` are the names of the requests that are no effects.
+    /// `tools` are the names of the requests that are not effects.
     pub(crate) fn check(&self, tools: &[&str]) -> Result<(), TooLarge> {
         match self {
             Effect::WebSearch { query } => at_most("query", query.len(), limit::CONTENT, "bytes"),
@@ -62,7 +62,7 @@ impl Effect {
     }
 }
 
-/// A grant is for a tool by its name: no effect may have the name of something else.
+/// A grant covers a tool by its name: no effect may have the name of something else.
 fn fits(tool: &str, tools: &[&str]) -> Result<(), TooLarge> {
     let refuse = |rule: String| Err(TooLarge { field: "tool", rule });
     at_most("tool", tool.len(), limit::TOOL_NAME, "bytes")?;

@@ -1,13 +1,13 @@
 //! The codec: a `u32` length in little-endian order, then one bincode value that fills it exactly.
 //!
-//! This is the only module that knows bincode. The configuration is fixed: little-endian, integers at their full
-//! width (so that each value has one encoding), and a byte limit. No type on the wire is recursive and no list has
-//! elements without size: bincode checks neither.
+//! Only this module uses bincode. The configuration is fixed: little-endian, integers at their full
+//! width (so that each value has one encoding), and a byte limit. No type on the wire is recursive
+//! and no list has elements of size zero: bincode checks neither.
 
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// Largest frame in bytes, without its length.
+/// Maximum bytes of a frame, without its length.
 pub const FRAME_MAX: usize = 1 << 20;
 
 /// Bytes of the length in front of each frame.
@@ -66,13 +66,13 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     decode_with(bytes, config())
 }
 
-/// Encodes a value that travels in parts and may be larger than a frame.
+/// Encodes a value that is sent in parts and may be larger than a frame.
 pub fn encode_whole<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
     bincode::serde::encode_to_vec(value, config().with_limit::<{ crate::limit::ANSWER }>())
         .map_err(FrameError::Encode)
 }
 
-/// Decodes what [`encode_whole`] made; at most [`limit::ANSWER`](crate::limit::ANSWER) bytes.
+/// Decodes what [`encode_whole`] encoded; at most [`limit::ANSWER`](crate::limit::ANSWER) bytes.
 pub fn decode_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     decode_with(bytes, config().with_limit::<{ crate::limit::ANSWER }>())
 }
@@ -88,7 +88,7 @@ fn decode_with<T: DeserializeOwned, C: bincode::config::Config>(
     Ok(message)
 }
 
-/// Cuts a stream of bytes into frames. It never holds more than was received, whatever a length announces.
+/// Splits a stream of bytes into frames. It never holds more than was received, whatever a length announces.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -116,7 +116,7 @@ impl Decoder {
         self.buffer.len() - self.used
     }
 
-    /// The next whole frame, if it has arrived. After an error the stream has no meaning any more.
+    /// The next complete frame, if it has arrived. After an error the rest of the stream is meaningless.
     #[expect(clippy::should_implement_trait, reason = "the type of the item is the caller's to choose")]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let bytes = &self.buffer[self.used..];

@@ -1,4 +1,4 @@
-//! How a connection begins: both sides say who they are, then the client opens its one session.
+//! How a connection begins: both sides identify themselves, then the client opens its one session.
 
 use crate::digest::Digest;
 use crate::lease::check_paths;
@@ -8,11 +8,11 @@ use crate::scope::{Scope, Trust};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
+/// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
-/// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
+/// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
 pub const VERSION: u16 = 15;
-/// Optional abilities this build knows, one bit each. None is defined yet.
+/// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
 /// The first frame in each direction.
@@ -22,14 +22,14 @@ pub struct Hello {
     pub magic: [u8; 8],
     /// The sender's [`VERSION`].
     pub version: u16,
-    /// Abilities the sender knows; both sides use the intersection.
+    /// Features the sender supports; both sides use the intersection.
     pub features: u64,
-    /// Digest of the policy files. From the broker: of what it has read. From a client: what it expects, if it cares;
-    /// the broker refuses the connection when they differ.
+    /// Digest of the policy files. From the broker: of those it has read. From a client: the one it
+    /// expects, if it matters; the broker refuses the connection when they differ.
     pub policy: Option<Digest>,
 }
 
-/// Why a greeting is not accepted.
+/// Why a hello is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum HelloError {
     /// The peer does not speak this protocol.
@@ -48,12 +48,12 @@ pub enum HelloError {
 }
 
 impl Hello {
-    /// What this build says first.
+    /// The hello that this build sends.
     pub fn ours(policy: Option<Digest>) -> Self {
         Self { magic: MAGIC, version: VERSION, features: FEATURES, policy }
     }
 
-    /// Checks the peer's greeting.
+    /// Checks the hello of the peer.
     pub fn check(&self) -> Result<(), HelloError> {
         if self.magic != MAGIC {
             return Err(HelloError::Magic);
@@ -70,37 +70,37 @@ impl Hello {
 pub struct Open {
     /// Absolute path of the project root. It must exist and belong to the executor's user.
     pub project: String,
-    /// Absolute path of the central root; made if it is missing (its parents too).
+    /// Absolute path of the central root; created if it is missing (its parents too).
     pub central: String,
-    /// Name of a shipped profile or of one in the user's policy; `auto` for the one that the policy has for what the project is;
-    /// empty for the one that the policy has for sessions that name none.
+    /// Name of a shipped profile or of one in the user's policy; `auto` for the one that the policy
+    /// assigns to this kind of project; empty for the policy's default profile.
     pub profile: String,
     /// How many cells to keep ready between calls, 0 to 4. A session that runs one command needs none.
     pub spare: u8,
-    /// The tools to narrow the session to; absent, it may use every tool the policy allows.
+    /// The tools to which the session is restricted; absent, it may use every tool that the policy allows.
     pub scope: Option<Scope>,
-    /// How much to ask. A policy may have it ask more.
+    /// How often to ask for approval. A policy may require more.
     pub trust: Trust,
-    /// Bytes of a command's output to keep in its outcome, where that is less than the policy keeps; the rest stands in a
-    /// file. 0 to the policy's own limit.
+    /// Bytes of a command's output to keep in its outcome, if less than the policy keeps; the rest
+    /// is in a file. 0 to the policy's own limit.
     pub capture: Option<u32>,
     /// Whether the client carries connections of cells, and for which hosts beyond those of the profile. Absent, cells have no
     /// network, whatever the policy allows.
     pub network: Option<NetworkRequest>,
-    /// Absolute path of an unpacked image whose root cells see in place of the machine's. A profile that has one has no other.
+    /// Absolute path of an unpacked image whose root cells see in place of the machine's. It cannot replace a profile's own image.
     pub image: Option<String>,
-    /// Paths of the machine that every command reads beyond those of the profile, as the user has said who opens the session:
-    /// leases for as long as it lasts. With `write` at most [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
+    /// Paths of the machine that every command can read beyond those of the profile, as the user opening the session has
+    /// requested: leases for as long as it lasts. With `write` at most [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
     pub read: Vec<String>,
-    /// Directories of the machine that every command writes in, likewise.
+    /// Directories of the machine to which every command can write, in the same way.
     pub write: Vec<String>,
-    /// Whether what commands change in both roots is thrown away with the session. Such a session runs traced commands that are
-    /// waited for, and nothing else; they reach no host.
+    /// Whether what commands change in both roots is discarded with the session. Such a session
+    /// runs only traced foreground commands; they reach no host.
     pub throw_away: bool,
 }
 
 impl Open {
-    /// Checks every limit that the type does not hold by itself.
+    /// Checks every limit that the type itself does not enforce.
     pub fn check(&self) -> Result<(), TooLarge> {
         self.scope.as_ref().map_or(Ok(()), Scope::check)?;
         check_paths(&self.read, &self.write)?;
@@ -108,12 +108,12 @@ impl Open {
     }
 }
 
-/// How much of the kernel's means a session has.
+/// Which kernel mechanisms a session can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Tier {
-    /// User namespaces may be had: a root of its own, and all layers.
+    /// User namespaces are available: a root of its own, and all layers.
     Namespaced,
-    /// They may not: Landlock and seccomp carry the weight.
+    /// They are not: Landlock and seccomp do most of the work.
     Flat,
 }
 
@@ -127,7 +127,7 @@ impl Tier {
     }
 }
 
-/// One mechanism that holds a cell. The order is that of the table in `executor/README.md`.
+/// One mechanism that confines a cell. The order is that of the table in `executor/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names are the documentation; each has its contract in its file in `executor/layers/src`.
@@ -200,7 +200,7 @@ impl Layer {
     }
 }
 
-/// A set of layers: what was in force.
+/// A set of layers, such as those in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerSet(u32);
 
@@ -239,20 +239,20 @@ impl FromIterator<Layer> for LayerSet {
 pub struct LayerReport {
     /// Which.
     pub layer: Layer,
-    /// Whether it holds.
+    /// Whether it is in force.
     pub state: LayerState,
 }
 
-/// Whether a layer holds, for people to read.
+/// Whether a layer is in force, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LayerState {
-    /// It holds; with what exactly, such as `ABI 7`.
+    /// It is in force; with details such as `ABI 7`.
     InForce(String),
     /// It does not.
     Missing {
         /// Why this machine does not have it.
         why: String,
-        /// What is lost without it.
+        /// What is unprotected without it.
         lost: String,
     },
 }
@@ -272,24 +272,24 @@ pub struct Opened {
     pub tier: Tier,
     /// Every layer and its state.
     pub layers: Vec<LayerReport>,
-    /// What the audit calls the session: 32 hexadecimal digits, never used twice.
+    /// The session's ID in the audit: 32 hexadecimal digits, never used twice.
     pub session: String,
-    /// Paths that are closed although no name says so, each with the reason, for people. Not more than some twenty.
+    /// Paths that are closed although no name shows it, each with the reason, for people. About twenty at most.
     pub also_closed: Vec<String>,
-    /// What cells may reach; absent where they have no network.
+    /// What cells may reach; absent if they have no network.
     pub network: Option<Network>,
 }
 
-/// What this machine offers, found by trying.
+/// What this machine supports, determined by trying.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Release of the running kernel, as `uname -r`.
     pub kernel: String,
-    /// Landlock ABI of the kernel; 0 where it is missing.
+    /// Landlock ABI of the kernel; 0 if it is missing.
     pub landlock_abi: u32,
     /// The tier a session would get.
     pub tier: Tier,
-    /// Every layer and its state, as the default profile would have it.
+    /// Every layer and its state under the default profile.
     pub layers: Vec<LayerReport>,
 }
 

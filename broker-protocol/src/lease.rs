@@ -1,7 +1,7 @@
-//! Leases: what a call wants beyond what its session has, and what was granted of it for a while.
+//! Leases: what a call requests beyond what its session has, and what was granted of it for a time.
 //!
-//! A want is part of what is asked about: it is in the digest of its call. What is granted ends by itself, with the call, after
-//! some minutes or with the session, and can be taken back before, by its number ([`ToBroker::Revoke`](crate::ToBroker::Revoke)).
+//! Requested leases are part of the question: the digest of the call covers them. A lease ends by itself, with the call, after
+//! some minutes or with the session, and can be revoked earlier by its number ([`ToBroker::Revoke`](crate::ToBroker::Revoke)).
 
 use crate::digest::Nonce;
 use crate::limit::{self, TooLarge, at_most};
@@ -9,13 +9,13 @@ use crate::request::CallId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a call wants beyond what its session has.
+/// The hosts and paths that a call requests beyond what its session has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wants {
     /// Hosts to reach, each as `NAME:PORT`: at most [`limit::WANTS`], each of at most [`limit::HOST`] bytes.
     pub hosts: Vec<String>,
-    /// Files and directories of the machine to read, with all below them. With `write` at most [`limit::WANTED_PATHS`] absolute
-    /// paths without links, each of at most [`limit::WANTED_PATH`] bytes.
+    /// Files and directories of the machine to read, with everything below them. With `write` at most
+    /// [`limit::WANTED_PATHS`] absolute paths without links, each of at most [`limit::WANTED_PATH`] bytes.
     pub read: Vec<String>,
     /// Directories of the machine to write in.
     pub write: Vec<String>,
@@ -27,19 +27,19 @@ impl Wants {
         self.hosts.is_empty() && !self.has_paths()
     }
 
-    /// Whether paths are among what it wants.
+    /// Whether it requests any paths.
     pub fn has_paths(&self) -> bool {
         !self.read.is_empty() || !self.write.is_empty()
     }
 
-    /// Everything that is wanted, in the order in which it is numbered.
+    /// Everything that is requested, in the order of its numbers.
     pub fn each(&self) -> impl Iterator<Item = Leased> {
         let hosts = self.hosts.iter().cloned().map(Leased::Host);
         let read = self.read.iter().cloned().map(Leased::Read);
         hosts.chain(read).chain(self.write.iter().cloned().map(Leased::Write))
     }
 
-    /// Adds one more thing that is wanted.
+    /// Adds one more requested lease.
     pub fn push(&mut self, leased: Leased) {
         match leased {
             Leased::Host(host) => self.hosts.push(host),
@@ -48,10 +48,10 @@ impl Wants {
         }
     }
 
-    /// Checks every limit that the type does not hold by itself.
+    /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// It wants too much at once.
+    /// It requests too much at once.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("wants.hosts", self.hosts.len(), limit::WANTS, "hosts")?;
         self.hosts.iter().try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))?;
@@ -59,7 +59,7 @@ impl Wants {
     }
 }
 
-/// Checks how many paths are wanted at once, and how long they are.
+/// Checks how many paths are requested at once, and how long they are.
 pub(crate) fn check_paths(read: &[String], write: &[String]) -> Result<(), TooLarge> {
     at_most("read and write", read.len() + write.len(), limit::WANTED_PATHS, "paths")?;
     let mut each = [("read", read), ("write", write)].into_iter();
@@ -68,19 +68,19 @@ pub(crate) fn check_paths(read: &[String], write: &[String]) -> Result<(), TooLa
     })
 }
 
-/// One thing that a lease opens.
+/// One thing that a lease grants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Leased {
     /// A host to reach, as `NAME:PORT`.
     Host(String),
-    /// A path to read, with all below it.
+    /// A path to read, with everything below it.
     Read(String),
     /// A directory to write in.
     Write(String),
 }
 
 impl Leased {
-    /// The name of its kind, and what it is.
+    /// The name of its kind, and the host or path.
     pub fn parts(&self) -> (&'static str, &str) {
         match self {
             Leased::Host(host) => ("host", host),
@@ -108,16 +108,16 @@ impl fmt::Display for Leased {
     }
 }
 
-/// What was granted beyond what the session has. A host's is carried out by the client, a path's by the broker.
+/// What was granted beyond what the session has. The client carries out a host's lease, the broker a path's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Its number, by which it is taken back. Grants for the session are counted with it.
+    /// Its number, with which it is revoked. Grants for the session share the numbering.
     pub lease: u64,
-    /// What it opens, as it was wanted.
+    /// What it grants, as it was requested.
     pub opens: Leased,
-    /// The call it was granted with; 0 where that was the opening of the session.
+    /// The call with which it was granted; 0 if that was the opening of the session.
     pub call: CallId,
-    /// Where it is for that call alone: what its programs show the relay, and no other call's can. Absent, it is for every call.
+    /// If it is for that call alone: the key that only its programs can present to the relay. Absent, it is for every call.
     pub key: Option<Nonce>,
 }
 

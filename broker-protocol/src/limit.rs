@@ -1,8 +1,8 @@
-//! Limits at the border: what is larger is refused as a whole.
+//! Limits on messages: anything larger is refused as a whole.
 
 use thiserror::Error;
 
-/// Bytes of all arguments together, each counted with [`ARGUMENT_COST`] more, and of a shell command: what goes into a frame.
+/// Bytes of all arguments together, each with [`ARGUMENT_COST`] added, and of a shell command: what fits into a frame.
 pub const COMMAND: usize = 1_000_000;
 /// What an argument costs besides its bytes: its length in a frame, its final NUL for the kernel.
 pub const ARGUMENT_COST: usize = 9;
@@ -12,21 +12,21 @@ pub const ARGUMENT: usize = 128 * 1024 - 1;
 pub const ARGUMENTS: usize = 65_536;
 /// Bytes that one `file_write` may write, and that one `file_edit` may carry.
 pub const CONTENT: usize = 1_000_000;
-/// Bytes of a file that one `file_read` answers with; the rest is named in a note.
+/// Bytes of a file that one `file_read` returns; a note says how much is left.
 pub const READ: usize = 1 << 20;
-/// Bytes of the encoded answer of a file tool, over all its parts.
+/// Bytes of the encoded answer of a file tool, all parts together.
 pub const ANSWER: usize = 4 << 20;
-/// Bytes of all hunks that say what a write or an edit has changed, old and new together.
+/// Bytes of all hunks that show what a write or an edit has changed, old and new together.
 pub const HUNKS: usize = 64 * 1024;
 /// Replacements in one `file_edit`.
 pub const EDITS: usize = 256;
 /// Bytes of a pattern of `glob` or `grep`.
 pub const PATTERN: usize = 4096;
-/// Entries that `file_list` and `glob`, and lines that `grep`, answer with.
+/// Entries that `file_list` and `glob` return, and lines that `grep` returns.
 pub const ENTRIES: u32 = 10_000;
-/// Files that `grep` names because it searched them in part.
+/// Files that `grep` names because it searched them only partly.
 pub const IN_PART: usize = 20;
-/// Calls under way at once on one connection.
+/// Calls in progress at once on one connection.
 pub const CALLS: usize = 64;
 /// Bytes of live output a call may send before the client gives more credit.
 pub const OUTPUT_WINDOW: u32 = 256 * 1024;
@@ -36,19 +36,19 @@ pub const INPUT_WINDOW: u32 = 256 * 1024;
 pub const CHUNK: usize = 64 * 1024;
 /// Background processes alive at once in one session.
 pub const BACKGROUND: usize = 16;
-/// Background processes that a session lists; of more, the one that ended longest ago is forgotten.
+/// Background processes that a session lists; beyond it, the one that ended longest ago is dropped.
 pub const BACKGROUND_LISTED: usize = 64;
 /// Bytes of a background process's output that one answer holds.
 pub const LOG: u32 = 64 * 1024;
 /// Bytes of a service's name.
 pub const SERVICE_NAME: usize = 64;
-/// Variables that a service is given besides those of the session.
+/// Variables that a service receives besides those of the session.
 pub const VARIABLES: usize = 64;
 /// Bytes of such a variable's name.
 pub const VARIABLE_NAME: usize = 128;
 /// Bytes of its value.
 pub const VARIABLE: usize = 8 * 1024;
-/// Changes that one `history` answers with.
+/// Changes that one `history` returns.
 pub const CHANGES: u32 = 1000;
 /// Longest time limit, in seconds; a policy may set a shorter one.
 pub const TIMEOUT_S: u32 = 86_400;
@@ -60,44 +60,44 @@ pub const SCOPE_PATHS: usize = 64;
 pub const SCOPE_PATH: usize = 1024;
 /// Bytes of a tool's name.
 pub const TOOL_NAME: usize = 128;
-/// Bytes of what one small tool keeps.
+/// Bytes of the state of one small tool.
 pub const STATE: usize = 256 * 1024;
-/// Effects of which the client may still have texts kept; of more, the oldest may not any more.
+/// Effects for which the client may still save texts; beyond it, the oldest loses the permission.
 pub const KEEPS: usize = 64;
-/// Bytes of such texts that a session keeps in all, each file counted as at least [`KEPT_BLOCK`]. One of them is
-/// kept up to the policy's `spill`, as a command's output is.
+/// Bytes of such texts that a session saves in all, each file counted as at least [`KEPT_BLOCK`].
+/// Each text is saved up to the policy's `spill`, like a command's output.
 pub const KEPT: u64 = 64 << 20;
-/// What a file takes on a disk at least.
+/// Minimum disk space of a file.
 pub const KEPT_BLOCK: u64 = 4096;
-/// Denials that the outcome of a call names; of more the number.
+/// Denials that the outcome of a call names; of further ones only the number.
 pub const DENIALS: usize = 16;
 /// Bytes of one text of a denial.
 pub const DENIAL_TEXT: usize = 512;
 /// Failed calls of a traced command that are explained at once.
 pub const TRACED: usize = 64;
 
-/// Hosts, and presets, that a session may ask for.
+/// Hosts, and presets, that a session may request.
 pub const HOSTS: usize = 256;
-/// Hosts that one call may want beyond those of its session.
+/// Hosts that one call may request beyond those of its session.
 pub const WANTS: usize = 16;
-/// Paths that one call may want beyond those of its session, and that are granted so at once in one session.
+/// Paths that one call may request beyond those of its session, and that are leased at once in one session.
 pub const WANTED_PATHS: usize = 16;
-/// Bytes of such a path: with its NUL what the kernel takes (`PATH_MAX`).
+/// Bytes of such a path: with its NUL the kernel's maximum (`PATH_MAX`).
 pub const WANTED_PATH: usize = 4095;
-/// Hosts and paths that are granted so at once in one session.
+/// Hosts and paths that are leased at once in one session.
 pub const LEASES: usize = 64;
-/// Minutes for which one may be granted.
+/// Maximum minutes of a lease.
 pub const LEASE_MINUTES: u16 = 1440;
 /// Bytes of a host with its port: the longest name has 253.
 pub const HOST: usize = 260;
 
-/// A request is over one of the limits of this module.
+/// A request exceeds one of the limits of this module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {rule}")]
 pub struct TooLarge {
     /// The field at fault.
     pub field: &'static str,
-    /// What is asked of it.
+    /// The limit on this field.
     pub rule: String,
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub enum ToBroker {
     /// First frame of a connection.
     Hello(Hello),
-    /// Asks what this machine offers. Allowed once greeted, before a session is open.
+    /// Asks what this machine supports. Allowed after the hello, before a session is open.
     Probe,
     /// Opens the session.
     Open(Open),
@@ -26,13 +26,13 @@ pub enum ToBroker {
         /// What to do.
         request: Request,
     },
-    /// Starts a call that wants more than the session has. It is asked about, whatever the policy says of the call by itself.
+    /// Starts a call that requests leases. It needs an approval, whatever the policy decides about the call itself.
     WantingCall {
         /// The client's number for it.
         call: CallId,
         /// What to do.
         request: Request,
-        /// What it wants.
+        /// The leases it requests.
         wants: Wants,
     },
     /// Bytes for the standard input of a call, within its window.
@@ -64,19 +64,19 @@ pub enum ToBroker {
         /// Which signal.
         signal: Signal,
     },
-    /// The client has taken this many bytes of a call's live output and will take as many more.
+    /// The client has received this many bytes of a call's live output and will accept as many more.
     Credit {
         /// Which call.
         call: CallId,
         /// How many bytes.
         bytes: u32,
     },
-    /// Ends a call: its process tree is killed, and its outcome says so.
+    /// Cancels a call: its process tree is killed, and its outcome reports that.
     Cancel {
         /// Which call.
         call: CallId,
     },
-    /// Says yes to a call that waits for an answer. One that is not taken is answered by
+    /// Says yes to a call that waits for an answer. One that is not accepted is answered by
     /// [`FromBroker::Ungranted`].
     Grant(Grant),
     /// Says no to a call that waits for an answer.
@@ -86,14 +86,14 @@ pub enum ToBroker {
     },
     /// Asks for the grants that last for the session.
     Grants,
-    /// Takes one of them back, or a lease; answered like [`ToBroker::Grants`].
+    /// Revokes one of them, or a lease; answered like [`ToBroker::Grants`].
     Revoke {
         /// Which, by its number.
         grant: u64,
     },
-    /// A piece of a text that an effect has brought the client, to be kept where `file_read` opens it. The effect's call must
-    /// have ended as [`Outcome::Granted`], and has one text. The last piece is answered by
-    /// [`FromBroker::Kept`].
+    /// A piece of a text that an effect has returned to the client, to be saved where `file_read`
+    /// can open it. The effect's call must have ended as [`Outcome::Granted`], and has one text.
+    /// The last piece is answered by [`FromBroker::Kept`].
     Keep {
         /// The effect's call.
         call: CallId,
@@ -103,14 +103,14 @@ pub enum ToBroker {
         /// Whether nothing more comes.
         last: bool,
     },
-    /// What became of a connection that a cell wanted, to be recorded. Only in a session whose cells have a network.
+    /// The end of a connection that a cell requested, for the record. Only in a session whose cells have a network.
     Connected(ConnectionReport),
-    /// Asks which of these were closed by the cell, and what would open them. Only in a session that is thrown away; at most
-    /// [`limit::TRACED`](crate::limit::TRACED).
+    /// Asks which of these failures the cell caused, and what would prevent them. Only in a
+    /// throw-away session; at most [`limit::TRACED`](crate::limit::TRACED).
     Explain(Vec<Traced>),
 }
 
-/// Signals a client may send to what it started.
+/// Signals that a client may send to what it has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
     /// `SIGINT`.
@@ -121,8 +121,8 @@ pub enum Signal {
     Hangup,
     /// `SIGQUIT`.
     Quit,
-    /// `SIGSTOP`; answered by [`FromBroker::Suspended`]. Clocks go on: how long a command may take is the policy's to say, and not
-    /// its client's.
+    /// `SIGSTOP`; answered by [`FromBroker::Suspended`]. Time limits keep running: the policy
+    /// decides how long a command may take, and not its client.
     Suspend,
     /// `SIGCONT`.
     Continue,
@@ -149,15 +149,15 @@ pub enum FromBroker {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// The broker has taken this many bytes of a call's standard input and will take as many more.
+    /// The broker has received this many bytes of a call's standard input and will accept as many more.
     InputCredit {
         /// Which call.
         call: CallId,
         /// How many bytes.
         bytes: u32,
     },
-    /// A piece of a file tool's answer. The pieces of a call, joined, are an encoded [`FileAnswer`](crate::FileAnswer). The broker
-    /// passes them on unread: they come from the file worker, which it does not believe.
+    /// A piece of a file tool's answer. The pieces of a call, joined, are an encoded [`FileAnswer`](crate::FileAnswer).
+    /// The broker passes them on unparsed: they come from the file worker, which it does not trust.
     Part {
         /// Which call.
         call: CallId,
@@ -171,41 +171,41 @@ pub enum FromBroker {
         call: CallId,
         /// How it ended.
         outcome: Outcome,
-        /// What it used.
+        /// The resources it used.
         usage: Usage,
         /// The layers that were in force around it.
         layers: LayerSet,
         /// What it was denied, as far as the executor knows.
         denied: Denials,
     },
-    /// The connection ends: the client broke the protocol, or the session cannot go on.
+    /// The connection ends: the client broke the protocol, or the session cannot continue.
     Fault(Failed),
-    /// A call waits for an answer; nothing of it has started. A call is asked about at most once.
+    /// A call waits for an answer; nothing of it has started. There is at most one question about a call.
     Asked {
         /// Which call.
         call: CallId,
         /// What is asked.
         challenge: Challenge,
     },
-    /// An answer was not taken.
+    /// An answer was not accepted.
     Ungranted(Ungranted),
     /// The grants that last for the session.
     Grants(Vec<SessionGrant>),
-    /// All leases that are in force from now on: sent whenever one begins or ends, and before what a call with one does.
+    /// All leases in force from now on: sent whenever one begins or ends, and before the output of a call with one.
     Leases(Vec<Lease>),
-    /// What became of a text that the client wanted kept.
+    /// The result for a text that the client wanted saved.
     Kept {
         /// The effect's call.
         call: CallId,
-        /// Where it stands; absent where nothing was kept.
+        /// Where it was saved; absent if nothing was.
         spill: Option<Spill>,
     },
-    /// A command was stopped: by [`Signal::Suspend`], or because the suspend key of its terminal (Control-Z) was among its input, and
-    /// nothing in the cell answers to that. It waits for [`Signal::Continue`].
+    /// A command was stopped: by [`Signal::Suspend`], or because its input contained the suspend key of its
+    /// terminal (Control-Z), and nothing in the cell handles that. It waits for [`Signal::Continue`].
     Suspended {
         /// Which call.
         call: CallId,
     },
-    /// Answers [`ToBroker::Explain`], in its order: absent where the cell was not what closed it.
+    /// Answers [`ToBroker::Explain`], in its order: absent if the cell did not cause the failure.
     Explained(Vec<Option<Denial>>),
 }

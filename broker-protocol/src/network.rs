@@ -1,20 +1,20 @@
-//! The network of cells: the hosts that a session asks for, those that it gets, and what became of each connection.
+//! The network of cells: the hosts that a session requests, those that it gets, and the result of each connection.
 //!
-//! The broker has no network. It decides which hosts a session may reach, hands the client a listening socket of the cells'
-//! loopback, and records what the client reports; the client carries the connections.
+//! The broker has no network. It decides which hosts a session may reach, passes a listening socket on the
+//! cells' loopback to the client, and records what the client reports; the client carries the connections.
 
 use crate::limit::{self, TooLarge, at_most};
 use serde::{Deserialize, Serialize};
 
-/// The hosts that a session asks for, beyond those of its profile. They are bounded by what the policy's files allow at most.
+/// The hosts that a session requests, beyond those of its profile. The policy's files limit them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkRequest {
     /// At most [`limit::HOSTS`], each of at most [`limit::HOST`] bytes: patterns as in a policy's `allow`.
     pub hosts: Vec<String>,
-    /// The names of shipped presets, bounded in the same way.
+    /// The names of shipped presets, limited in the same way.
     pub presets: Vec<String>,
-    /// Whether calls may want more hosts than the session has, because somebody answers when they are asked about. Then cells have
-    /// the relay, though there may be no host yet.
+    /// Whether calls may request more hosts than the session has, because somebody can answer the
+    /// question. Then cells have the relay, even if there is no host yet.
     pub leases: bool,
 }
 
@@ -28,11 +28,11 @@ impl NetworkRequest {
     }
 }
 
-/// What cells may reach by way of the client. A host has to be on each of the lists; see `policies::network`.
+/// What cells may reach through the client. A host must be on each of the lists; see `policies::network`.
 ///
-/// The frame that has this comes with one descriptor in the namespaced tier: a TCP socket that listens on the loopback of the
-/// session's network namespace. In the flat tier it listens on the machine's, and a second descriptor is a socket that keeps
-/// messages apart, on which the cells' supervisors announce each connection before they begin it.
+/// The frame that contains this carries one descriptor in the namespaced tier: a TCP socket that listens on the loopback of the
+/// session's network namespace. In the flat tier it listens on the machine's, and a second descriptor is a socket that preserves
+/// message boundaries, on which the cells' supervisors announce each connection before they begin it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The profile's and the session's own first; then those that bound it.

@@ -313,7 +313,7 @@ fn enter(directory: &CStr) -> Result<(), c_int> {
     }
 }
 
-/// Tries each candidate, by a call that nobody supervises; like `execvp`, a program that may not be run is the error to report over one that is missing.
+/// Tries each candidate, by an unsupervised call; like `execvp`, prefers the error for a program that may not run over a missing one.
 fn execute(program: &Program) -> c_int {
     let mut error = libc::ENOENT;
     for candidate in &program.candidates {
