@@ -270,7 +270,7 @@ impl Denials {
         }
     }
 
-    /// Adds a denial if none of the others has the same object.
+    /// Adds a denial if none of the others has the same target.
     pub fn push_new(&mut self, denial: Denial) {
         if !self.list.iter().any(|known| known.what.target == denial.what.target) {
             self.push(denial);

@@ -39,31 +39,31 @@ pub struct Network {
     pub lists: Vec<HostList>,
 }
 
-/// One list of hosts, as a policy writes them. An absent part bounds nothing.
+/// One list of hosts, as it is written in a policy. A missing part restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostList {
-    /// Hosts that may be reached where their addresses are public.
+    /// Hosts that may be reached if their addresses are public.
     pub allow: Option<Vec<String>>,
-    /// Places that may be reached though their addresses are not public.
+    /// Hosts and addresses that may be reached although they are not public.
     pub private: Option<Vec<String>>,
 }
 
-/// What became of one connection that a cell wanted, for the audit.
+/// The result of one connection that a cell requested, for the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionReport {
-    /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty where none was understood.
+    /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty if it could not be parsed.
     pub host: String,
-    /// The port; 0 where none was understood.
+    /// The port; 0 if it could not be parsed.
     pub port: u16,
-    /// What became of it.
+    /// The result of the connection.
     pub verdict: ConnectionVerdict,
 }
 
 impl ConnectionReport {
-    /// Checks every limit that the type does not hold by itself.
+    /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// The host is too long, or has characters that no host has.
+    /// The host is too long, or contains characters that no host has.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("host", self.host.len(), limit::HOST, "bytes")?;
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
@@ -74,18 +74,18 @@ impl ConnectionReport {
     }
 }
 
-/// What became of a connection.
+/// The result of a connection attempt of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConnectionVerdict {
     /// The host was connected to.
     Allowed,
     /// The host is on no list.
     NotListed,
-    /// An address of the host is not public, and no line opens it.
+    /// An address of the host is not public, and no line of the lists allows it.
     NotPublic,
-    /// It was allowed, and the name has no address or nothing answers there.
+    /// It was allowed, but the name has no address or nothing answers there.
     Unreachable,
-    /// The program asked in no way that the relay understands, for no host, or for something other than TCP.
+    /// The relay could not understand the request, or it was for no host, or for something other than TCP.
     Malformed,
 }
 

@@ -1,16 +1,16 @@
-//! A path inside one of the two roots, or of what a policy grants beside them, parsed once.
+//! A path inside one of the two roots, or in what a policy grants besides them, parsed once.
 //!
-//! A [`ZonePath`] is a promise about text only: relative, bounded, no `..`, no NUL. That it stays inside its root on a
-//! disk full of hostile links is kept by the kernel (`openat2` beneath the root's descriptor, mounts, Landlock). This
-//! type exists to refuse early, with a message that helps.
+//! A [`ZonePath`] guarantees something about its text only: relative, bounded, no `..`, no NUL. That it stays
+//! inside its root on a disk full of hostile links is ensured by the kernel (`openat2` beneath the root's
+//! descriptor, mounts, Landlock). This type exists to refuse early, with a helpful message.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// Longest path, in bytes, as `PATH_MAX` in `linux/limits.h` without its final NUL.
+/// Maximum bytes of a path, as `PATH_MAX` in `linux/limits.h` without its final NUL.
 pub const PATH_MAX: usize = 4095;
-/// Longest name of one component, in bytes: `NAME_MAX` in `linux/limits.h`.
+/// Maximum bytes of one component: `NAME_MAX` in `linux/limits.h`.
 pub const NAME_MAX: usize = 255;
 
 /// One of the two roots of a session, or the rest of the machine's tree.
@@ -20,7 +20,7 @@ pub enum Zone {
     Project,
     /// The session's own storage: spilled output, notes, memory.
     Central,
-    /// The machine's tree outside both, of which file tools read what the policy grants. Paths are relative to `/`.
+    /// The machine's tree outside both; file tools read there what the policy grants. Paths are relative to `/`.
     Granted,
 }
 
@@ -35,21 +35,21 @@ impl Zone {
     }
 }
 
-/// Why a text is not a path inside a zone.
+/// Why a string is not a path inside a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// The path climbs out of its root with `..`, or out of `/`.
+    /// The path leaves its root through `..`, or goes above `/`.
     #[error("outside sandbox: {0:?} is in neither the project nor the central root")]
     Outside(String),
     /// The path has a NUL byte, which no file name can have.
     #[error("a path cannot contain a NUL byte")]
     Nul,
-    /// The path or one of its names is longer than the kernel takes.
+    /// The path or one of its components is longer than the kernel allows.
     #[error("the path is too long: at most {PATH_MAX} bytes, and {NAME_MAX} for each name")]
     TooLong,
 }
 
-/// Where the two roots lie on this machine: what turns an absolute path into a [`ZonePath`].
+/// The paths of the two roots on this machine: needed to turn an absolute path into a [`ZonePath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// Absolute path of the project, without links or a final slash.
@@ -59,9 +59,9 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Parses what a person or a model wrote: `src/a.rs`, `project:src/a.rs`, `central:notes`, or an absolute path,
-    /// which is [`Zone::Granted`] below neither root: the policy decides whether it is. `.` and `..` are folded as text;
-    /// what climbs above its root is [`PathError::Outside`].
+    /// Parses what a person or a model wrote: `src/a.rs`, `project:src/a.rs`, `central:notes`, or an absolute
+    /// path, which is [`Zone::Granted`] if it is below neither root: the policy decides whether it really is
+    /// granted. `.` and `..` are resolved as text; a path that goes above its root is [`PathError::Outside`].
     pub fn parse(&self, text: &str) -> Result<ZonePath, PathError> {
         if let Some(rest) = text.strip_prefix("central:") {
             return ZonePath::new(Zone::Central, rest);
@@ -74,7 +74,7 @@ impl Roots {
         }
         let folded = fold(text.trim_start_matches('/')).ok_or_else(|| PathError::Outside(text.to_owned()))?;
         let absolute = format!("/{folded}");
-        // The deeper root first: one may lie inside the other.
+        // The deeper root comes first, as one may lie inside the other.
         let mut roots = [(Zone::Project, &self.project), (Zone::Central, &self.central)];
         roots.sort_by_key(|(_, root)| std::cmp::Reverse(root.len()));
         for (zone, root) in roots {
@@ -85,7 +85,7 @@ impl Roots {
         ZonePath::new(Zone::Granted, &folded)
     }
 
-    /// The absolute path of `path` on this machine, for people; the executor never opens by it.
+    /// The absolute path of `path` on this machine, for display; the executor never opens a file by it.
     pub fn absolute(&self, path: &ZonePath) -> String {
         let root = match path.zone {
             Zone::Project => &self.project,
@@ -101,7 +101,7 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-/// Folds `.`, `..` and doubled slashes; `None` where `..` climbs above the start.
+/// Resolves `.`, `..` and doubled slashes; `None` if `..` goes above the start.
 fn fold(path: &str) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for name in path.split('/') {
@@ -124,7 +124,7 @@ pub struct ZonePath {
     relative: String,
 }
 
-/// What stands on the wire before it is checked.
+/// The form on the wire, before it is checked.
 #[derive(Deserialize)]
 struct RawZonePath {
     zone: Zone,
@@ -134,7 +134,7 @@ struct RawZonePath {
 impl TryFrom<RawZonePath> for ZonePath {
     type Error = PathError;
 
-    /// Takes only what [`ZonePath::new`] would have produced: a peer that sends anything else does not use our code.
+    /// Accepts only what [`ZonePath::new`] would have produced: a peer that sends anything else does not use our code.
     fn try_from(raw: RawZonePath) -> Result<Self, PathError> {
         let path = ZonePath::new(raw.zone, &raw.relative)?;
         if path.relative == raw.relative { Ok(path) } else { Err(PathError::Outside(raw.relative)) }
@@ -142,7 +142,7 @@ impl TryFrom<RawZonePath> for ZonePath {
 }
 
 impl ZonePath {
-    /// A path below `zone`'s root, with `.` and `..` folded away.
+    /// A path below `zone`'s root, with `.` and `..` resolved.
     pub fn new(zone: Zone, path: &str) -> Result<Self, PathError> {
         if path.contains('\0') {
             return Err(PathError::Nul);
@@ -157,7 +157,7 @@ impl ZonePath {
         Ok(Self { zone, relative })
     }
 
-    /// A path that this crate knows.
+    /// A path that is a constant of this crate.
     pub(crate) fn known(zone: Zone, relative: &'static str) -> Self {
         Self { zone, relative: relative.to_owned() }
     }
@@ -179,12 +179,12 @@ impl ZonePath {
 }
 
 impl fmt::Display for ZonePath {
-    /// `src/a.rs` in the project, `central:notes` in the central root, `/usr/lib` in neither: what [`Roots::parse`]
-    /// reads back.
+    /// `src/a.rs` in the project, `central:notes` in the central root, `/usr/lib` in neither: the
+    /// form that [`Roots::parse`] accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.zone, self.relative.as_str()) {
             (Zone::Project, "") => f.write_str("."),
-            // A project file whose name looks like a zone prefix must not read back as one.
+            // A project file whose name looks like a zone prefix must not be parsed as one.
             (Zone::Project, path) if path.starts_with("central:") || path.starts_with("project:") => {
                 write!(f, "project:{path}")
             }

@@ -1,4 +1,4 @@
-//! What the broker answers.
+//! The broker's answers.
 
 use crate::digest::Digest;
 use crate::limit::{self, TooLarge, at_most};
@@ -10,9 +10,9 @@ use thiserror::Error;
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// A command ran; [`Ran::ended`] says how it went.
+    /// A command ran; [`Ran::ended`] has the way it ended.
     Ran(Ran),
-    /// A file tool answered, in the parts sent before.
+    /// A file tool has answered, in the parts sent before.
     Answered,
     /// The policy denied it, and nothing was done.
     Refused(Refused),
@@ -20,24 +20,24 @@ pub enum Outcome {
     Failed(Failed),
     /// Our own machinery failed.
     Broken(Broken),
-    /// The client may have the effect it asked about; the executor has no part in it.
+    /// The client may carry out the effect itself; the executor has no part in it.
     Granted,
 }
 
-/// What a command left behind.
+/// The result of a command that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// How it ended.
     pub ended: Ended,
-    /// What it printed: both streams as they came, or standard output alone where they are kept apart.
+    /// Its output: both streams in order of arrival, or standard output alone if they are separate.
     pub output: Captured,
-    /// Where all of it stands, when it is more than `output` holds.
+    /// The file with all of it, if that is more than `output` contains.
     pub spill: Option<Spill>,
-    /// Standard error, where it is kept apart.
+    /// Standard error, if it is separate.
     pub stderr: Option<Box<Stderr>>,
-    /// The time limit that was in force, in seconds; it may be less than was asked for.
+    /// The time limit that was in force, in seconds; it may be less than was requested.
     pub timeout_s: Option<u32>,
-    /// A profile with which a program would be there that this cell does not have.
+    /// A profile that would provide a program missing from this cell.
     pub profile: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Ran {
 pub struct Stderr {
     /// The kept part.
     pub output: Captured,
-    /// Where all of it stands, when it is more than `output` holds.
+    /// The file with all of it, if that is more than `output` contains.
     pub spill: Option<Spill>,
 }
 
@@ -57,7 +57,7 @@ pub enum Ended {
     Exited(i32),
     /// This signal ended it.
     Signalled(i32),
-    /// It ran into its wall time limit and was killed.
+    /// It exceeded its time limit and was killed.
     TimedOut,
     /// It printed nothing for its idle time and was killed.
     Idle,
@@ -114,36 +114,36 @@ pub struct Captured {
     /// The first bytes.
     #[serde(with = "serde_bytes")]
     pub head: Vec<u8>,
-    /// The last bytes, where the middle is left out; else empty.
+    /// The last bytes, if the middle is left out; otherwise empty.
     #[serde(with = "serde_bytes")]
     pub tail: Vec<u8>,
     /// Bytes left out between them.
     pub omitted: u64,
 }
 
-/// A file in the central root that holds a command's output.
+/// A file in the central root that contains a command's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spill {
     /// Where.
     pub path: ZonePath,
     /// Bytes in it.
     pub bytes: u64,
-    /// Whether that is the whole output; it stops at the policy's cap.
+    /// Whether that is the whole output; it stops at the policy's maximum.
     pub whole: bool,
 }
 
-/// What a call used.
+/// The resources that a call has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Microseconds from the broker's reading the request to its writing the outcome.
+    /// Microseconds from when the broker reads the request to when it writes the outcome.
     pub wall_us: u64,
     /// Microseconds of CPU in user mode, of all processes of the call that were reaped.
     pub user_us: u64,
-    /// Microseconds of CPU in the kernel, likewise.
+    /// Microseconds of CPU in kernel mode, of the same processes.
     pub system_us: u64,
     /// Largest resident memory of one process of the call, in KiB.
     pub peak_kib: u64,
-    /// Bytes of standard input that the command was given.
+    /// Bytes of standard input that were passed to the command.
     pub stdin_bytes: u64,
     /// Bytes the command wrote to standard output, or of a file tool's answer.
     pub stdout_bytes: u64,
@@ -159,7 +159,7 @@ pub struct Refused {
     pub rule: String,
     /// Its reason, for the user and the model.
     pub why: String,
-    /// Whether the call tried to leave what it may touch, and not only lacked a permission.
+    /// Whether the call tried to go beyond what it may touch, and did not only lack a permission.
     pub violation: bool,
 }
 
@@ -167,25 +167,25 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{message}")]
 pub struct Failed {
-    /// What kind of failure: the only part to decide on.
+    /// The kind of failure: the only part on which a decision may depend.
     pub kind: ErrorKind,
     /// For people: what happened, why, what to do.
     pub message: String,
 }
 
 impl Failed {
-    /// The caller asked for what cannot be.
+    /// The caller requested something impossible.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::InvalidInput, message: message.into() }
     }
 
-    /// Lazaret or its machine failed, whatever was asked.
+    /// Lazaret or its machine failed, whatever the request was.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Internal, message: message.into() }
     }
 }
 
-/// Our machinery failed; the session may go on.
+/// Our machinery failed; the session may continue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("lazaret itself failed: {message}")]
 pub struct Broken {
@@ -193,7 +193,7 @@ pub struct Broken {
     pub message: String,
 }
 
-/// Every kind of failure, as it stands in results (`requirements.md`, section F).
+/// Every kind of failure, with the name it has in results (`requirements.md`, section F).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names are the documentation.
 pub enum ErrorKind {
@@ -283,7 +283,7 @@ impl ErrorLayer {
 /// What the parts of an answer decode to: a file tool's, or one about background processes.
 pub type FileAnswer = Result<FileReply, Failed>;
 
-/// The answer of a tool that did its work.
+/// The answer of a file tool that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each variant carries the type of its request's answer.
 pub enum FileReply {
@@ -314,18 +314,18 @@ pub struct Read {
     pub lines: u64,
     /// Size of the whole file in bytes.
     pub size: u64,
-    /// Where `content` stops, if more was asked for.
+    /// Where `content` stops, if more was requested.
     pub truncated: Option<Truncated>,
-    /// Digest of the whole file, where all of it is in `content`.
+    /// Digest of the whole file, if all of it is in `content`.
     pub sha256: Option<Digest>,
-    /// Lines in the whole file, counted as in `lines`; `None` where there are more and they were not counted.
+    /// Lines in the whole file, counted as in `lines`; `None` if there are more and they were not counted.
     pub total_lines: Option<u64>,
 }
 
 /// An answer that stops before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncated {
-    /// How much there is, in bytes of a file or in entries; `None` where it was not counted.
+    /// The total, in bytes of a file or in entries; `None` if it was not counted.
     pub total: Option<u64>,
     /// How much of it is in the answer.
     pub shown: u64,
@@ -334,7 +334,7 @@ pub struct Truncated {
 /// A piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// The bytes; fewer than were asked for where the file ends.
+    /// The bytes; fewer than requested if the file ends.
     #[serde(with = "serde_bytes")]
     pub content: Vec<u8>,
     /// Size of the whole file in bytes.
@@ -350,30 +350,30 @@ pub struct Written {
     pub created: bool,
     /// Digest of its content.
     pub sha256: Digest,
-    /// Number of the change, to undo it; `None` if what was there before could not be kept.
+    /// Number of the change, to undo it; `None` if the previous content could not be saved.
     pub change: Option<u64>,
-    /// What was changed of a file that was there, in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
-    /// where it is more, or the old content too large to be looked at.
+    /// What was changed in an existing file, in the order of the file; at most [`limit::HUNKS`]
+    /// bytes together. `None` if it is more, or the old content was too large to compare.
     pub hunks: Option<Vec<Hunk>>,
 }
 
 /// A file was edited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edited {
-    /// Places that were replaced, for each edit.
+    /// Number of replacements for each edit.
     pub replaced: Vec<u32>,
     /// Bytes of the new content.
     pub bytes: u64,
     /// Digest of the new content.
     pub sha256: Digest,
-    /// Number of the change, to undo it; `None` if what was there before could not be kept.
+    /// Number of the change, to undo it; `None` if the previous content could not be saved.
     pub change: Option<u64>,
     /// What was changed, in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
-    /// where it is more.
+    /// if it is more.
     pub hunks: Option<Vec<Hunk>>,
 }
 
-/// A place at which two states of a file differ: whole lines, with up to three around them that are the same.
+/// A place at which two states of a file differ: whole lines, with up to three unchanged ones around them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hunk {
     /// Number of the first line in the old file, from 1.
@@ -404,7 +404,7 @@ pub struct ListedEntry {
     pub path: String,
     /// What it is.
     pub kind: ListedKind,
-    /// Size of a regular file in bytes; else 0.
+    /// Size of a regular file in bytes; otherwise 0.
     pub size: u64,
 }
 
@@ -437,15 +437,15 @@ pub struct Grepped {
     pub matches: Vec<Match>,
     /// Where the list stops, if there is more; counted in matching lines.
     pub truncated: Option<Truncated>,
-    /// Binary files that were passed over.
+    /// Number of binary files that were skipped.
     pub binary: u64,
-    /// Files that were searched in part, by path: the first [`limit::IN_PART`] of them.
+    /// Files that were searched only partly, by path: the first [`limit::IN_PART`] of them.
     pub in_part: Vec<InPart>,
     /// How many there are.
     pub in_part_count: u64,
 }
 
-/// A file of which not all was searched.
+/// A file that was searched only partly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InPart {
     /// Path below the zone's root, bytes that are not UTF-8 replaced.
@@ -457,7 +457,7 @@ pub struct InPart {
 /// Why a part of a file was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unsearched {
-    /// A line is longer than what is searched of one.
+    /// A line is longer than the maximum that is searched.
     LongLine,
     /// The rest cannot be read.
     Unreadable,
