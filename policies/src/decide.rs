@@ -1,8 +1,8 @@
-//! The decision on a request: a pure function of the session's policy and what is asked.
+//! The decision on a request: a pure function of the session's policy and the request.
 //!
-//! Comes from a request whose paths are well-formed; goes to the broker, which does nothing that was not allowed here.
-//! It decides on names as text. That a link or a rename does not make another name of the same file is kept by the
-//! layers around the cell and the worker, and a request that passes here meets them all.
+//! Takes a request whose paths are well-formed; the broker does nothing that was not allowed here. Names are
+//! decided as text. The layers around the cell and the worker ensure that a link or a rename does not give
+//! another name to the same file, and they apply to every request that passes here.
 
 use crate::effective::{Access, EffectivePolicy};
 use crate::facts::{Facts, Touch};
@@ -30,16 +30,16 @@ pub enum Verdict {
 pub struct Question {
     /// Name of the rule that asks.
     pub rule: String,
-    /// The reason of that rule, for who is asked.
+    /// The reason of that rule, for the person who answers.
     pub why: String,
     /// How much harm the call can do.
     pub risk: Risk,
-    /// Whether the rule is certainly about the call, and about all of it: only then may one approval hold for other calls.
+    /// Whether the rule certainly covers the call, and all of it: only then may one approval cover other calls.
     pub whole: bool,
 }
 
 impl Question {
-    /// The refusal where nobody can approve.
+    /// The refusal if nobody can approve.
     pub fn unanswered(self) -> Refused {
         Refused {
             rule: self.rule,
@@ -54,7 +54,7 @@ impl Question {
 pub struct Judgement<'a> {
     #[allow(missing_docs)]
     pub verdict: Verdict,
-    /// Name of the rule that decided. A call that needs no approval by its risk is allowed by none.
+    /// Name of the rule that decided; `None` for a call that is allowed because its risk needs no approval.
     pub rule: Option<String>,
     /// The reason of that rule.
     pub why: Option<String>,
@@ -79,18 +79,18 @@ pub fn decide(policy: &EffectivePolicy, request: &Request) -> Verdict {
     judge(policy, &Facts::of(request)).verdict
 }
 
-/// Decides on `request` again, of which the path leads to `real` once links are resolved: the stricter of both decisions. A
-/// link with an allowed name is not a way to a file that a rule denies, and a link with a denied name stays closed.
+/// Decides again on `request`, whose path leads to `real` after following links: the stricter of both decisions. A link
+/// with an allowed name gives no access to a file that a rule denies, and a link with a denied name stays closed.
 ///
-/// `real` is what the file worker reports before it acts. Of a request without a path the decision is that of [`decide`].
+/// The file worker reports `real` before it acts. For a request without a path the decision is that of [`decide`].
 pub fn decide_real(policy: &EffectivePolicy, request: &Request, real: &ZonePath) -> Verdict {
     let asked = Facts::of(request);
     let there = Facts::of(request).at(real);
     stricter(judge(policy, &asked).verdict, judge(policy, &there).verdict)
 }
 
-/// The stricter of the decisions on the asked name and on the real place. One approval holds for other calls only if one
-/// rule asks about both.
+/// The stricter of the decisions on the requested name and on the real path. One approval covers
+/// other calls only if one rule asks about both.
 fn stricter(asked: Verdict, real: Verdict) -> Verdict {
     match (asked, real) {
         (Verdict::Deny(refused), Verdict::Allow | Verdict::Ask(_) | Verdict::Deny(_))
@@ -106,8 +106,8 @@ fn stricter(asked: Verdict, real: Verdict) -> Verdict {
     }
 }
 
-/// Decides on a call, with the reason. First what refuses: paths outside, the scope, protected names and zones that are only read; then the
-/// rules; then the session's trust.
+/// Decides a call, with the reason. First what refuses: paths outside, the scope, protected names
+/// and read-only zones; then the rules; then the session's trust.
 pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
@@ -121,7 +121,7 @@ pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     }
 }
 
-/// A rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.
+/// Applies a rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.
 fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>) -> Judgement<'a> {
     let (rule, origin) = (found.rule.name(), Some(&found.rule.origin));
     let why = match found.doubt {
@@ -150,7 +150,7 @@ fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     Judgement::ask(Question { rule, why, risk, whole: true }, None)
 }
 
-/// The refusal of a path below neither root, unless it is one that file tools read.
+/// The refusal of a path below neither root, unless file tools may read it.
 fn outside(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     let (path, reads) = match facts.touch? {
         Touch::Read(path) | Touch::Search(path) => (path, true),
@@ -174,7 +174,7 @@ fn outside(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     Some(Refused { rule: OUTSIDE.to_owned(), why, violation: true })
 }
 
-/// The rule by which a path outside is refused.
+/// The name of the rule that refuses a path outside.
 pub(crate) const OUTSIDE: &str = "roots";
 
 fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
@@ -186,7 +186,7 @@ fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     let (path, reach) = match facts.touch? {
         Touch::Read(path) | Touch::Write(path) => (path, Reach::Name),
         Touch::Search(path) => (path, Reach::Tree),
-        // What a command may write is held by its cell.
+        // The cell enforces what a command may write.
         Touch::Enter(_) => return None,
     };
     if policy.paths.permits(facts.tool, path.zone(), path.relative().as_bytes(), reach) {
@@ -204,7 +204,7 @@ fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
 
 fn closed<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Refused, &'a Origin)> {
     match facts.touch? {
-        // What a command may touch is held by its cell.
+        // The cell enforces what a command may touch.
         Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) => reading(policy, path),
         Touch::Write(path) => writing(policy, path),
     }
@@ -229,12 +229,12 @@ fn protected(name: &ProtectedName) -> (Refused, &Origin) {
     (Refused { rule, why: name.why.clone(), violation: true }, &name.origin)
 }
 
-/// The refusal of a write in a zone that the profile only reads. No violation: the name is not the point.
+/// The refusal of a write in a zone that the profile makes read-only. No violation: it is not about the name.
 fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)> {
     let (access, origin) = match zone {
         Zone::Project => (policy.project, &policy.zones_from[0]),
         Zone::Central => (policy.central, &policy.zones_from[1]),
-        // Refused before.
+        // Already refused before this point.
         Zone::Granted => return None,
     };
     if access == Access::Write {
@@ -379,7 +379,7 @@ mod tests {
             assert_eq!((refused.rule.as_str(), refused.violation), ("project:read", false));
         }
         assert!(writers("central:x").iter().all(|request| refusal(&policy, request).is_none()));
-        // The name weighs more than the profile.
+        // The name takes precedence over the profile.
         assert!(refusal(&policy, &writers(".env")[0]).unwrap().violation);
     }
 
@@ -426,7 +426,7 @@ mod tests {
         }
         let secret = moved("home/u/.tools/.ssh/id_rsa", &reads[0]).unwrap();
         assert!(secret.rule.starts_with("protect:"), "{secret:?}");
-        // A link that leads to what is granted, and one that leads outside.
+        // A link to a granted path, and one to a path outside.
         let real = |text| matches!(decide_real(&policy, &reads[0], &at(text)), Verdict::Deny(_));
         assert!(!real("usr/include/stdio.h") && real("etc/passwd") && real("home/u/.tools/.env"));
     }
@@ -466,7 +466,7 @@ mod tests {
         policy.narrow(None, trust).unwrap()
     }
 
-    /// What [`decide_real`] says of each request on `asked` that leads to `real`, with the rule; `None` is a way through.
+    /// The decisions of [`decide_real`] on requests for `asked` that lead to `real`, each with its rule; `None` means allowed.
     fn at(policy: &EffectivePolicy, asked: &str, real: &str) -> Vec<(&'static str, Option<String>)> {
         let requests = readers(asked).into_iter().chain(writers(asked));
         let decided = requests.map(|request| match decide_real(policy, &request, &path(real)) {

@@ -1,7 +1,7 @@
-//! A policy file as it is written: TOML, where every key is known and every value is checked while it is read.
+//! A policy file as it is written: TOML, where every key is known and every value is checked when it is parsed.
 //!
-//! Comes from the texts of [`source`](crate::source); goes to [`resolve`](crate::resolve). A value that is here is
-//! well-formed; what it means together with other files is decided there.
+//! Parses the texts of [`source`](crate::source); the result goes to [`resolve`](crate::resolve).
+//! Values here are well-formed; what they mean together with other files is decided there.
 
 use crate::effective::Access;
 use crate::error::PolicyError;
@@ -25,13 +25,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use toml::Spanned;
 
-/// Most forms of names in transit of one file.
+/// Maximum number of forms of names in transit in one file.
 pub const TRANSIT_MAX: usize = 256;
-/// Most rules of one file.
+/// Maximum number of rules in one file.
 pub const RULES_MAX: usize = 1024;
-/// Most `[[auto]]` of one file.
+/// Maximum number of `[[auto]]` in one file.
 pub const AUTO_MAX: usize = 64;
-/// Most files of one `[[auto]]`.
+/// Maximum number of files in one `[[auto]]`.
 pub const AUTO_FILES_MAX: usize = 8;
 
 /// One policy file. An absent key changes nothing.
@@ -40,7 +40,7 @@ pub const AUTO_FILES_MAX: usize = 8;
 #[allow(missing_docs)]
 pub struct PolicyFile {
     pub version: Version,
-    /// In the administrator's file: users may define no profiles.
+    /// In the administrator's file: users may not define profiles.
     #[serde(default)]
     pub lock: bool,
     /// Layers without which no session opens, whatever its profile and in whatever tier.
@@ -51,27 +51,27 @@ pub struct PolicyFile {
     pub ceiling: LimitsTable,
     #[serde(default)]
     pub approval: ApprovalTable,
-    /// Bounds of the web tools in every profile.
+    /// Limits on the web tools in every profile.
     #[serde(default)]
     pub web: WebTable,
-    /// Bounds of the network of cells in every profile, and of what a session asks for.
+    /// Limits on the network of cells in every profile, and on what a session requests.
     #[serde(default)]
     pub network: NetworkTable,
-    /// Where paths may be granted for a while, in every profile.
+    /// Where paths may be leased, in every profile.
     #[serde(default)]
     pub leases: LeasesTable,
     /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
     #[serde(default)]
     pub profile: ProfileKey,
-    /// The profile of a session that names none.
+    /// The profile of a session that does not name one.
     pub default_profile: Option<Spanned<ProfileChoice>>,
-    /// Which profile is for which project, where one is chosen by that.
+    /// Profiles chosen by the files of a project.
     #[serde(default)]
     pub auto: Vec<Spanned<AutoEntry>>,
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
-    /// Names that programs give a file before they rename it to a protected one.
+    /// Temporary names that programs give a file before they rename it to a protected one.
     #[serde(default)]
     pub transit: Vec<Spanned<TransitEntry>>,
     /// Rules on single calls, in every profile.
@@ -83,7 +83,7 @@ impl PolicyFile {
     /// Parses `text`, the content of `file`.
     ///
     /// # Errors
-    /// It is over [`FILE_MAX`], or no policy: with the line and column of the first fault.
+    /// It is over [`FILE_MAX`], or invalid: with the line and column of the first fault.
     pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
         if text.len() > FILE_MAX {
             return Err(PolicyError::TooLarge { file: file.to_owned(), bytes: text.len() });
@@ -97,7 +97,7 @@ impl PolicyFile {
         read.check(fault)
     }
 
-    /// `fault` makes an error of a byte's place and a message.
+    /// `fault` makes an error from a byte's position and a message.
     fn check(self, fault: impl Fn(usize, String) -> PolicyError) -> Result<Self, PolicyError> {
         if let Some(form) = self.transit.get(TRANSIT_MAX) {
             let text = format!("a policy file has at most {TRANSIT_MAX} forms of names in transit");
@@ -152,7 +152,7 @@ impl PolicyFile {
         defined.into_iter().flatten()
     }
 
-    /// The profile of a session that names none, where the file says which.
+    /// The profile of a session that does not name one, if the file sets it.
     pub fn chosen(&self) -> Option<&ProfileChoice> {
         match &self.profile {
             ProfileKey::Chosen(name) => Some(name),
@@ -161,12 +161,12 @@ impl PolicyFile {
     }
 }
 
-/// What a file has under `profile`.
+/// The value of a file's key `profile`.
 #[derive(Clone, Debug)]
 pub enum ProfileKey {
     /// `[profile.NAME]`: profiles that it defines.
     Defined(BTreeMap<ProfileName, Profile>),
-    /// `profile = "NAME"`: the profile of a session that names none.
+    /// `profile = "NAME"`: the profile of a session that does not name one.
     Chosen(ProfileChoice),
 }
 
@@ -178,7 +178,7 @@ impl Default for ProfileKey {
 
 impl<'de> Deserialize<'de> for ProfileKey {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        /// Not an untagged enum: its errors would lose their place and their words.
+        /// Not an untagged enum: its errors would lack the position and the message.
         struct Key;
 
         impl<'de> Visitor<'de> for Key {
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for ProfileKey {
     }
 }
 
-/// A profile for projects that have all of these files in their root.
+/// Chooses a profile for projects that have all of these files in their root.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -223,20 +223,20 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Profile {
-    /// Profiles that this one starts from, in order; `default` where the key is absent.
+    /// Profiles that this one extends, in order; `default` if the key is absent.
     #[serde(deserialize_with = "value::one_or_many")]
     pub extends: Option<Vec<ProfileName>>,
     pub project: Option<Spanned<Access>>,
     pub central: Option<Spanned<Access>>,
     /// Host paths outside the zones to add.
     pub grants: Vec<GrantEntry>,
-    /// Host directories of which only the names may be listed.
+    /// Host directories in which only the names may be listed.
     pub listed: Vec<HostPath>,
-    /// Socket files of programs of the host, in the roots, that cells may connect to.
+    /// Socket files of host programs, in the roots, to which cells may connect.
     pub sockets: Vec<HostPath>,
     /// An unpacked image whose root cells see in place of the machine's, and of all grants.
     pub image: Option<HostPath>,
-    /// Directories of git's that a project's `.git` file may lead to although nothing in them leads back.
+    /// Git directories to which a project's `.git` file may lead although nothing in them leads back.
     pub git_directories: Vec<HostPath>,
     pub environment: Environment,
     pub web: WebTable,
@@ -266,16 +266,16 @@ pub struct GrantEntry {
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Environment {
-    /// Names to take over from the executor's environment.
+    /// Names of variables to copy from the executor's environment.
     pub pass: Vec<PassName>,
-    /// Secrets to take over, each by its whole name.
+    /// Secrets to copy, each by its whole name.
     pub credentials: Vec<VariableName>,
     /// Variables that name directories of the profile's own state.
     pub state: Vec<VariableName>,
     pub set: BTreeMap<VariableName, SetValue>,
     /// The same, only in a session without a network.
     pub offline: BTreeMap<VariableName, SetValue>,
-    /// Directories to put in front of `PATH`, before those of the profiles that this one extends.
+    /// Directories to put at the front of `PATH`, before those of the profiles that this one extends.
     pub path: Vec<HostPath>,
 }
 
@@ -283,12 +283,12 @@ pub struct Environment {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalTable {
-    /// The most trust a session may have.
+    /// The maximum of trust that a session may have.
     pub trust: Option<TrustName>,
     /// Seconds that a question waits for its answer.
     #[serde(deserialize_with = "limits::seconds")]
     pub timeout_s: Option<Option<u64>>,
-    /// Where the broker takes answers from.
+    /// Where the broker accepts answers from.
     pub channel: Option<Channel>,
     /// Whether an approver must have a terminal, with a separate channel.
     pub terminal: Option<bool>,
@@ -318,7 +318,7 @@ pub struct TransitEntry {
     #[serde(default)]
     pub except: Vec<ExceptPattern>,
     pub why: String,
-    /// The document that says so, for people who read the file.
+    /// The document that describes it, for people who read the file.
     pub source: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! From policy files to the policy of a session. Later files only narrow what earlier ones say.
+//! Resolves policy files to the policy of a session. Later files can only narrow earlier ones.
 //!
-//! Files come in the order shipped, the administrator's, the user's; the executor gets one [`EffectivePolicy`]. What keeps
-//! a later file from widening:
+//! The order of files is: shipped, the administrator's, the user's; the executor gets one
+//! [`EffectivePolicy`]. What keeps a later file from widening:
 //!
 //! - it cannot define a profile that an earlier one defines, nor change what such a profile extends;
-//! - protected names, forms of names in transit, required layers and ceilings of all files count together, and none can be taken back;
+//! - protected names, forms of names in transit, required layers and ceilings of all files apply together, and none can be removed;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
 use crate::draft::Draft;
@@ -29,24 +29,24 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use toml::Spanned;
 
-/// Most levels of profiles that extend each other.
+/// Maximum depth of profiles that extend each other.
 pub const LEVELS_MAX: usize = 16;
 
-/// The profile of a session where nobody names one, and the base of a profile without `extends`.
+/// The profile of a session if none is named, and the base of a profile without `extends`.
 pub const DEFAULT: &str = "default";
 
-/// A policy file. One that defines a single profile is read when that is needed, as a session that opens waits for it.
+/// A policy file. One that defines a single profile is parsed only when needed, as a session that opens waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     name: Cow<'static, str>,
     kind: SourceKind,
-    /// What is read when it is needed, each line in its place.
+    /// The part that is parsed when needed, with its lines at their places.
     text: Cow<'static, str>,
-    /// Of a shipped file, what it says with its protected names.
+    /// For a shipped file, its whole text with its protected names.
     whole: Option<&'static str>,
-    /// Those of a shipped file, which were read when it was built in.
+    /// The protected names of a shipped file, parsed when it was built in.
     names: &'static [ShippedName],
-    /// The profile of a shipped file that defines one and says nothing else.
+    /// The profile of a shipped file that defines one and contains nothing else.
     only: Option<&'static str>,
     content: OnceLock<PolicyFile>,
 }
@@ -85,7 +85,7 @@ impl File {
         self.only.into_iter().chain(read.map(|(name, _)| name.as_str()))
     }
 
-    /// Finds the lines of bytes.
+    /// Returns a function that finds the line of a byte.
     fn origins(&self) -> impl Fn(usize) -> Origin {
         let breaks: Vec<usize> = self.text.match_indices('\n').map(|(at, _)| at).collect();
         move |byte| {
@@ -95,7 +95,7 @@ impl File {
     }
 }
 
-/// All policy files of a machine and a user, read and found to agree.
+/// All policy files of a machine and a user, parsed and found to be consistent.
 #[derive(Clone, Debug)]
 pub struct Policies {
     /// In the order of their kinds.
@@ -103,10 +103,10 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Reads the shipped files and `sources`, which may stand in any order.
+    /// Parses the shipped files and `sources`, which may be in any order.
     ///
     /// # Errors
-    /// One of them is bad: a session without the administrator's or the user's part would be a weaker one.
+    /// One of them is invalid: a session without the administrator's or the user's part would have a weaker policy.
     pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
         let shipped = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
         let mut files: Vec<File> = shipped.into_iter().chain(sources.into_iter().map(File::from)).collect();
@@ -121,7 +121,7 @@ impl Policies {
         Ok(policies)
     }
 
-    /// The files that say more than one profile.
+    /// The files that contain more than one profile.
     pub(crate) fn general(&self) -> impl Iterator<Item = (&File, &PolicyFile)> {
         let files = self.files.iter().filter(|file| file.only.is_none());
         files.filter_map(|file| Some((file, file.content.get()?)))
@@ -145,10 +145,10 @@ impl Policies {
         self.files.iter().flat_map(File::profiles)
     }
 
-    /// The policy of a session with `profile` (empty for `default`) on `host`; which profile that is, [`Policies::choose`] tells.
+    /// The policy of a session with `profile` (empty for `default`) on `host`; [`Policies::choose`] returns which profile that is.
     ///
     /// # Errors
-    /// There is no such profile, it extends what it may not, lacks a limit, or names a path that cannot be used here.
+    /// There is no such profile, it extends one that it may not, lacks a limit, or names a path that cannot be used here.
     pub fn resolve(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
         self.undigested(profile, host)?.digested()
     }
@@ -245,7 +245,7 @@ impl Policies {
         Ok(())
     }
 
-    /// Whether each profile that a file chooses is known to it: what an administrator's file chooses, a user's must not fill in.
+    /// Checks that each profile chosen by a file is known to that file: a user's file must not define what an administrator's chooses.
     fn check_choices(&self) -> Result<(), PolicyError> {
         for (index, file) in self.files.iter().enumerate() {
             let Some(content) = file.content.get() else { continue };
@@ -262,7 +262,7 @@ impl Policies {
         Ok(())
     }
 
-    /// `name` after all it extends, each once: what comes later overrides.
+    /// `name` after all profiles it extends, each once: later ones override.
     fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<(&'a File, &'a Profile)>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
@@ -273,8 +273,8 @@ impl Policies {
         Ok(chain.into_iter().map(|(_, file, profile)| (&self.files[file], profile)).collect())
     }
 
-    /// Adds a profile after its bases. A base stands in the same file or an earlier one: a user must not fill in what an
-    /// administrator's profile starts from.
+    /// Adds a profile after its bases. A base must be in the same file or an earlier one: a user
+    /// must not define what an administrator's profile extends.
     fn extend<'a>(
         &'a self,
         chain: &mut Vec<(&'a str, usize, &'a Profile)>,
@@ -304,15 +304,15 @@ impl Policies {
         Ok(found.map(|(_, profile)| (index, profile)))
     }
 
-    /// The most careful of what the files say.
+    /// The most careful of the files' settings.
     fn approval(&self) -> Approval {
         let mut approval = Approval::default();
         let tables = || self.general().map(|(_, file)| &file.approval);
-        // Only of the times that were written: the default is no ceiling.
+        // Only of the times that are written: the default is no ceiling.
         let written = tables().filter_map(|table| table.timeout_s.flatten()).min();
         approval.timeout_s =
             written.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(approval.timeout_s);
-        // Only where one file gives it up and none wants it.
+        // Only if one file waives it and none requires it.
         approval.terminal = tables().any(|table| table.terminal == Some(true))
             || tables().all(|table| table.terminal.is_none());
         for table in tables() {

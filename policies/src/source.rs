@@ -1,8 +1,8 @@
-//! The policy files of a machine and a user: where they lie, and the one place where they are read.
+//! The policy files of a machine and a user: their paths, and the one place where they are read.
 //!
-//! Both programs read here, so that neither takes a file that the other refuses. A file is taken only if nobody but root and
-//! the user could have written it. The same goes for its directory: whoever may write there can remove a policy, and with
-//! it all that it forbids.
+//! Both programs read policies here, so that neither accepts a file that the other refuses. A file
+//! is accepted only if nobody but root and the user could have written it. The same applies to its
+//! directory: whoever may write there can remove a policy, and with it everything that it forbids.
 
 use crate::directories::{Variable, configuration};
 use nix::errno::Errno;
@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Largest policy file, in bytes.
+/// Maximum bytes of a policy file.
 pub const FILE_MAX: usize = 1 << 20;
 
 const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
@@ -64,7 +64,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Who wrote the file: its name is a path, but for those that are built in.
+    /// Who wrote the file: its name is a path, except for built-in files.
     pub fn source(&self) -> SourceKind {
         match self.file.as_str() {
             SYSTEM_POLICY => SourceKind::System,
@@ -80,7 +80,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A policy file that exists and cannot be used. No session opens without it: it would be a weaker one.
+/// A policy file that exists and cannot be used. No session opens without it: the policy would be weaker.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the policy file {} cannot be used: {why}", .path.display())]
 #[allow(missing_docs)]
@@ -94,16 +94,16 @@ pub struct FileError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum FileFault {
-    /// The kernel refuses it, or it is a link that leads nowhere.
+    /// The kernel refuses to open it, or it is a link without a target.
     #[error(transparent)]
     Kernel(#[from] Errno),
     /// It is a directory, a FIFO, a device or a socket.
     #[error("it is not a regular file")]
     NotRegular,
-    /// It (or its directory, where `directory`) belongs to neither root nor the user.
+    /// It (or its directory, if `directory`) belongs to neither root nor the user.
     #[error("{what} belongs to the user {owner}; it must be root's or yours", what = part(.directory))]
     Owner { directory: bool, owner: u32 },
-    /// Users other than the owner may write it (or its directory, where `directory`). The user's private group is not others.
+    /// Users other than the owner may write to it (or to its directory, if `directory`). The user's private group does not count.
     #[error("others may write {what} (mode {mode:o}): chmod go-w", what = part(.directory))]
     Writable { directory: bool, mode: u32 },
     /// It has more than `max` bytes.
@@ -126,7 +126,7 @@ fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
 /// Reads the policy files that exist, the administrator's first. `home` is the account's home directory.
 ///
 /// # Errors
-/// A file exists and cannot be used, or it cannot be known whether one exists.
+/// A file exists and cannot be used, or its existence cannot be determined.
 pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
     let mut sources = Vec::new();
     for (path, kind) in paths(home, variable) {
@@ -139,7 +139,7 @@ pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
     Ok(sources)
 }
 
-/// The text of the file at `path`; `None` where neither it nor a link of its name exists.
+/// The text of the file at `path`; `None` if neither it nor a link of its name exists.
 fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(FileFault::NotRegular);
@@ -158,15 +158,15 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
     }
 }
 
-/// Reads a file that a person names, such as a scope. Who wrote it is not checked: it can only narrow.
+/// Reads a file that a person names, such as a scope. Its owner is not checked: it can only narrow.
 ///
 /// # Errors
-/// It cannot be opened, is no regular file (a FIFO is not waited for), has more than `max` bytes, or is not UTF-8.
+/// It cannot be opened, is no regular file (opening a FIFO does not block), has more than `max` bytes, or is not UTF-8.
 pub fn read_named(path: &Path, max: usize) -> Result<String, FileFault> {
     read_regular(open(path, READ, Mode::empty())?, max, |_| Ok(()))
 }
 
-/// A FIFO would make us wait for its writer, and a terminal become ours.
+/// Otherwise a FIFO would block until it has a writer, and a terminal would become our controlling one.
 const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
 fn read_regular(
@@ -188,7 +188,7 @@ fn read_regular(
     String::from_utf8(bytes).map_err(|_| FileFault::Encoding)
 }
 
-/// Refuses what others could have written. An access list for other users shows in the group's bits.
+/// Refuses a file that others could have written. An access list for other users shows in the group's bits.
 fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
     let owner = Uid::from_raw(stat.st_uid);
     if !owner.is_root() && owner != geteuid() {
@@ -199,8 +199,8 @@ fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
     if mode & 0o002 != 0 || by_group { Err(FileFault::Writable { directory, mode }) } else { Ok(()) }
 }
 
-/// Whether only the user is in a group. Where each user has a group, files are writable by it (umask 002). What the account
-/// database does not tell is no such group.
+/// Whether a group contains only the user. Where each user has such a group, files are
+/// group-writable (umask 002). A group unknown to the account database does not count.
 fn is_own_group(gid: Gid) -> bool {
     let user = User::from_uid(geteuid()).ok().flatten();
     let group = Group::from_gid(gid).ok().flatten();
@@ -244,7 +244,7 @@ mod tests {
             set_mode(&self.file(), 0o644);
         }
 
-        /// What is read of the user's file.
+        /// Reads the user's file.
         fn read(&self) -> Result<Option<String>, FileFault> {
             let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| OsString::from(self.0.path()));
             let read = read(Path::new("/nowhere"), &variable);
@@ -313,7 +313,7 @@ mod tests {
             set_mode(&settings.directory(), mode);
             assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode }));
         }
-        // Where it was removed, nobody knows that there was one.
+        // Once it is removed, nothing shows that there was one.
         fs::remove_file(settings.file()).unwrap();
         assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o1777 }));
     }
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A FIFO without a writer would be waited for: the test would not end.
+    /// Opening a FIFO without a writer would block: the test would not end.
     #[test]
     fn a_named_file_is_regular_and_bounded() {
         let folder = tempfile::tempdir().unwrap();
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(settings.read(), Err(FileFault::Owner { directory: true, owner: 12_345 }));
     }
 
-    /// A FIFO without a writer would be waited for: the test would not end.
+    /// Opening a FIFO without a writer would block: the test would not end.
     #[test]
     fn only_a_regular_file_is_read() {
         let settings = Settings::new();
