@@ -37,9 +37,8 @@ impl Call<'_> {
     /// Handles the rename of a new `config`, `HEAD` or `MERGE_RR` to its place in a repository; `None` for any other rename.
     ///
     /// # Errors
-    /// `EACCES` if the content is not harmless, or if the `config` that it would replace
-    /// was not created by this session's cells: those settings are the user's, whatever they
-    /// contain.
+    /// `EACCES` if the content is not harmless, or if the `config` that it would replace was not created by this
+    /// session's cells: those settings are the user's, whatever they contain.
     pub fn replace_in_repository(
         &self,
         old: &Found,
