@@ -198,6 +198,12 @@ impl Layer {
             Layer::Seccomp => "seccomp",
         }
     }
+
+    /// Whether sessions of `tier` do without it on purpose, whatever the kernel has. A cell needs TCP on its own loopback, which
+    /// Landlock cannot tell from the machine's: in the namespaced tier the network namespace isolates the cell instead.
+    pub fn is_unused_in(self, tier: Tier) -> bool {
+        self == Layer::LandlockNetwork && tier == Tier::Namespaced
+    }
 }
 
 /// A set of layers, such as those in force.

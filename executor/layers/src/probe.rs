@@ -82,8 +82,7 @@ pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
     if landlock_abi >= 1 {
         set = set.with(LandlockFiles);
     }
-    // In the namespaced tier a cell may use its own loopback; the namespace closes the rest.
-    if tier == Tier::Flat && landlock_abi >= 4 {
+    if !LandlockNetwork.is_unused_in(tier) && landlock_abi >= 4 {
         set = set.with(LandlockNetwork);
     }
     if landlock_abi >= 6 {
@@ -125,10 +124,10 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
         Layer::Seccomp => "allow-list".into(),
         Layer::ProtectedNames => match tier {
             Tier::Namespaced => {
-                "existing ones are pinned, new ones are made and changed as the policy says".into()
+                "existing ones are pinned; the policy decides on new ones".into()
             }
             Tier::Flat => {
-                "existing ones, and new ones as the policy says; metadata outside the zones is held too"
+                "existing ones are closed; the policy decides on new ones; metadata outside the zones cannot be changed"
                     .into()
             }
         },
@@ -139,8 +138,8 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
 /// File rights added after the first ABI, and what is unprotected without them.
 const LATER: [(u32, &str); 3] = [
     (2, "files cannot be moved from one directory to another"),
-    (3, "truncation is held by other layers alone"),
-    (5, "calls of their own kind to devices are not held"),
+    (3, "only other layers prevent truncation"),
+    (5, "ioctl calls on devices are not restricted"),
 ];
 
 fn lacking(abi: u32) -> String {
@@ -153,21 +152,21 @@ fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> Str
         Layer::LandlockFiles => {
             "the kernel has no Landlock (Linux 5.13 and later have it, if it is in `lsm=`)".into()
         }
-        Layer::LandlockNetwork if tier == Tier::Namespaced => {
-            "not used: a cell may talk to itself, and the network namespace closes the rest".into()
+        Layer::LandlockNetwork if layer.is_unused_in(tier) => {
+            "the network namespace isolates the cell, which needs TCP on its own loopback".into()
         }
         Layer::LandlockNetwork => {
             format!("Landlock ABI {abi} has no network rules (Linux 6.7 and later have them)")
         }
         Layer::LandlockScopes => format!("Landlock ABI {abi} has no scopes (Linux 6.12 and later have them)"),
         Layer::ProtectedNames => {
-            "the calls of a program cannot be answered in its place: another supervisor (a seccomp listener) is above, or \
-             nobody may look into another process (`kernel.yama.ptrace_scope` is 2 or 3), or the kernel is older than Linux 5.14"
+            "commands cannot be supervised: another seccomp listener is installed above, `kernel.yama.ptrace_scope` is 2 or 3, \
+             or the kernel is older than Linux 5.14"
                 .into()
         }
         Layer::Cgroup => "no cgroup v2 with memory and pids controllers is delegated to this user".into(),
         _ => match refusal {
-            Some(refusal) => format!("user namespaces cannot be had: {refusal}"),
+            Some(refusal) => format!("this machine does not allow user namespaces: {refusal}"),
             None => "not in this tier".into(),
         },
     }
@@ -178,30 +177,26 @@ fn lost(layer: Layer) -> &'static str {
     match layer {
         Layer::Environment => "secrets in the environment are visible",
         Layer::Descriptors => "descriptors of the host program are usable",
-        Layer::Rlimits => "no bounds for a process",
-        Layer::Cgroup => {
-            "memory and processes are bounded for each process or user, not for a call as a whole"
-        }
-        Layer::UserNamespace => "no own root: the layers below rest on Landlock and seccomp",
-        Layer::MountNamespace => {
-            "files outside exist, though they can be neither opened nor marked; their metadata is visible"
-        }
+        Layer::Rlimits => "a single process has no limits",
+        Layer::Cgroup => "memory and processes are limited per process or user, not for a call as a whole",
+        Layer::UserNamespace => "cells have no namespaces: only Landlock and seccomp isolate them",
+        Layer::MountNamespace => "files outside are visible by `stat`, but cannot be opened or changed",
         Layer::PidNamespace => {
-            "the numbers of other processes of this machine are visible, and nothing else of them"
+            "the process ids of this machine are visible, but nothing else of its processes"
         }
         Layer::NetworkNamespace => {
-            "no loopback but one for each call, of TCP; all other sockets are closed but Unix streams by paths inside the zones"
+            "each call has its own TCP loopback; the only other sockets are Unix streams by paths inside the zones"
         }
-        Layer::IpcNamespace => "no own System V IPC: it is closed altogether",
+        Layer::IpcNamespace => "System V IPC is closed altogether",
         Layer::UtsNamespace => "the host's name is visible",
         Layer::CgroupNamespace => "the host's cgroup paths are visible",
         Layer::ProtectedNames => {
-            "protected names inside the zones hold for file tools only, not for the shell"
+            "protected names inside the zones are closed to file tools only, not to commands"
         }
-        Layer::Capabilities => "root's capabilities",
+        Layer::Capabilities => "a command run as root keeps its capabilities",
         Layer::NoNewPrivileges => "set-user-ID programs work",
-        Layer::LandlockFiles => "nothing stands behind the mounts; there is no flat tier",
-        Layer::LandlockNetwork => "TCP is closed by one layer instead of two",
+        Layer::LandlockFiles => "only mounts close files; the flat tier is impossible",
+        Layer::LandlockNetwork => "only one layer instead of two closes TCP",
         Layer::LandlockScopes => "in the flat tier, processes of the same user outside can be signalled",
         Layer::Seccomp => "the whole kernel interface is open",
     }

@@ -16,11 +16,11 @@ use orchestrator_terminal::terminal;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 
-/// Say which layers this machine has, and what is lost without each
+/// Say which layers this machine has, and what you lose without each
 ///
 /// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile. With
 /// --attack, tries real attacks instead, each without a cell first and then in a cell of an empty project, and prints
-/// what came of each. An attack that does not work without a cell either is untested; what a tier is known not to hold
+/// each outcome. An attack that does not work without a cell either is untested; what a tier is known not to hold
 /// is named with the reason.
 #[derive(Args)]
 #[command(
@@ -89,16 +89,19 @@ fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Conf
         "kernel": machine.kernel,
         "landlockAbi": machine.landlock_abi,
         "tier": machine.tier.name(),
-        "layers": machine.layers.iter().map(layer_json).collect::<Vec<_>>(),
+        "layers": machine.layers.iter().map(|report| layer_json(report, machine.tier)).collect::<Vec<_>>(),
         "orchestrator": own.map(|own| json!({ "inForce": own.missing().is_empty(), "missing": own.missing() })),
         "session": session_json(opened),
     })
 }
 
-fn layer_json(report: &LayerReport) -> Value {
+fn layer_json(report: &LayerReport, tier: Tier) -> Value {
     let name = report.layer.name();
     match &report.state {
         LayerState::InForce(detail) => json!({ "name": name, "inForce": true, "detail": detail }),
+        LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {
+            json!({ "name": name, "inForce": false, "unused": true, "why": why, "lost": lost })
+        }
         LayerState::Missing { why, lost } => {
             json!({ "name": name, "inForce": false, "why": why, "lost": lost })
         }
@@ -131,7 +134,7 @@ fn page(
         machine.landlock_abi,
         machine.tier.name()
     );
-    page.extend(machine.layers.iter().map(|report| row(report, style)));
+    page.extend(machine.layers.iter().map(|report| row(report, machine.tier, style)));
     page.extend(own.map(|own| own_row(own, style)));
     page.push('\n');
     page.push_str(&match opened {
@@ -171,7 +174,7 @@ fn own_row(own: &Confinement, style: Style) -> String {
             format!("{name:<19} {state}  Landlock ABI {abi}, seccomp\n")
         }
         _ => {
-            let lost = "lost: if the program that listens to the model is taken over, it has your rights";
+            let lost = "lost: an attacker who compromises `lazaret`, which handles the model's output, gets your rights";
             style.missing(name, &own.missing().join("; "), lost)
         }
     }
@@ -220,13 +223,16 @@ impl Style {
 
     /// The row for a missing layer.
     fn missing(self, name: &str, why: &str, lost: &str) -> String {
-        let state = paint("missing ", Colour::Red, self.colour);
+        self.not_in_force(name, &paint("missing ", Colour::Red, self.colour), why, lost)
+    }
+
+    fn not_in_force(self, name: &str, state: &str, why: &str, lost: &str) -> String {
         let [why, lost] = [why, lost].map(|text| self.wrap(&print::shown(text), INDENT));
         format!("{name:<19} {state}  {why}\n{:INDENT$}{lost}\n", "")
     }
 }
 
-fn row(report: &LayerReport, style: Style) -> String {
+fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
     let name = report.layer.name();
     match &report.state {
         LayerState::InForce(detail) => {
@@ -236,6 +242,9 @@ fn row(report: &LayerReport, style: Style) -> String {
                 style.wrap(&print::shown(detail), INDENT)
             );
             format!("{}\n", row.trim_end())
+        }
+        LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {
+            style.not_in_force(name, "not used", why, &format!("lost: {lost}"))
         }
         LayerState::Missing { why, lost } => style.missing(name, why, &format!("lost: {lost}")),
     }
@@ -265,6 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_that_its_tier_does_without_is_not_missing() {
+        let state =
+            LayerState::Missing { why: "the namespace does it".into(), lost: "the second layer".into() };
+        let report = LayerReport { layer: Layer::LandlockNetwork, state };
+        let of = |tier| {
+            let style = Style { colour: true, columns: 200 };
+            (row(&report, tier, style), layer_json(&report, tier)["unused"].clone())
+        };
+        let (text, unused) = of(Tier::Namespaced);
+        assert!(text.starts_with("landlock-network    not used  the namespace does it\n"), "{text}");
+        assert_eq!(unused, true);
+        let (text, unused) = of(Tier::Flat);
+        assert!(text.contains("missing") && !text.contains("not used"), "{text}");
+        assert_eq!(unused, Value::Null);
+    }
+
+    #[test]
     fn what_is_missing_says_why_and_what_is_lost() {
         let state = LayerState::Missing { why: "no\x1b delegation".into(), lost: "a cap on memory".into() };
         let layers = vec![
@@ -284,10 +310,11 @@ mod tests {
         let json = to_json(&machine, &opened, None);
         assert_eq!(json["layers"][0]["inForce"], false);
         assert_eq!(json["session"]["error"]["kind"], "invalid_input");
+        assert_eq!(json["layers"][0]["unused"], Value::Null);
         let own = Confinement { landlock: Err("none".into()), seccomp: Ok(7) };
         let want = "lazaret itself      missing   landlock: none\n\
-                    \x20                              lost: if the program that listens to the model is taken over, it \
-                    has your rights\n";
+                    \x20                              lost: an attacker who compromises `lazaret`, which handles the model's \
+                    output, gets your rights\n";
         assert_eq!(own_row(&own, style), want);
         assert_eq!(
             to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
