@@ -233,7 +233,7 @@ impl fmt::Display for Remedy {
             Remedy::Policy(line) => write!(f, "in your policy: {line}"),
             Remedy::Option(option) => write!(f, "with {option}"),
             Remedy::Advice(text) => f.write_str(text),
-            Remedy::Nothing => f.write_str("nothing opens this"),
+            Remedy::Nothing => f.write_str("no option allows this"),
         }
     }
 }
@@ -375,7 +375,7 @@ mod tests {
     fn a_denial_is_one_line() {
         let text = Denial { count: 2, ..denial(".env") }.to_string();
         let want = "read .env (2 times): It holds secrets. [layer protected-names, rule protect:.env (shipped \
-                    protected:7); nothing opens this]";
+                    protected:7); no option allows this]";
         assert_eq!(text, want);
         let names: std::collections::HashSet<_> = AttemptKind::ALL.map(AttemptKind::name).into();
         assert_eq!(names.len(), AttemptKind::ALL.len());

@@ -99,7 +99,7 @@ fn denied() -> Denials {
 #[test]
 fn what_was_denied_is_told_to_who_wants_to_know_and_escaped() {
     let ended = |code| move |peer: &mut Peer, call, _| peer.ended_denied(call, Ended::Exited(code), denied());
-    let line = "denied: write .husky/\\u{1b}[2Jx: Why. [layer protected-names; nothing opens this]\n";
+    let line = "denied: write .husky/\\u{1b}[2Jx: Why. [layer protected-names; no option allows this]\n";
     for code in [0, 1] {
         assert_eq!(run(&["x"], ended(code)).2, "", "no terminal, and not asked");
         let (_, _, said) = run(&["-v", "x"], ended(code));

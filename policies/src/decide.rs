@@ -41,11 +41,7 @@ pub struct Question {
 impl Question {
     /// The refusal if nobody can approve.
     pub fn unanswered(self) -> Refused {
-        Refused {
-            rule: self.rule,
-            why: format!("{} There is nobody who could approve it.", self.why),
-            violation: false,
-        }
+        Refused { rule: self.rule, why: format!("{} No approver is available.", self.why), violation: false }
     }
 }
 
@@ -126,7 +122,7 @@ fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>
     let (rule, origin) = (found.rule.name(), Some(&found.rule.origin));
     let why = match found.doubt {
         None => found.rule.why.clone(),
-        Some(doubt) => format!("This rule may apply, which is not certain ({doubt}): {}", found.rule.why),
+        Some(doubt) => format!("This rule may apply (it is not certain: {doubt}): {}", found.rule.why),
     };
     match (found.action, policy.trust) {
         (Action::Deny, _) => Judgement::deny(Refused { rule, why, violation: false }, origin),
@@ -167,7 +163,7 @@ fn outside(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
         (true, true) => return None,
         (true, false) => "it is granted for reading only",
         (false, _) => {
-            "it is in neither the project nor the central root, and no grant of the profile is for file tools there"
+            "it is in neither the project nor the central root, and the profile does not grant it to file tools"
         }
     };
     let why = format!("outside sandbox: {:?}: {why}", path.to_string());
@@ -241,7 +237,7 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)>
         return None;
     }
     let (profile, zone) = (&policy.profile, zone.name());
-    let why = format!("The profile `{profile}` reads the {zone} root and changes nothing in it.");
+    let why = format!("The profile `{profile}` allows commands to read the {zone} root, not to change it.");
     Some((Refused { rule: format!("{zone}:read"), why, violation: false }, origin))
 }
 

@@ -98,7 +98,7 @@ impl EffectivePolicy {
 
     /// The denial of more wall time than `seconds`.
     pub fn denied_time(&self, seconds: u32) -> Denial {
-        let why = format!("The command was not done within its time limit of {seconds} s.");
+        let why = format!("The command exceeded its time limit of {seconds} s.");
         let max = self.timeout(Some(limit::TIMEOUT_S)).unwrap_or(limit::TIMEOUT_S);
         if seconds < max {
             let by = Barrier::Limit("timeout_s".into());
@@ -115,7 +115,7 @@ impl EffectivePolicy {
 
     /// The denial of more time without output than was asked for.
     pub fn denied_idle_time(&self) -> Denial {
-        let why = "The command printed nothing for the idle time that was asked for.";
+        let why = "The command printed nothing for the requested idle time.";
         let remedy = Remedy::Option("a longer `idle_timeout` (--idle-timeout)".into());
         Denial::new(
             AttemptKind::Use,
@@ -145,7 +145,7 @@ impl EffectivePolicy {
         // By its own name a secret is one anywhere.
         let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_encoded_bytes();
         if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
-            return Remedy::Advice("no option opens it, as it holds secrets".into());
+            return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
         // A path with a quote or an escape is no literal string of TOML.
         let path = path.to_string_lossy();

@@ -807,8 +807,10 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
     if place.tier == Tier::Flat {
         let own =
             "mkdir /tmp/NAME && cp /bin/true /tmp/NAME/true && (cd /tmp/NAME || /tmp/NAME/true || exit 7)";
-        let inside = run(&mut world.cell(&own.replace("NAME", &name)), LIMIT);
+        let script = own.replace("NAME", &name);
+        let inside = run(world.lazaret("run").args(["-v", "--", "bash", "-c", &script]), LIMIT);
         assert_eq!(inside.code(), 7, "nobody enters it or runs what is there: {}", inside.errors());
+        assert!(inside.errors().contains("use $TMPDIR"), "{}", inside.errors());
         let by_tmpdir = own.replace("/tmp/", "$TMPDIR/").replace("NAME", &name);
         run(&mut world.cell(&by_tmpdir), LIMIT).success();
     }

@@ -138,8 +138,11 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
         };
         let one = value["denied"].as_array().unwrap().iter().find(is_it);
         let one = one.unwrap_or_else(|| panic!("{target}: {value:#}"));
-        let advice =
-            if target == "id_rsa" { json!("no option opens it, as it holds secrets") } else { Value::Null };
+        let advice = if target == "id_rsa" {
+            json!("no option opens it, because it contains secrets")
+        } else {
+            Value::Null
+        };
         let remedy = &one["remedy"];
         assert!(one["grant"].is_null() && remedy.get("advice").unwrap_or(remedy) == &advice, "{value:#}");
     }
@@ -438,6 +441,9 @@ fn the_flat_tier_says_that_it_has_no_overlay(place: Place) {
     let finished = run(world.lazaret("why").args(["--", "touch", "new"]), LIMIT);
     assert_eq!(finished.code(), 4, "{finished:?}");
     let errors = finished.errors();
-    assert!(errors.contains("cannot be thrown away here") && errors.contains("lazaret run -v"), "{errors}");
+    assert!(
+        errors.contains("cannot discard a command's changes") && errors.contains("lazaret run -v"),
+        "{errors}"
+    );
     assert!(!world.project.join("new").exists());
 }

@@ -9,6 +9,9 @@ use policies::{Access, ProtectedName, as_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Why a name is not found, or the list of name servers not read.
+const NO_DNS: &str = "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
+
 /// The denial that describes a refusal to the user of the session.
 pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let Refusal { kind, cause, count, .. } = refusal;
@@ -18,7 +21,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Outside, _) => unchangeable(refusal, spec),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
-            let why = "No process of a cell takes another's memory or descriptors by this call.";
+            let why = "In a cell this system call may not access another process's memory or descriptors.";
             Denial::new(*kind, text(refusal), Barrier::Layer(Layer::Seccomp, None), why, Remedy::Nothing)
         }
     };
@@ -32,24 +35,24 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
         Tier::Flat => Layer::LandlockFiles,
     };
     if path == Path::new("/etc/resolv.conf") {
-        let (by, why) =
-            (Barrier::Layer(layer, None), "A cell has no name servers, and looks up no name itself.");
+        let (by, why) = (Barrier::Layer(layer, None), NO_DNS);
         return Denial::new(AttemptKind::Read, path.to_string_lossy(), by, why, remedy_to_reach(spec));
     }
     if spec.tier == Tier::Flat && path.starts_with("/tmp") {
-        let why = "In this tier nobody enters a directory of /tmp by that path, or runs what is there: $TMPDIR is the same directory.";
+        let why = "In the flat tier a command cannot enter a directory below /tmp, or run a program there, by this path.";
+        let remedy = Remedy::Advice("use $TMPDIR, which is the same directory, in place of /tmp".into());
         return Denial::new(
             AttemptKind::Read,
             path.to_string_lossy(),
             Barrier::Layer(layer, None),
             why,
-            Remedy::Nothing,
+            remedy,
         );
     }
     if let Some(image) = &spec.policy.image {
         let why =
             format!("It is not in the image {}, which is the root of this session's cells.", image.display());
-        let remedy = Remedy::Advice("it has to be in the image, or in the project".into());
+        let remedy = Remedy::Advice("add it to the image or to the project".into());
         return Denial::new(
             AttemptKind::Read,
             path.to_string_lossy(),
@@ -61,7 +64,7 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
     let profile = &spec.policy.profile;
     let why = match path.starts_with(&spec.scratch.home) {
         true => format!(
-            "A cell's home directory is its own; the profile `{profile}` shows nothing of yours there."
+            "A cell has a private home directory. The profile `{profile}` does not grant this path of yours."
         ),
         false => format!("The profile `{profile}` does not show it to commands."),
     };
@@ -109,36 +112,41 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     let closed = spec.also_closed.iter().find(|closed| path.starts_with(&closed.path));
     let (why, remedy) = match closed.map(|closed| (&closed.why, closed.path.display())) {
         Some((WhyClosed::Unlisted, path)) => (
-            "It cannot be listed, so nobody knows whether something protected is in it.".to_owned(),
-            Remedy::Advice(format!("`chmod u+rx` of {path} outside the sandbox, or its removal")),
+            "It cannot be listed, so Lazaret cannot tell whether it contains protected names.".to_owned(),
+            Remedy::Advice(format!("run `chmod u+rx` on {path} outside the sandbox, or remove it")),
         ),
         Some((WhyClosed::OtherNameOf(protected), _)) => {
             (format!("It is the same file as {}, which is protected.", protected.display()), Remedy::Nothing)
         }
-        Some((WhyClosed::TargetOf(link), _)) => {
-            (format!("{} leads there, which has a protected name.", link.display()), Remedy::Nothing)
-        }
+        Some((WhyClosed::TargetOf(link), _)) => (
+            format!("The link {}, which has a protected name, leads to it.", link.display()),
+            Remedy::Nothing,
+        ),
         Some((WhyClosed::Setting { file, key }, _)) => (
-            format!("The user's git acts on it outside the sandbox: {key} in {} names it.", file.display()),
+            format!(
+                "The setting {key} in {} names it, so the user's git acts on it outside the sandbox.",
+                file.display()
+            ),
             Remedy::Nothing,
         ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();
             (
-                format!("{path} holds more protected names than can be held one by one, among them {first}."),
+                format!(
+                    "{path} is closed as a whole: it contains more protected names (such as {first}) than can be closed one by one."
+                ),
                 Remedy::Nothing,
             )
         }
         Some((WhyClosed::Tracked(record), path)) => (
-            "A command of this project has made git track it, so that it counts as a secret still."
-                .to_owned(),
-            Remedy::Advice(format!("the removal of the line of {path} from {}", record.display())),
+            "A command of this project made git track it, so it stays closed as a secret.".to_owned(),
+            Remedy::Advice(format!("to open it, remove the line for {path} from {}", record.display())),
         ),
         Some((WhyClosed::NotLinked(why), _)) => {
             (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
         }
         None => {
-            let why = "It stands for a protected name: as the same file, by where it lies, or as part of a repository.";
+            let why = "It is protected although its name is not: it is the same file as a protected one, lies in a protected place, or is part of a repository.";
             (why.to_owned(), Remedy::Nothing)
         }
     };
@@ -177,11 +185,12 @@ fn unchangeable(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         let (profile, name) = (&spec.policy.profile, zone.name());
         let at = Some(spec.policy.zones_from[usize::from(zone == Zone::Central)].to_string());
         let by = Barrier::Layer(layer, Some(PolicyRule { name: format!("{name}:read"), at }));
-        let why = format!("The profile `{profile}` reads the {name} root and changes nothing in it.");
+        let why =
+            format!("The profile `{profile}` allows commands to read the {name} root, not to change it.");
         let remedy = Remedy::Option(format!("another --profile than `{profile}`"));
         return Denial::new(refusal.kind, target, by, why, remedy);
     }
-    let why = "Commands change the project, the central root and their private storage, and nothing else.";
+    let why = "Commands can write only in the project, the central root and their private storage.";
     let remedy = spec.policy.remedy_to_write(refusal.path());
     Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy)
         .with_lease(spec.policy.lease_for(Access::Write, refusal.path()))
@@ -194,7 +203,7 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     };
     let path = refusal.path();
     if path.is_absolute() {
-        let why = "What listens there was not started by a command of this session.";
+        let why = "The socket's server was not started by a command of this session.";
         let remedy = Remedy::Policy(format!("sockets = ['{}'] in the profile", path.display()));
         return Denial::new(
             refusal.kind,
@@ -205,8 +214,10 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         );
     }
     let why = match refusal.kind {
-        AttemptKind::Resolve => "A cell has no name servers, and looks up no name itself.",
-        _ => "A cell reaches no address itself but a loopback of its own.",
+        AttemptKind::Resolve => NO_DNS,
+        _ => {
+            "A cell can connect only to its own loopback. It reaches allowed hosts through the proxy in HTTP_PROXY."
+        }
     };
     Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy_to_reach(spec))
 }

@@ -28,7 +28,7 @@ pub fn explain(traced: &Traced, spec: &SandboxSpec, leasable: Leasable) -> Optio
     match traced {
         Traced::Call(call) => {
             let closed = seccomp::refuses(spec.tier, call.number, &call.arguments);
-            let why = "It is not among the system calls of cells, or not with these arguments.";
+            let why = "Cells may not make this system call, or not with these arguments.";
             let by = Barrier::Layer(Layer::Seccomp, None);
             closed.then(|| Denial::new(AttemptKind::SystemCall, &*call.name, by, why, Remedy::Nothing))
         }

@@ -89,7 +89,7 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
     if !system || !is_privileged() {
         return None;
     }
-    let why = "It is a set-user-ID program, and in a cell none runs with its owner's rights.";
+    let why = "It is a set-user-ID program, which in a cell does not get its owner's rights.";
     let by = Barrier::Layer(Layer::NoNewPrivileges, None);
     Some(Denial::new(AttemptKind::Run, found.to_string_lossy(), by, why, Remedy::Nothing))
 }

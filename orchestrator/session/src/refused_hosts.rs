@@ -60,16 +60,19 @@ fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -
         ConnectionVerdict::NotListed => ("It is not among the hosts of this session.".to_owned(), remedy()),
         ConnectionVerdict::NotPublic => {
             let why = why.as_deref().unwrap_or("its address is not public");
-            let advice = "a line of yours would, in `private` of a profile's `network`: the host, where the address is of this \
-                          machine or a private network, else the address";
+            let advice = "add it to `private` in `[profile.NAME.network]` of your policy: the host name for a loopback or private \
+                          address, otherwise the address";
             (format!("{why}."), Remedy::Advice(advice.into()))
         }
         ConnectionVerdict::Allowed | ConnectionVerdict::Unreachable | ConnectionVerdict::Malformed => {
             return None;
         }
     };
-    let why =
-        if several { format!("{why} Several commands ran then, and one of them wanted it.") } else { why };
+    let why = if several {
+        format!("{why} Several commands were running; one of them tried to reach it.")
+    } else {
+        why
+    };
     let target = format!("{host}:{port}");
     Some(Denial::new(AttemptKind::Connect, target, Barrier::Hosts(None), why, remedy))
 }
@@ -104,7 +107,7 @@ mod tests {
             first[0],
             "connect registry.npmjs.org:443 (2 times): It is not among the hosts of this session. [hosts; with --allow-net npm]"
         );
-        assert!(first[1].contains("Several commands ran then") && first.len() == 2, "{first:?}");
+        assert!(first[1].contains("Several commands were running") && first.len() == 2, "{first:?}");
         assert_eq!(texts(two.refused()).len(), 1);
         assert!(one.refused().is_empty(), "told once");
         drop((one, two));

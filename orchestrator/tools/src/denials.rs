@@ -172,7 +172,7 @@ mod tests {
         let hook = denial(AttemptKind::Write, ".git/hooks/x", Layer::ProtectedNames);
         let all = metadata(vec![read, outside, hook]);
         let line = super::line(&all.denied, false).unwrap();
-        assert_eq!(line, "[denied: write .git/hooks/x: Why. [layer protected-names; nothing opens this]]");
+        assert_eq!(line, "[denied: write .git/hooks/x: Why. [layer protected-names; no option allows this]]");
         let line = super::line(&all.denied, true).unwrap();
         assert!(line.starts_with("[denied: read /etc/x: ") && line.matches("Why.").count() == 3, "{line}");
         assert_eq!(super::line(&metadata(vec![]).denied, true), None);

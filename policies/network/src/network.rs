@@ -22,7 +22,9 @@ pub enum NetworkError {
     Host { text: String, why: String },
     #[error("there is no preset `{name}`; there are: {}", names().collect::<Vec<_>>().join(", "))]
     Preset { name: String },
-    #[error("the policy does not allow cells to reach {host}; a `[network]` of one of its files bounds them")]
+    #[error(
+        "the policy does not allow cells to reach {host}: a `[network]` table in one of its files excludes it"
+    )]
     Bounded { host: String },
     #[error("more than {ENTRIES_MAX} hosts")]
     TooMany,
@@ -148,7 +150,7 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
 pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> {
     let pattern = HostPattern::try_from(host.to_owned()).ok();
     if pattern.and_then(|pattern| pattern.one()?.1).is_none() {
-        let why = "what is granted for a while is one host at one port, as NAME:PORT".to_owned();
+        let why = "a lease names one host and one port, as NAME:PORT".to_owned();
         return Err(NetworkError::Host { text: host.to_owned(), why });
     }
     requested(policy, Some(&NetworkRequest { hosts: vec![host.to_owned()], ..NetworkRequest::default() }))
@@ -164,7 +166,7 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
     match leased(policy.clone(), &place) {
         Ok(_) => opened_by(&option, &place, leases),
         Err(NetworkError::Bounded { .. }) => {
-            Remedy::Advice("only a change of the policy file would whose `[network]` bounds all hosts".into())
+            Remedy::Advice("no option allows it; only a change of the policy file whose `[network]` table bounds the hosts does".into())
         }
         // A host by its address has no name to be granted by.
         Err(NetworkError::Host { .. } | NetworkError::Preset { .. } | NetworkError::TooMany) => {
@@ -177,14 +179,12 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
 pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     match (is_open(policy), leases) {
         (true, false) => {
-            Remedy::Advice("the proxy that HTTP_PROXY names reaches the hosts of this session".into())
+            Remedy::Advice("use the proxy in HTTP_PROXY, which reaches the hosts of this session".into())
         }
         (true, true) => Remedy::Advice(format!(
-            "the proxy that HTTP_PROXY names reaches the hosts of this session, and those of {LEASE}"
+            "use the proxy in HTTP_PROXY, which reaches the hosts of this session and those of {LEASE}"
         )),
-        (false, _) => {
-            opened_by("--allow-host NAME:PORT, --allow-net and the name of a registry", "NAME:PORT", leases)
-        }
+        (false, _) => opened_by("--allow-host NAME:PORT or --allow-net REGISTRY", "NAME:PORT", leases),
     }
 }
 
@@ -202,7 +202,7 @@ pub const LEASE: &str = "a lease (`wants` of a session's call)";
 /// What would let a call have the hosts that it wants, and was refused, in a session that may have `leases` or not.
 pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
     let Request::Bash(bash) = request else {
-        return Remedy::Advice("a `bash` call may want hosts and paths".into());
+        return Remedy::Advice("use a foreground `bash` call for `wants`".into());
     };
     match (leases, bash.background) {
         (false, _) => Remedy::Option(
@@ -210,11 +210,11 @@ pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
                 .into(),
         ),
         (true, true) => Remedy::Advice(
-            "a command that is waited for may want hosts and paths; `lazaret policy allow NAME:PORT` opens a host for good"
+            "use a foreground `bash` call for `wants`; `lazaret policy allow NAME:PORT` opens a host for good"
                 .into(),
         ),
         (true, false) => Remedy::Advice(
-            "hosts within each `[network]` of the policy's files may be granted, as NAME:PORT, and paths within each `[leases]`, up to a session's bounds"
+            "a lease may name a host as NAME:PORT, if every `[network]` table allows it, or a path, if every `[leases]` table does; a session has a maximum number of both"
                 .into(),
         ),
     }

@@ -127,45 +127,44 @@ fn left_in(path: &Path, left: Left) -> Option<Denial> {
     match left {
         Left::Counter if is_number(path) => None,
         Left::Counter => Some(removed(
-            "A command has put here what is no number, and git's prompt for shells would run it",
+            "A command wrote something other than a number here, which git's shell prompt would execute",
         )),
         Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
-            let why = "Your next `git commit` here also applies the stash that it names, with files that commands may not make.";
+            let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
             Some(of_repository(
                 path,
                 why,
-                Remedy::Advice("a look at `git show --stat -m` of what it names".into()),
+                Remedy::Advice("look at the stash that it names with `git show --stat -m`".into()),
             ))
         }
         Left::Autostash => {
             let stash = text(path).filter(|text| text.iter().all(u8::is_ascii_hexdigit)).unwrap_or_default();
             let why = format!(
-                "A command has left it with no merge under way, and your next `git commit` would apply the stash that it names ({})",
+                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({})",
                 String::from_utf8_lossy(&stash)
             );
             Some(removed(&why))
         }
         Left::History => {
-            let why = "A command has written it, as `git gc` and `git fetch` do. By it your git can show another history or other \
-                       objects than are there in truth.";
-            let advice =
-                "`git -c core.commitGraph=false log` for a commit graph; its removal if nothing needs it";
+            let why = "A command wrote it (`git gc` and `git fetch` do so too). It can make your git show a history or objects that differ \
+                       from the real ones.";
+            let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
             Some(of_repository(path, why, Remedy::Advice(advice.into())))
         }
         Left::Lock => {
-            let why = "A command has left it, and your next `git add` or `git commit` ends at it; or a git of yours is at work.";
+            let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
             Some(of_repository(
                 path,
                 why,
-                Remedy::Advice("its removal, if no git of yours is at work".into()),
+                Remedy::Advice("remove it if no git process of yours is running".into()),
             ))
         }
         Left::Journal => {
-            let why = "A command has left it, and your `hg recover` would write the files that it names";
+            let why = "A command left it, and your `hg recover` would write the files that it names";
             Some(of_repository(
                 path,
                 &format!("{why}; {}.", set_aside(path)),
-                Remedy::Advice("`hg verify`".into()),
+                Remedy::Advice("run `hg verify`".into()),
             ))
         }
     }

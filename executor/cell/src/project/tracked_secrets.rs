@@ -203,18 +203,21 @@ impl TrackedSecrets {
         let index = self.repository.own.join("index");
         let what = match &now.fault {
             Some(IndexFault::Outside(path)) => {
-                format!("has the name `{}`, and your `git restore` would write there", path.escape_ascii())
+                format!(
+                    "contains the name `{}`, to which your `git restore` would write",
+                    path.escape_ascii()
+                )
             }
             Some(IndexFault::Unreadable) if self.tracked.fault.is_none() => {
-                "cannot be read, so nobody knows which files your `git restore` would write".to_owned()
+                "cannot be read, so Lazaret cannot tell which files your `git restore` would write".to_owned()
             }
             Some(IndexFault::Unreadable) => return None,
             None if now.index.is_some() || self.tracked.index.is_none() => return None,
             None => {
-                let why = "A command has left an index of which not all can be read (`--split-index`, a sparse index, too many names), so \
-                           names in it that `git status` does not show are not named.";
+                let why = "A command has left an index of which not all can be read (`--split-index`, a sparse index, too many names). \
+                           Lazaret cannot tell you which names it hides from `git status`.";
                 let advice = Remedy::Advice(
-                    "`git update-index --no-split-index` and a look at `git ls-files -v`".into(),
+                    "run `git update-index --no-split-index` and look at `git ls-files -v`".into(),
                 );
                 return Some(of_repository(&index, why, advice));
             }
@@ -225,13 +228,14 @@ impl TrackedSecrets {
         Some(of_repository(
             &index,
             &why,
-            Remedy::Advice("`git reset`, which makes it anew from `HEAD`".into()),
+            Remedy::Advice("run `git reset`, which writes a new index from `HEAD`".into()),
         ))
     }
 
     fn replaced(&self) -> Denial {
-        let why = "A command has made one object stand for another in what your git shows, and a push sends the one that is there in truth.";
-        let advice = "`git --no-replace-objects log` shows what is there, `git replace -d` ends it";
+        let why = "A command used `git replace`: your git now shows one object in place of another, but a push sends the original.";
+        let advice =
+            "`git --no-replace-objects log` shows the originals, `git replace -d` removes the replacement";
         of_repository(&self.repository.common.join("refs/replace"), why, Remedy::Advice(advice.into()))
     }
 
@@ -271,14 +275,14 @@ impl TrackedSecrets {
                  repository, where commands read it. It stays closed."
             }
             None => {
-                "A command has left an index that cannot be read as a whole, so git may track this secret, and your next `git stash` \
-                 or `git commit -a` copy the real one into the repository. It stays closed."
+                "A command has left an index that cannot be read as a whole, so git may track this secret: your next `git stash` or \
+                 `git commit -a` would then copy the real one into the repository. It stays closed."
             }
         };
         let name = String::from_utf8_lossy(path);
         let record = record_path(&spec.central);
         let advice = format!(
-            "`git rm --cached -- {name}` outside the sandbox; if you want it tracked, the removal of its line from {}",
+            "run `git rm --cached -- {name}` outside the sandbox; or, if you want git to track it, remove its line from {}",
             record.display()
         );
         Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
@@ -306,9 +310,10 @@ pub fn record_path(central: &Path) -> PathBuf {
 
 fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
     let why = "A command has put this name into git's index so that `git status` does not show it (`skip-worktree`, `assume-unchanged`). \
-               Git makes the file when it checks it out, and programs of yours act on it.";
+               Git would create the file at a checkout, and programs of yours act on files with this name.";
     let name = String::from_utf8_lossy(path);
-    let advice = format!("a look at `git show :{name}` outside the sandbox, and `git rm --cached -- {name}`");
+    let advice =
+        format!("look at `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}`");
     Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
 }
 
