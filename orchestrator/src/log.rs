@@ -21,8 +21,8 @@ Exit code: 0; show: 1 if there is no such run; search: 1 if nothing was found;
 
 /// Show the logs of earlier runs
 ///
-/// A run of `run`, `call`, `history`, `undo` or `session` writes lines of JSON to
-/// $XDG_STATE_HOME/lazaret/runs/RUN/runlog.jsonl (~/.local/state), without --no-log. Texts are cut at 2000 characters and
+/// A run of `run`, `why`, `call`, `history`, `undo`, `session`, `acp`, `mcp`, `chat` or `serve` writes lines of JSON to
+/// $XDG_STATE_HOME/lazaret/runs/RUN/runlog.jsonl (~/.local/state), unless --no-log is given. Texts are cut at 2000 characters and
 /// known secrets taken out. There are at most 200 runs, each of at most 8 MiB; the oldest go.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

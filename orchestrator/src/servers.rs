@@ -106,7 +106,7 @@ pub struct Status {
     json: bool,
 }
 
-/// Print the last 1000 lines that a server said beside its messages, and what became of it
+/// Print the last 1,000 lines of a server's standard error, its invalid lines, and how it ended
 #[derive(Args)]
 pub struct Log {
     /// Its name

@@ -41,11 +41,11 @@ pub enum AllowError {
     Network(#[from] network::NetworkError),
     #[error(transparent)]
     Path(#[from] LeaseError),
-    #[error("directories that commands write in are in no profile; grant {0} for a session")]
+    #[error("a profile cannot grant a directory to write in; grant {0} for a session")]
     Written(String),
     #[error("{file} cannot be extended ({source}); {advice}", file = .file.display())]
     Edit { file: PathBuf, advice: String, source: EditError },
-    #[error("{file} would then say more or less than that; {advice}", file = .file.display())]
+    #[error("the edit would change more in {file} than this grant; {advice}", file = .file.display())]
     Other { file: PathBuf, advice: String },
     #[error("{file}: {source}", file = .file.display())]
     File { file: PathBuf, source: io::Error },

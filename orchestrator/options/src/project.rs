@@ -94,11 +94,11 @@ impl Project {
             Caller::At(stands) => stands,
             Caller::Unknown => return Self::choose(said, Some(directory)),
             Caller::Lost => {
-                return Err(unknown_project("the directory of the program that runs this cannot be read"));
+                return Err(unknown_project("the working directory of the calling program cannot be read"));
             }
         };
         if let Some(broken) = stands.ancestors().find(|path| is_broken_repository(path)) {
-            let why = format!("{} is no whole repository", broken.join(".git").display());
+            let why = format!("{} is not a complete repository", broken.join(".git").display());
             return Err(unknown_project(&why));
         }
         let theirs = Self::choose(None, Some(stands))?;
@@ -114,7 +114,7 @@ impl Project {
         }
         Self::choose(Some(&theirs.root), Some(directory)).map_err(|failed| Failed {
             message: format!(
-                "{}, where the program that runs this stands; LAZARET_PROJECT names another",
+                "{}, the working directory of the calling program; LAZARET_PROJECT names another",
                 failed.message
             ),
             ..failed
@@ -124,8 +124,8 @@ impl Project {
     /// Whether the path allows a session on it at all; the executor makes the decision.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         let why = match system_at(&self.root) {
-            Some(system) => format!("it would open {system} to what runs in a cell"),
-            None if holds_home(&self.root) => "it holds your whole home directory".to_owned(),
+            Some(system) => format!("it would open {system} to commands"),
+            None if holds_home(&self.root) => "it contains your whole home directory".to_owned(),
             None => return Ok(()),
         };
         let root = self.root.display();
@@ -336,7 +336,7 @@ mod tests {
             let failed = root(stands, directory).unwrap_err();
             assert!(failed.message.contains("LAZARET_PROJECT"), "{stands}: {directory}: {failed}");
         }
-        assert!(root("broken/a", "broken/a").unwrap_err().message.contains("no whole repository"));
+        assert!(root("broken/a", "broken/a").unwrap_err().message.contains("not a complete repository"));
         let said = |caller, said: Option<&str>| {
             let said = said.map(|path| tree.at(path));
             Project::of_agent(&caller, said.as_deref(), &tree.at("r/a")).map(|project| project.root)

@@ -38,12 +38,10 @@ pub struct SessionOptions {
     /// [default: lazaret/projects/NAME-HASH below $XDG_DATA_HOME or ~/.local/share]
     #[arg(long, global = true, value_name = "DIR")]
     central: Option<PathBuf>,
-    /// The policy profile; `auto`: the one for what the project is, by files such as Cargo.toml in its root [default: what your
-    /// policy says, else `default`]
+    /// The policy profile; `auto` chooses it by project files such as Cargo.toml [default: what your policy says, else `default`]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// An unpacked image of a system whose root commands see in place of this machine's, read-only [default: the profile's, if it
-    /// has one]
+    /// An unpacked image that replaces this machine's root for commands, read-only [default: the profile's, if it has one]
     #[arg(long, global = true, value_name = "DIR")]
     image: Option<PathBuf>,
     /// The executor to start [default: the one installed with lazaret] [env: LAZARET_EXECUTOR]
@@ -55,8 +53,8 @@ pub struct SessionOptions {
     /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
     #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
     scope: Option<PathBuf>,
-    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: autonomous,
-    /// nothing is asked; guided for `chat`, `serve` and `policy`]
+    /// Which calls need approval: supervised (or ask): all; guided (or auto): those that change files or run programs;
+    /// autonomous (or yolo): none [default: autonomous; guided for `chat`, `serve` and `policy`]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
     trust: Option<Trust>,
     /// A host that commands may reach besides those of the profile: NAME, *.NAME or ADDRESS, with or without :PORT; may be
@@ -66,8 +64,8 @@ pub struct SessionOptions {
     /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
     #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
     allow_net: Vec<String>,
-    /// A file or directory of this machine that commands may read too, while this session lasts; it is granted where it lies, and
-    /// not by a link that leads there; may be given more than once
+    /// A file or directory of this machine that commands may read too, while this session lasts; give the real path, not a
+    /// link; may be given more than once
     #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
     read: Vec<PathBuf>,
     /// A directory of this machine that commands may write in too, likewise
@@ -76,7 +74,7 @@ pub struct SessionOptions {
     /// Write no log of this run; the executor writes its audit all the same
     #[arg(long, global = true)]
     no_log: bool,
-    /// Print to standard error what was chosen, project and working directory; and what a command was denied
+    /// Print the chosen project and working directory, and denials, to standard error
     #[arg(short, long, global = true)]
     verbose: bool,
     /// The policy files, once they have been read.
@@ -433,7 +431,7 @@ fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
     if former.exists() && !central.exists() {
         let (former, central) = (former.display(), central.display());
         problem(&format!(
-            "{former} has no record of its project and is not used any more; if what is in it is this project's, move it to {central}"
+            "{former} has no record of its project, so it is no longer used; if its files belong to this project, move it to {central}"
         ));
     }
     central

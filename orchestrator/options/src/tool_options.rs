@@ -29,7 +29,7 @@ pub struct ToolOptions {
 enum ProfileName {
     /// 1 MiB of a file, 100 KiB of output
     Standard,
-    /// 5 of more than 10 KiB, 500 of more than 1000 names, 50 of more than 100 matches
+    /// 5 KiB of a text over 10 KiB, 500 names of over 1000, 50 matches of over 100
     Compact,
 }
 

@@ -17,7 +17,7 @@ use orchestrator_terminal::runtime::runtime;
   lazaret models --provider ollama
   lazaret models --provider openai --json | jq '.[].id'
 
-`?` stands where nobody says. Exit code: 0; 1 the provider failed;
+`?` means unknown. Exit code: 0; 1 the provider failed;
 2 wrong arguments or no key.")]
 pub struct Models {
     #[command(flatten)]

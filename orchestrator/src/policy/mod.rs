@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use orchestrator_options::session_options::SessionOptions;
 use std::path::PathBuf;
 
-/// Ask the policy, without running anything
+/// Check, explain and show the policy, without running anything
 ///
 /// The files are those of the broker: the shipped ones, /etc/lazaret/policy.toml and lazaret/policy.toml below
 /// $XDG_CONFIG_HOME or ~/.config.

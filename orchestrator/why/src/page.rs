@@ -33,7 +33,9 @@ impl Rerun {
         match self.ended {
             Some(Ended::Exited(code)) => format!("it ended with exit code {code}"),
             Some(Ended::Signalled(number)) => format!("signal {number} ended it"),
-            Some(Ended::TimedOut) => "it ran into its time limit, which tracing makes it reach sooner".into(),
+            Some(Ended::TimedOut) => {
+                "it ran into its time limit, which it reaches sooner under a tracer".into()
+            }
             Some(Ended::Idle) => "it printed nothing for too long".into(),
             Some(Ended::Cancelled) => "it was cancelled".into(),
             Some(Ended::Limited(limit)) => format!("it ran into the limit `{}`", limit.name()),
@@ -73,7 +75,7 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     let words: Vec<_> = rerun.words().iter().map(|word| quoted(word)).collect();
     let command = words.join(" ");
     let mut page = format!(
-        "{}\nran again, traced, with no network, and what it changed was thrown away: {}.\n",
+        "{}\nran again under a tracer, without network; its changes were discarded. In this run {}.\n",
         clean(&command),
         rerun.end()
     );
@@ -100,14 +102,18 @@ fn write_rest(page: &mut String, findings: &Findings) {
         let profile = quoted(&clean(profile));
         let _ = writeln!(
             page,
-            "\nA program was not found that another profile shows:\n  with --profile {profile}"
+            "\nAnother profile shows a program that was not found:\n  with --profile {profile}"
         );
     }
     if findings.more > 0 {
-        let _ = writeln!(page, "\nand {} more that the executor has only counted", findings.more);
+        let _ = writeln!(page, "\nand {} more denials that the executor only counted", findings.more);
     }
     for host in &findings.only_here {
-        let _ = writeln!(page, "\nconnect {}\n  `lazaret run` reaches it; here no host is.", clean(host));
+        let _ = writeln!(
+            page,
+            "\nconnect {}\n  `lazaret run` reaches this host; `lazaret why` reaches none.",
+            clean(host)
+        );
     }
     for gap in &findings.gaps {
         let _ = writeln!(page, "\nnot known: {}", gap.describe());
@@ -121,14 +127,18 @@ fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &s
     }
     let options: Vec<_> = grants.iter().map(option).collect();
     let (profile, options) = (quoted(&clean(&rerun.profile)), options.join(" "));
-    let _ =
-        writeln!(page, "\nAll that options open, as the program has asked for it; grant what you mean to:");
+    let _ = writeln!(
+        page,
+        "\nOptions that would open all of this. The program chose these paths and hosts; grant only what you intend:"
+    );
     let _ = writeln!(page, "  lazaret run --profile {profile} {options} -- {command}");
     let paths = grants.iter().filter(|grant| grant.is_of_paths()).count();
     if paths > limit::WANTED_PATHS {
         let max = limit::WANTED_PATHS;
-        let _ =
-            writeln!(page, "  (a session takes {max} paths, not {paths}: grant directories that hold them)");
+        let _ = writeln!(
+            page,
+            "  (a session takes {max} paths, not {paths}: grant the directories that contain them)"
+        );
     }
 }
 
