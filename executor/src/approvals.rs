@@ -147,7 +147,7 @@ impl Approvals {
         let paths = self.open.values().map(|open| open.paths.len()).sum::<usize>() + missing.paths.len();
         let bytes = self.open.values().map(|open| open.cost).sum::<usize>() + cost;
         if bytes > ASKED_BYTES || paths > ASKED_PATHS {
-            let message = "too much waits for an answer already; wait for one".to_owned();
+            let message = "too many calls wait for an answer; wait for one to be answered".to_owned();
             return Err(Failed { kind: ErrorKind::ResourceLimit, message });
         }
         let challenge = Challenge {

@@ -47,20 +47,18 @@ pub enum NotAdmitted {
     #[error("the session's client has ended or cannot be read")]
     NoClient,
     /// It is the client, or descends from it or shares its process session.
-    #[error("the session's own client may not answer, nor what it has started, nor what has started it")]
+    #[error("the session's own client may not answer, nor may its descendants or ancestors")]
     OfTheClient,
     /// It descends from the process that started the client, or shares its process session.
     #[error(
-        "what has started the session's client may not answer, nor what it has started: use a terminal that was opened by itself"
+        "a process that started the session's client, or descends from it, may not answer; use a separately opened terminal"
     )]
     OfTheDriver,
     /// It has no terminal.
-    #[error(
-        "an approver needs a terminal of its own; `[approval] terminal = false` in a policy gives that up"
-    )]
+    #[error("an approver needs a terminal of its own; `[approval] terminal = false` in a policy lifts this")]
     NoTerminal,
     /// It descends from the session's own processes.
-    #[error("what runs in the session may not answer")]
+    #[error("a process in the session may not answer")]
     OfTheSession,
     /// It shares the client's terminal.
     #[error("the session's client can write to this terminal; use another one")]

@@ -36,7 +36,7 @@ pub enum ApproversError {
     #[error("the client's process cannot be read: {0}")]
     Client(io::Error),
     /// Programs in a cell could reach the socket.
-    #[error("approvals would be taken in {}, which the session's cells can see", .0.display())]
+    #[error("the socket for approvals would lie in {}, which the session's cells can see", .0.display())]
     Visible(PathBuf),
     /// The socket cannot be made.
     #[error("the socket for approvals in {} cannot be made: {source}", .directory.display())]
@@ -106,7 +106,7 @@ impl Approvers {
             let Ok(mut connection) = Connection::new(OwnedFd::from(stream)) else { continue };
             let refused = match admitted {
                 Ok(()) if self.connected.len() < APPROVERS => None,
-                Ok(()) => Some(format!("{APPROVERS} approvers are connected, no more at once")),
+                Ok(()) => Some(format!("{APPROVERS} approvers are connected, which is the maximum")),
                 Err(not) => Some(not.to_string()),
             };
             match refused {

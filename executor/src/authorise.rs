@@ -152,7 +152,7 @@ fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
     let hosts = Some(missing.wants.hosts.join(", ")).filter(|hosts| !hosts.is_empty());
     let hosts = hosts.map(|hosts| format!("reach {hosts}"));
     let all: Vec<_> = hosts.into_iter().chain(missing.paths.iter().map(LeasedPath::describe)).collect();
-    let why = format!("It wants to {}, which this session's commands may not.", all.join(", to "));
+    let why = format!("It wants to {}, which commands of this session may not.", all.join(", to "));
     match verdict {
         Verdict::Allow => {
             Verdict::Ask(Question { rule: RULE.to_owned(), why, risk: Risk::High, whole: false })
@@ -178,13 +178,15 @@ fn refuse(request: &Request, wants: &Wants, load: Load) -> Option<Outcome> {
         return Some(failed(ErrorKind::InvalidInput, error.to_string()));
     }
     if load.calls >= limit::CALLS {
-        let message = format!("{} calls are under way, no more at once; wait for one to end", limit::CALLS);
+        let message =
+            format!("{} calls are under way, which is the maximum; wait for one to end", limit::CALLS);
         return Some(failed(ErrorKind::ResourceLimit, message));
     }
     let background = request.command().is_some_and(|bash| bash.background);
     (background && load.background >= limit::BACKGROUND).then(|| {
         let alive = load.background;
-        let message = format!("{alive} background processes are alive, no more at once; end one first");
+        let message =
+            format!("{alive} background processes are running, which is the maximum; end one first");
         failed(ErrorKind::ResourceLimit, message)
     })
 }

@@ -228,7 +228,7 @@ impl Files {
             (worker.pidfd, worker.forks) = (pidfd, false);
             return;
         }
-        const MESSAGE: &str = "the file worker ended in the middle of the call; the next call gets a new one";
+        const MESSAGE: &str = "the file worker ended during the call; the next call gets a new one";
         let Some(current) = &mut self.current else { return self.lose(MESSAGE) };
         if let ([ELSEWHERE, real @ ..], 0) = (&buffer[..length], current.answered) {
             let Ok(real) = frame::decode::<ZonePath>(real) else { return self.lose(MESSAGE) };

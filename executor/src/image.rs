@@ -63,16 +63,16 @@ fn check(
         return Err("it is not a directory".into());
     }
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) || metadata.mode() & WORLD_WRITABLE != 0 {
-        return Err("it is neither yours nor root's alone to change".into());
+        return Err("users other than you and root can change it".into());
     }
     if let Some(zone) = [project, central].into_iter().find(|zone| overlap(&path, zone)) {
-        return Err(format!("it shares files with {}, which commands may change", zone.display()));
+        return Err(format!("it shares files with {}, where commands may write", zone.display()));
     }
     if let Some(why) = roots::closed(&path, policy, user) {
         return Err(why);
     }
     if !image::is_root(&path) {
-        return Err("it is no root of a system, which has `etc`, and `usr` or `bin`".into());
+        return Err("it is not the root of a system: it lacks `etc`, or both `usr` and `bin`".into());
     }
     Ok(path)
 }

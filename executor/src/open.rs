@@ -90,7 +90,7 @@ pub enum OpenError {
     #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
     Unsupervised { source: io::Error },
     /// There is no way to discard what its commands change.
-    #[error("what a command changes cannot be thrown away here: {0}")]
+    #[error("this machine cannot discard a command's changes: {0}")]
     ThrowAway(String),
     /// A layer that the policy requires is not available here.
     #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
@@ -101,7 +101,7 @@ pub enum OpenError {
     #[error("the session's warden cannot be made: {0}")]
     Warden(io::Error),
     /// The file worker's program is missing.
-    #[error("file tools have no program: {0}")]
+    #[error("the program of the file tools cannot be found: {0}")]
     Worker(io::Error),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
@@ -345,7 +345,7 @@ fn throw_away(
     let tracer =
         user.tracer().ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
     if policy.image.is_some() {
-        return Err(refuse("it has an image in place of this machine, in which nothing of ours runs"));
+        return Err(refuse("the session has an image, in which the tracer cannot run"));
     }
     let (linked, _) = linked_repository(policy, zones, user);
     let mut all = vec![zones.0.clone(), zones.1.clone()];
@@ -361,7 +361,7 @@ fn throw_away(
     }
     let state = user.state().canonicalize().unwrap_or_else(|_| user.state());
     if outermost.iter().any(|path| state.starts_with(path)) {
-        return Err(refuse("the records lie in what it would cover"));
+        return Err(refuse("the records of Lazaret lie in a directory whose changes it would discard"));
     }
     let covered = throw_away::cover(&outermost, policy.limits.scratch);
     covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
@@ -488,7 +488,7 @@ fn what_to_do(refusal: &io::Error) -> &'static str {
             "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
         }
         Some(libc::EPERM | libc::EACCES) => {
-            "no process may look into another; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
+            "no process may read another's memory; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
              profile allow process_vm_readv and pidfd_getfd"
         }
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {

@@ -237,7 +237,7 @@ impl Command {
         // If the cell is gone, its closed socket shows it.
         let sent = self.cell.signal(signal);
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            self.fault = Some("the cell did not take a signal and was killed");
+            self.fault = Some("the cell did not accept a signal and was killed");
             self.cell.kill();
         }
     }
@@ -411,7 +411,7 @@ impl Finished {
         // A process whose allocation fails has already used most of its limit.
         if let Some(memory) = policy.limits.memory.filter(|memory| peak >= memory / 4 * 3) {
             let (peak, memory) = (peak >> 20, memory >> 20);
-            let why = format!("A process held {peak} MiB, and none gets more than {memory} MiB for itself.");
+            let why = format!("A process held {peak} MiB; the limit for one process is {memory} MiB.");
             met.push(policy.denied_by_key("memory", Limit::Memory.name(), why, "'4 GiB'"));
         }
         if self.scratch_full {

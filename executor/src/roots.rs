@@ -26,7 +26,7 @@ pub enum RootError {
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
     Root { zone: Zone, path: String, why: String },
     /// A policy grants access to something that no cell may see.
-    #[error("the policy grants {}, which would show the records in {} to what runs in a cell", .grant.display(), .state.display())]
+    #[error("the policy grants {}, which would show the records in {} to commands", .grant.display(), .state.display())]
     Shown { grant: PathBuf, state: PathBuf },
 }
 
@@ -201,18 +201,18 @@ pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &
     let overlaps = |other: &Path| path.starts_with(other) || other.starts_with(path);
     let linked = spec.linked.iter().flat_map(|linked| [linked.common.as_path(), linked.own.as_path()]);
     if [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(overlaps) {
-        return Some("the session has it, or part of it: what is closed there stays closed".to_owned());
+        return Some("it overlaps a root of the session, where closed names stay closed".to_owned());
     }
     let data = directories::data(&user.home, &|name| user.variable(name));
     if overlaps(&Real::default().of(&data))
         || path.ancestors().any(|above| undo_directory::open(above).is_some())
     {
-        return Some("it is of the central roots of projects".to_owned());
+        return Some("it overlaps the central roots of projects".to_owned());
     }
     if spec.scratch.host.iter().any(|host| overlaps(host))
         || own_directories(spec).any(|own| own.starts_with(path))
     {
-        return Some("commands have directories of their own there".to_owned());
+        return Some("commands have private directories there".to_owned());
     }
     match access {
         Access::Read => closed_to_roots(path, user),
@@ -231,14 +231,14 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
     let variable: directories::Variable = &|name| user.variable(name);
     let mut homes = directories::homes(&user.home, variable).into_iter();
     if homes.any(|home| fs::canonicalize(&home).unwrap_or(home).starts_with(path)) {
-        return Some("it holds your whole home directory; choose a directory inside it".into());
+        return Some("it contains your whole home directory; choose a directory inside it".into());
     }
     let configuration = directories::configuration(&user.home, variable);
     for (what, ours) in [("your policy", configuration), ("the records", user.state())] {
         let ours = Real::default().of(&ours);
         if path.starts_with(&ours) || ours.starts_with(path) {
-            return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));
+            return Some(format!("it would open {what} in {} to commands", ours.display()));
         }
     }
-    system_at(path).map(|system| format!("it would open {system} to what runs in a cell"))
+    system_at(path).map(|system| format!("it would open {system} to commands"))
 }

@@ -67,9 +67,7 @@ impl Session {
         }
         let is_traced = || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
         if self.spec.tracer.is_some() && !is_traced() {
-            return Err(protocol(
-                "a session that is thrown away runs commands that are waited for, and nothing else",
-            ));
+            return Err(protocol("a throw-away session runs only foreground commands"));
         }
         self.begin(Call::new(id, wants), request, None)
     }
@@ -208,7 +206,7 @@ impl Session {
     /// Reports which of these failures the cell caused, in a throw-away session.
     pub fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
         if self.spec.tracer.is_none() {
-            return Err(protocol("only what a session that is thrown away has traced is explained"));
+            return Err(protocol("only a throw-away session explains traced calls"));
         }
         Traced::check(traced).map_err(|error| protocol(error.to_string()))?;
         let (spec, user) = (&self.spec, &self.profiles.user);

@@ -19,7 +19,7 @@ pub enum PolicyError {
     #[error("{file}:{line}:{column}: {message}")]
     Text { file: String, line: usize, column: usize, message: String },
     #[error(
-        "{file}: profile `{profile}` is already defined by {earlier}; define one of another name that extends it"
+        "{file}: profile `{profile}` is already defined by {earlier}; define a profile of another name that extends it"
     )]
     Taken { file: String, profile: String, earlier: String },
     #[error(
@@ -30,9 +30,11 @@ pub enum PolicyError {
     LockMisplaced { file: String },
     #[error("there is no profile `{profile}`; there are: {known}")]
     NoProfile { profile: String, known: String },
-    #[error("{file}: the profile `{profile}` is chosen, which neither this file nor an earlier one defines")]
+    #[error("{file}: the chosen profile `{profile}` is defined neither in this file nor in an earlier one")]
     NoChoice { file: String, profile: String },
-    #[error("profile `{profile}` extends `{base}`, which neither its file nor an earlier one defines")]
+    #[error(
+        "profile `{profile}` extends `{base}`, which is defined neither in its file nor in an earlier one"
+    )]
     NoBase { profile: String, base: String },
     #[error("profile `{profile}` extends itself, or more than {max} levels")]
     Levels { profile: String, max: usize },

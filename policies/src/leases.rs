@@ -36,21 +36,17 @@ pub fn system_at(path: &Path) -> Option<&'static str> {
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum LeaseError {
-    #[error(
-        "a path that is granted for a while is absolute, without `.`, `..`, doubled slashes or one at its end"
-    )]
+    #[error("a granted path must be absolute, without `.`, `..`, doubled slashes or a slash at its end")]
     Form,
-    #[error("it is the whole machine; want a directory of it")]
+    #[error("it is the whole file system; request a directory in it")]
     Root,
-    #[error("the path has characters that are not printed as they are, so nobody could see what is granted")]
+    #[error("the path contains invisible or control characters, so nobody could see what is granted")]
     Unprintable,
-    #[error(
-        "in this session commands see an image in place of this machine, or directories of the scope alone"
-    )]
+    #[error("commands of this session see only an image, or only the directories of the scope")]
     Closed,
     #[error("the policy's `[leases]` do not allow it")]
     Bounded,
-    #[error("it would open {0} to what runs in a cell")]
+    #[error("it would open {0} to commands")]
     System(&'static str),
     #[error("{name} is protected ({why})")]
     Protected { name: String, why: String },

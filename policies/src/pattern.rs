@@ -19,10 +19,10 @@ pub(crate) const SIGNS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PatternError {
     /// A bracket or brace is without its partner, or empty, or inside another.
-    #[error("a `[`, `]`, `{{` or `}}` is without its partner, is empty, or stands inside another")]
+    #[error("a `[`, `]`, `{{` or `}}` is unmatched, empty or nested")]
     Unpaired,
     /// A class holds something other than ASCII characters and ranges upwards.
-    #[error("`[…]` holds ASCII characters and ranges such as `a-z`, after `!` if they are not to be")]
+    #[error("`[…]` contains ASCII characters and ranges such as `a-z`, after `!` to exclude them")]
     Class,
     /// A backslash has no meaning here.
     #[error("a `\\` has no meaning in a pattern; `[*]` is a star")]

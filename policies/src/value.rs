@@ -29,15 +29,15 @@ pub enum ValueError {
     ProfileName,
     #[error("`auto` chooses a profile by what the project is; give this one another name")]
     Auto,
-    #[error("a file that tells a project is 1 to {PATTERN_MAX} bytes, one name in its root")]
+    #[error("a file that identifies a project is 1 to {PATTERN_MAX} bytes, one name in its root")]
     ProjectFile,
     #[error("there is no layer of this name; there are: {}", Layer::ALL.map(Layer::name).join(", "))]
     Layer,
     #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
     Trust,
-    #[error("a variable's name is letters, digits and `_`, and begins with no digit")]
+    #[error("a variable's name is letters, digits and `_`, and does not begin with a digit")]
     VariableName,
-    #[error("a name to pass is letters, digits and `_`, begins with no digit, and may end with `*`")]
+    #[error("a name to pass is letters, digits and `_`, does not begin with a digit, and may end with `*`")]
     PassName,
     #[error("the executor sets this variable itself")]
     Reserved,
@@ -55,7 +55,7 @@ pub enum ValueError {
     Tool,
     #[error("rules know this tool as `{0}`")]
     Alias(&'static str),
-    #[error("no rule is asked about this tool; a session's scope decides on it")]
+    #[error("rules do not apply to this tool; only a session's scope does")]
     Unasked,
     #[error("an exception is one name, without `/`")]
     Except,

@@ -125,7 +125,7 @@ fn no_file_redefines_a_profile_of_an_earlier_one() {
         );
     }
     let error = resolve(&[user("[profile.site]"), system("[profile.site]")], "site").unwrap_err();
-    let want = "policy.toml: profile `site` is already defined by /etc/lazaret/policy.toml; define one of another name that extends it";
+    let want = "policy.toml: profile `site` is already defined by /etc/lazaret/policy.toml; define a profile of another name that extends it";
     assert_eq!(error.to_string(), want);
 }
 

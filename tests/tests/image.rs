@@ -284,24 +284,24 @@ fn what_may_be_no_image_is_refused(place: Place) {
     // In reach of commands, or around what they may change.
     let inside = world.project.join("image");
     run(world.host("cp").arg("-a").arg(&image.0).arg(&inside), LIMIT).success();
-    refused(&inside, "which commands may change");
+    refused(&inside, "where commands may write");
     let link = world.base().join("link");
     symlink(&inside, &link).unwrap();
-    refused(&link, "which commands may change");
+    refused(&link, "where commands may write");
     let around = image.at("srv/project");
     world.make_folder(&around);
     let mut own = world.program("lazaret");
     own.arg("run").arg("--project").arg(&around).arg("--central").arg(&world.central);
     let done = run(own.arg("--image").arg(&image.0).args(["--", "true"]), LIMIT);
-    assert!(done.errors().contains("which commands may change"), "{}", done.errors());
+    assert!(done.errors().contains("where commands may write"), "{}", done.errors());
     // What no root may be, or what is none.
-    refused(Path::new("/"), "which commands may change");
+    refused(Path::new("/"), "where commands may write");
     refused(Path::new("/usr"), "it would open /usr");
     for folder in ["etc", "bin"] {
         world.make_folder(&world.home.join(folder));
     }
     refused(&world.home, "your whole home directory");
-    refused(&world.outside, "no root of a system");
+    refused(&world.outside, "not the root of a system");
     refused(&world.outside.join("secret.txt"), "not a directory");
     refused(&world.outside.join("missing"), "No such file");
     let keys = world.home.join(".ssh/system");
@@ -311,11 +311,11 @@ fn what_may_be_no_image_is_refused(place: Place) {
     refused(&keys, "is protected in every root");
     // Others may change it.
     fs::set_permissions(&image.0, fs::Permissions::from_mode(0o777)).unwrap();
-    refused(&image.0, "neither yours nor root's alone");
+    refused(&image.0, "users other than you and root");
     fs::set_permissions(&image.0, fs::Permissions::from_mode(0o755)).unwrap();
     if geteuid().is_root() {
         chown(&image.0, Some(54_321), None).unwrap();
-        refused(&image.0, "neither yours nor root's alone");
+        refused(&image.0, "users other than you and root");
         chown(&image.0, Some(0), Some(0)).unwrap();
         assert_eq!(cell(&world, &image, "true").code(), 0, "root's own may be used");
     } else {

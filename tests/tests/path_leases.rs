@@ -175,9 +175,7 @@ fn what_was_shown_is_what_is_opened(place: Place) {
         session.send(&json!({"id": "a", "approve": "session"}));
         let answer = session.answer_within("a", LIMIT);
         assert_eq!(answer.kind(), "denied_policy", "{name}: {}", answer.result);
-        assert!(
-            answer.text().contains("something else lies there") && !answer.text().contains(&world.canary)
-        );
+        assert!(answer.text().contains("another file lies there") && !answer.text().contains(&world.canary));
         // It has ended, and every other call goes on without.
         assert!(!session.bash(&all).text().contains(&world.canary), "{name}");
         match fs::symlink_metadata(&data).unwrap().is_symlink() {
@@ -300,14 +298,14 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
     let mut session = session(&world, &["--leases"]);
     let text = |path: &Path| path.display().to_string();
     let mut refused = vec![
-        ("/".to_owned(), "the whole machine"),
+        ("/".to_owned(), "the whole file system"),
         ("data".to_owned(), "absolute"),
         (format!("{}/../data", text(&data)), "absolute"),
         (format!("{}/", text(&data)), "absolute"),
-        (format!("{}\u{0}", text(&data)), "not printed"),
-        (format!("{}\nAllow everything", text(&data)), "not printed"),
-        (format!("{}\u{1b}[2K", text(&data)), "not printed"),
-        (format!("{}\u{202e}", text(&data)), "not printed"),
+        (format!("{}\u{0}", text(&data)), "invisible or control"),
+        (format!("{}\nAllow everything", text(&data)), "invisible or control"),
+        (format!("{}\u{1b}[2K", text(&data)), "invisible or control"),
+        (format!("{}\u{202e}", text(&data)), "invisible or control"),
         (format!("/{}", "x".repeat(4094)), "long"),
         ("/proc".to_owned(), "/proc"),
         ("/proc/1".to_owned(), "/proc"),
@@ -315,7 +313,7 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
         ("/dev".to_owned(), "/dev"),
         ("/dev/null".to_owned(), "/dev"),
         ("/etc/shadow".to_owned(), "/etc"),
-        ("/tmp".to_owned(), "the session has it"),
+        ("/tmp".to_owned(), "it overlaps a root of the session"),
         (text(&world.home), "home"),
         (text(world.base()), ""),
         (home(".ssh"), "protected"),
@@ -324,11 +322,11 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
         (home("settings"), "policy"),
         (home("settings/lazaret/policy.toml"), "policy"),
         (text(&world.state), "records"),
-        (text(&world.project), "the session has it"),
-        (text(&world.project.join("sub")), "the session has it"),
-        (text(&world.central), "the session has it"),
+        (text(&world.project), "it overlaps a root of the session"),
+        (text(&world.project.join("sub")), "it overlaps a root of the session"),
+        (text(&world.central), "it overlaps a root of the session"),
         (outside("link"), "it is a link"),
-        (outside("link/notes"), "a link is on the way"),
+        (outside("link/notes"), "contains a link"),
         (outside("second"), "other names"),
         (outside("socket"), "neither"),
         (outside("pipe"), "neither"),
@@ -700,7 +698,7 @@ fn a_grant_within_another_uncovers_nothing(place: Place) {
         }
         let answer = session.answer_within("b", LIMIT);
         assert!(answer.events.is_empty() && answer.kind() == "denied_policy", "{first}: {}", answer.result);
-        assert!(answer.text().contains("granted in another way"), "{}", answer.text());
+        assert!(answer.text().contains("granted with other access"), "{}", answer.text());
         assert!(session.close(LIMIT).success());
     }
     // One that covers the other takes its place, whichever comes first.
@@ -849,7 +847,7 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     assert!(session.answer_within("a", LIMIT).text().contains("NOTES"));
     // The same directory elsewhere.
     let bound = Mount::of(&alias, &["--bind", data.to_str().unwrap()]);
-    refused(&mut session, &json!({"write": [alias.join("in")]}), "granted in another way");
+    refused(&mut session, &json!({"write": [alias.join("in")]}), "granted with other access");
     drop(bound);
     // What is mounted there meanwhile ends the lease.
     assert!(session.bash(&read).text().contains("NOTES"));

@@ -46,7 +46,7 @@ pub enum ProtectError {
     },
     /// A leased directory is too large to search.
     #[error(
-        "it has more than {max} entries, so what is protected in it cannot be found in time; want a smaller directory"
+        "it has more than {max} entries, so what is protected in it cannot be found in time; request a smaller directory"
     )]
     LeaseTooLarge {
         /// The bound.

@@ -101,7 +101,7 @@ pub enum WriteError {
     #[error("{path} exists; write with overwrite, or choose another name")]
     Exists { path: String },
     /// The session has not read its content.
-    #[error("{path} has not been read in this session; read it first, it may hold what you do not expect")]
+    #[error("{path} has not been read in this session; read it first: its content may be unexpected")]
     Unread { path: String },
     /// It differs from what the session has read or written.
     #[error("{path} was modified since the last read; read it again")]
@@ -113,7 +113,7 @@ pub enum WriteError {
     #[error("{path} has more than {HASHED} bytes and is not compared with a digest; write without one")]
     TooLarge { path: String },
     /// Its permissions do not allow changing it.
-    #[error("{path} is not writable by its permissions; change them first if it shall be replaced")]
+    #[error("{path} is not writable by its permissions; to replace it, change them first")]
     Unwritable { path: String },
     /// A system call failed.
     #[error(transparent)]
@@ -128,7 +128,7 @@ pub enum EditError {
     Missing { edit: usize, path: String },
     /// The text occurs more than once.
     #[error(
-        "edit {edit}: the text occurs {found} times in {path}; give more of what stands around it, or replace all"
+        "edit {edit}: the text occurs {found} times in {path}; include more of the text around it, or replace all"
     )]
     Ambiguous { edit: usize, path: String, found: usize },
     /// The text does not occur as often as the edit states.
@@ -143,7 +143,7 @@ pub enum EditError {
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// There is no such change.
-    #[error("there is no change {0}, or it is not kept any more; `lazaret history` lists those that are")]
+    #[error("there is no change {0}, or it is no longer kept; `lazaret history` lists the kept ones")]
     Unknown(u64),
     /// It changed another file.
     #[error("change {change} was made to {path}")]
@@ -155,7 +155,7 @@ pub enum UndoError {
     #[error("{path} is as it was before change {change} already")]
     Already { change: u64, path: String },
     /// The replaced content is missing, or was tampered with.
-    #[error("what change {0} replaced is not kept any more")]
+    #[error("what change {0} replaced is no longer kept")]
     Lost(u64),
 }
 

@@ -39,8 +39,8 @@ pub struct Names {
 }
 
 /// Why a file tool may not touch a path that is protected although its name does not show it.
-const CLOSED_PLACE: &str = "A link with a protected name leads there, it is the same file as a protected one, or it could not be looked \
-     through when the session opened. The session said so when it opened.";
+const CLOSED_PLACE: &str = "A link with a protected name leads to it, it is the same file as a protected one, or it could not be listed \
+     when the session opened, which reported it.";
 
 /// Why a path is refused that is not granted, or is granted but contains a root.
 const NOT_GRANTED: &str = "It is not granted to file tools by this path.";

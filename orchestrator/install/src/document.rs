@@ -33,7 +33,7 @@ pub enum EditError {
         expected: &'static str,
     },
     /// Its syntax is one that we do not edit in place.
-    #[error("`{0}` is written in a way that is not changed here; change it by hand")]
+    #[error("`{0}` is written in a form that this command cannot change; change it by hand")]
     Unsupported(String),
 }
 

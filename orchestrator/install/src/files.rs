@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.uid() != Uid::effective().as_raw() {
-        return Err(io::Error::other("it is no regular file of yours"));
+        return Err(io::Error::other("it is not a regular file of yours"));
     }
     if metadata.len() > FILE_MAX {
         return Err(io::Error::other(format!("it has more than {FILE_MAX} bytes")));

@@ -25,7 +25,7 @@ impl Json {
         match root.value() {
             None => {}
             Some(value) if value.as_object().is_some() => once(&value)?,
-            Some(_) => return Err(EditError::Syntax("it is no object".into())),
+            Some(_) => return Err(EditError::Syntax("it is not an object".into())),
         }
         Ok(Self(root))
     }
@@ -120,11 +120,10 @@ fn once(value: &CstNode) -> Result<(), EditError> {
     let mut names = BTreeSet::new();
     for property in value.as_object().iter().flat_map(CstObject::properties) {
         let name = property.name().map(|name| name.decoded_value()).transpose();
-        let name = name
-            .map_err(|_| EditError::Syntax("a key has an escape that is none".into()))?
-            .unwrap_or_default();
+        let name =
+            name.map_err(|_| EditError::Syntax("a key has an invalid escape".into()))?.unwrap_or_default();
         if !names.insert(name.clone()) {
-            return Err(EditError::Syntax(format!("the key {name:?} stands twice in an object")));
+            return Err(EditError::Syntax(format!("the key {name:?} is in an object twice")));
         }
         property.value().iter().try_for_each(once)?;
     }
@@ -157,7 +156,7 @@ mod tests {
             r#"{"x": [1, {"a": 1, "a": 2}]}"#,
         ] {
             assert!(
-                matches!(Json::read(Format::Jsonc, text), Err(EditError::Syntax(why)) if why.contains("stands twice")),
+                matches!(Json::read(Format::Jsonc, text), Err(EditError::Syntax(why)) if why.contains("in an object twice")),
                 "{text}"
             );
         }

@@ -29,7 +29,7 @@ impl Yaml {
         };
         match read.parse()? {
             Value::Object(_) | Value::Null => Ok(read),
-            _ => Err(EditError::Syntax("it is no mapping".into())),
+            _ => Err(EditError::Syntax("it is not a mapping".into())),
         }
     }
 

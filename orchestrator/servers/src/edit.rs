@@ -13,7 +13,7 @@ const SERVERS: &str = "mcpServers";
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
-    #[error("there is a server `{0}` already; take it out first: `lazaret mcp remove {0}`")]
+    #[error("a server `{0}` exists already; remove it first: `lazaret mcp remove {0}`")]
     Taken(String),
     #[error("there is no server `{0}`")]
     Missing(String),

@@ -45,9 +45,9 @@ pub enum RemoteError {
     Message(#[from] MessageError),
     #[error("it answered with HTTP status {0}")]
     Status(u16),
-    #[error("it answered with something else than a message")]
+    #[error("its answer is not a message")]
     Other,
-    #[error("it was given up: it {0}")]
+    #[error("the connection was closed: it {0}")]
     GivenUp(String),
     #[error("it sent an event of more than {MESSAGE_MAX} bytes")]
     LongEvent,

@@ -198,7 +198,7 @@ impl Live {
         self.state.asked();
         match answer {
             Ok(CallToolResponse::Complete(result)) => blocks::reply(&self.watched.name, result),
-            Ok(_) => Err(self.watched.failed(ErrorKind::Io, "wants more than an answer can give")),
+            Ok(_) => Err(self.watched.failed(ErrorKind::Io, "needs several answers, which is unsupported")),
             Err(error) => Err(failed(&error, &self.watched, &self.means, &self.state)),
         }
     }
@@ -264,7 +264,7 @@ impl Unfinished {
             let client = greeted.map_err(|error| {
                 let why = why(&watched, &means, &state);
                 let why =
-                    why.unwrap_or_else(|| format!("did not greet as the protocol has it: {}", named(&error)));
+                    why.unwrap_or_else(|| format!("broke the protocol in its greeting: {}", named(&error)));
                 watched.failed(ErrorKind::Io, &why)
             })?;
             let tools = list(&client, &state).await;
@@ -273,7 +273,7 @@ impl Unfinished {
         };
         let late = || {
             let seconds = CONNECT.as_secs();
-            watched.failed(ErrorKind::Timeout, &format!("was not there within {seconds} s"))
+            watched.failed(ErrorKind::Timeout, &format!("was not ready within {seconds} s"))
         };
         let (client, tools) = timeout(CONNECT, ready).await.unwrap_or_else(|_| Err(late()))?;
         Ok((Live { watched, client, means, state, pump }, tools))
@@ -286,7 +286,7 @@ fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
         (Some(why), _) => Some(why.to_owned()),
         (None, Means::Program(_)) => None,
         (None, Means::Address(remote)) if remote.challenge().is_some() => {
-            Some(format!("wants a login: `lazaret mcp login {}`", watched.name))
+            Some(format!("wants a login: run `lazaret mcp login {}`", watched.name))
         }
         (None, Means::Address(remote)) => remote.trouble().map(|why| format!("cannot be used: {why}")),
     }
@@ -296,10 +296,10 @@ fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
 fn named(error: &rmcp::service::ClientInitializeError) -> &'static str {
     use rmcp::service::ClientInitializeError as Error;
     match error {
-        Error::ConnectionClosed(_) | Error::TransportError { .. } => "it was gone before",
+        Error::ConnectionClosed(_) | Error::TransportError { .. } => "it ended before",
         Error::JsonRpcError(_) => "it answered with an error",
-        Error::NoCompatibleProtocolVersion { .. } => "it speaks no version that is known here",
-        _ => "its answer is another one",
+        Error::NoCompatibleProtocolVersion { .. } => "it speaks no supported version",
+        _ => "its answer is invalid",
     }
 }
 
@@ -315,12 +315,12 @@ fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &State)
             };
             watched.failed(kind, &format!("says: {}", blocks::brief(&error.message)))
         }
-        ServiceError::Cancelled { .. } => watched.failed(ErrorKind::Cancelled, "has given the call up"),
+        ServiceError::Cancelled { .. } => watched.failed(ErrorKind::Cancelled, "has cancelled the call"),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
             let why = why(watched, means, state);
             watched.failed(ErrorKind::Io, why.as_deref().unwrap_or("is gone"))
         }
-        _ => watched.failed(ErrorKind::Io, "did not answer as the protocol has it"),
+        _ => watched.failed(ErrorKind::Io, "broke the protocol in its answer"),
     }
 }
 
@@ -372,12 +372,12 @@ pub(crate) fn check_list(tools: &[ListedTool]) -> Result<(), String> {
         return Err(format!("lists more than {TOOLS_MAX} tools"));
     }
     if tools.iter().any(|tool| tool.name.is_empty() || tool.name.len() > TOOL_NAME_MAX) {
-        return Err(format!("lists a tool whose name has not 1 to {TOOL_NAME_MAX} bytes"));
+        return Err(format!("lists a tool whose name does not have 1 to {TOOL_NAME_MAX} bytes"));
     }
     let mut names: Vec<_> = tools.iter().map(|tool| &tool.name).collect();
     names.sort_unstable();
     if names.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err("lists two tools of one name".to_owned());
+        return Err("lists two tools with the same name".to_owned());
     }
     let bytes: usize = tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
     if bytes > TOOLS_BYTES_MAX {
@@ -437,7 +437,7 @@ async fn pump(
     let feed = async {
         while let Some(line) = outgoing.recv().await {
             if timeout(READS, input.feed(&line)).await.is_err() {
-                return format!("does not read what it is sent: it was ended after {} s", READS.as_secs());
+                return format!("does not read its input and was ended after {} s", READS.as_secs());
             }
         }
         // The client is gone, so further output is not read.
@@ -489,7 +489,7 @@ async fn hear(
                 }
                 service.taken(bytes.len());
             }
-            ServiceEvent::WaitsForApproval => watched.note("waits for an answer of `lazaret approve`"),
+            ServiceEvent::WaitsForApproval => watched.note("waits for an answer from `lazaret approve`"),
             ServiceEvent::Ended(ended) => return how(&ended, watched),
         }
     }

@@ -40,7 +40,7 @@ const CLIENT: &str = "lazaret";
 pub enum LoginError {
     #[error("{0}")]
     Web(#[from] WebError),
-    #[error("it wants no login")]
+    #[error("it needs no login")]
     NotWanted,
     /// An error of the library as text; the server's parts of it are bounded there.
     #[error("{0}")]
@@ -224,8 +224,9 @@ impl Begun {
     /// If the server named no address that a browser may be sent to.
     pub async fn address(&self) -> Result<Target, LoginError> {
         let url = self.state.get_authorization_url().await?;
-        let wrong =
-            |error: TargetError| LoginError::Refused(format!("its login is at no address: not {error}"));
+        let wrong = |error: TargetError| {
+            LoginError::Refused(format!("the address of its login is invalid: not {error}"))
+        };
         Target::parse(&url).map_err(wrong)
     }
 

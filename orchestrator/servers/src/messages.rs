@@ -47,7 +47,7 @@ pub enum MessageError {
     #[error("it sent a message of more than {VALUES_MAX} values")]
     TooMany,
     /// It is something else, such as what programs print by mistake.
-    #[error("this is no message of the protocol")]
+    #[error("this is not a message of the protocol")]
     Other,
 }
 

@@ -310,8 +310,10 @@ impl Managed {
         }
         *current = None;
         if self.failures.get() >= FAILURES_MAX {
-            let why =
-                format!("has failed {FAILURES_MAX} times; `lazaret mcp log {}` says how", self.server.name);
+            let why = format!(
+                "has failed {FAILURES_MAX} times; `lazaret mcp log {}` shows its log",
+                self.server.name
+            );
             return Err(self.failed(ErrorKind::Io, &why));
         }
         let opened = self.open(dial).await;
@@ -388,7 +390,7 @@ impl Managed {
         if let Some(challenge) = challenge
             && let Err(error) = self.place.write_challenge(&challenge)
         {
-            self.watched.note(&format!("what it wants a login for cannot be kept: {error}"));
+            self.watched.note(&format!("the description of its login cannot be saved: {error}"));
         }
     }
 
@@ -426,7 +428,7 @@ impl Managed {
             Some(changes) => {
                 if !changes.are_none() && changes != *self.changes.borrow() {
                     self.watched
-                        .note(&format!("its tools are others than were accepted: {}", changes.describe()));
+                        .note(&format!("its tools differ from the accepted ones: {}", changes.describe()));
                 }
                 self.changes.replace(changes);
                 Ok(())

@@ -50,7 +50,7 @@ impl Found {
         };
         if !store::is_accepted(project, &text) {
             let why =
-                "names servers of its own; none is started before you have accepted it: `lazaret mcp accept`";
+                "names servers of its own; they start only when you have accepted them: `lazaret mcp accept`";
             self.problems.push(format!("{} {why}", path.display()));
             self.proposed = Some(text);
             return;
@@ -195,7 +195,7 @@ impl SessionServers {
     pub async fn accept(&self, server: &str) -> Result<usize, Failed> {
         match &self.dial {
             Some(dial) => self.servers.accept(server, dial).await,
-            None => Err(Failed::internal("there is no way to the executor".to_owned())),
+            None => Err(Failed::internal("the executor cannot be reached".to_owned())),
         }
     }
 

@@ -262,7 +262,9 @@ fn kind(entry: &Entry) -> Result<Kind, String> {
         (None | Some("stdio"), None) => return program(entry).map(Kind::Program),
         (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => Speech::Http,
         (Some("sse"), Some(_)) => Speech::Sse,
-        (Some("stdio"), Some(_)) => return Err("it has both a type of programs and a `url`".into()),
+        (Some("stdio"), Some(_)) => {
+            return Err("it has both the type of a program (stdio) and a `url`".into());
+        }
         (Some(kind), None) => return Err(format!("its type is {kind:?}, and it has no `url`")),
         (Some(kind), Some(_)) => {
             return Err(format!("its type is {kind:?}; there are stdio, http and sse"));
@@ -298,7 +300,7 @@ fn address(entry: &Entry, speech: Speech) -> Result<Address, String> {
         || !presets.is_empty()
         || entry.cwd.is_some();
     if entry.command.is_some() || is_cell || !entry.env.is_empty() {
-        return Err("it has a `url`, and what only a program in a cell can have".into());
+        return Err("it has a `url`, and a field that only a program in a cell may have".into());
     }
     if let Some(name) = entry.headers.keys().find(|name| !is_header(name)) {
         return Err(format!("the header {name:?} cannot be given"));

@@ -47,13 +47,13 @@ async fn pump(
             }
             Some(Ok(_)) => {}
             Some(Err(_)) | None => {
-                return "ended its stream before it had named where messages go".to_owned();
+                return "ended its stream before it had sent the address for messages".to_owned();
             }
         }
     };
     let endpoint = match server.host().target().join(&endpoint) {
         Ok(endpoint) if server.host().serves(&endpoint) => endpoint,
-        Ok(_) | Err(_) => return "wants messages sent to another host than its own".to_owned(),
+        Ok(_) | Err(_) => return "wants messages sent to a host other than its own".to_owned(),
     };
     let hear = async {
         while let Some(Ok(event)) = events.next().await {

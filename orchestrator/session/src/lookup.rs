@@ -37,7 +37,7 @@ impl Engine {
     /// Refuses every call once the violations have ended the session.
     pub fn check_open(&self) -> Result<(), Failed> {
         let Some(violations) = self.fatal_violations() else { return Ok(()) };
-        let message = format!("the session is over after {violations} violations: no call is made any more");
+        let message = format!("the session ended after {violations} violations; it makes no more calls");
         Err(Failed { kind: ErrorKind::DeniedPolicy, message })
     }
 

@@ -86,7 +86,7 @@ async fn request_permission(
 async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> ForeignText {
     let begun = Instant::now();
     let Some(web) = &engine.web else {
-        let message = "this session has no way to the web".into();
+        let message = "this session has no web access".into();
         return timed(caller, begun, Err(Failed { kind: ErrorKind::Internal, message }));
     };
     let effect = wanted.effect();

@@ -44,7 +44,7 @@ pub(crate) async fn run(
             Err(result) => return *result,
         }
     }
-    let message = format!("{} was changed by others all the time; try again", tool.file());
+    let message = format!("other programs kept changing {}; try again", tool.file());
     ToolResult::failed(tool.name(), Failed { kind: ErrorKind::Io, message })
 }
 

@@ -160,7 +160,7 @@ impl RunRequest {
     pub fn into_send(self) -> Result<Send, RequestError> {
         let network_closed = self.network_allowed == Some(false);
         if network_closed && self.scope.is_some() {
-            let message = "networkAllowed: a scope says it by itself, tool by tool";
+            let message = "networkAllowed: a scope decides on the network tool by tool";
             return Err(RequestError::Invalid(message.to_owned()));
         }
         is_content("prompt", &self.prompt)?;

@@ -83,7 +83,7 @@ pub enum Refusal {
     #[error("the Host header names another host than this one")]
     Host,
     /// A page made it, and the page is none of ours.
-    #[error("requests of this origin are refused; --allow-origin names one that is not")]
+    #[error("requests from this origin are refused; allow it with --allow-origin")]
     Origin,
     /// It has no token or a wrong one.
     #[error("the token is missing or wrong: Authorization: Bearer TOKEN")]

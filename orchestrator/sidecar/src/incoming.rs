@@ -323,7 +323,7 @@ pub enum RequestError {
     NotRunning(String),
     #[error("a run is under way in this conversation already")]
     Busy,
-    #[error("{0} runs are under way, and no more can be")]
+    #[error("{0} runs are under way, which is the maximum")]
     TooManyRuns(usize),
     #[error("{0}")]
     NotPending(String),
@@ -442,7 +442,7 @@ fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
 /// # Errors
 /// If it is invalid.
 pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, RequestError> {
-    let twice = |name: String| RequestError::Invalid(format!("field `{}` stands twice", brief(&name)));
+    let twice = |name: String| RequestError::Invalid(format!("duplicate field `{}`", brief(&name)));
     let payload = case::read(payload).map_err(twice)?;
     // An explanation quotes the value, and this one must not be quoted.
     if payload.get("apiKey").is_some_and(|key| !key.is_string() && !key.is_null()) {
@@ -452,9 +452,7 @@ pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, Reque
     let typed = if payload.is_object() { serde_json::from_value::<T>(payload.clone()).ok() } else { None };
     typed.ok_or_else(|| {
         let explained = explain::<T>(&payload).map(|error| error.to_string());
-        RequestError::Invalid(
-            explained.unwrap_or_else(|| "the fields are not those of this message".to_owned()),
-        )
+        RequestError::Invalid(explained.unwrap_or_else(|| "the fields do not match this message".to_owned()))
     })
 }
 
@@ -559,7 +557,7 @@ impl Approve {
             (Some(ApproveAnswer::NoAndStop), None) => Ok(Answer::NoAndStop),
             (None, None) => Err(RequestError::Invalid("one of answer and approved is needed".to_owned())),
             (Some(_), Some(_)) => {
-                Err(RequestError::Invalid("answer and approved: only one of them may be there".to_owned()))
+                Err(RequestError::Invalid("answer and approved: give only one of them".to_owned()))
             }
         }
     }

@@ -41,8 +41,9 @@ fn open(service: &Service, order: &SessionOrder) -> Result<Session, Failed> {
     if !service.opener.has_project(order) {
         return Err(Failed {
             kind: ErrorKind::InvalidInput,
-            message: "there is no project: `lazaret serve` was started without --project, and the client names no root"
-                .into(),
+            message:
+                "no project: `lazaret serve` was started without --project, and the client names no root"
+                    .into(),
         });
     }
     let config = service.opener.config(order).map_err(|failed| Failed {

@@ -31,7 +31,7 @@ impl<'de> Visitor<'de> for Once {
         let mut names = HashSet::new();
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name) {
-                return Err(A::Error::custom("a name stands twice in an object"));
+                return Err(A::Error::custom("duplicate name in an object"));
             }
             map.next_value::<Self>()?;
         }

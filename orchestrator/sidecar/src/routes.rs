@@ -112,7 +112,7 @@ fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static st
 /// The response for a path that does not exist, or not with this method.
 fn unknown(path: &[&str]) -> Response<Reply> {
     match known(path).map(|(_, methods)| *methods) {
-        None => error_reply(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
+        None => error_reply(StatusCode::NOT_FOUND, "not_found", "not found"),
         Some(methods) => {
             let mut response =
                 error_reply(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &format!("only {methods}"));
@@ -135,7 +135,7 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
     let bytes = bytes(&head.headers, body).await?;
     let json =
         once::check(&bytes).and_then(|()| serde_json::from_slice::<Value>(&bytes)).map_err(|error| {
-            let why = if error.is_data() { "has a name twice in an object" } else { "is no JSON" };
+            let why = if error.is_data() { "has a duplicate name in an object" } else { "is not JSON" };
             let message = format!("the body {why}: line {}, column {}", error.line(), error.column());
             boxed(&RequestError::Invalid(message))
         })?;
@@ -149,7 +149,7 @@ fn is_json(headers: &HeaderMap) -> Read<()> {
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let message = "the body is application/json";
+    let message = "the body must be application/json";
     Err(Box::new(error_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message)))
 }
 
@@ -168,7 +168,7 @@ async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => {
-            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body breaks off");
+            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body is incomplete");
             Err(Box::new(reply))
         }
         Err(_) => {
@@ -214,7 +214,9 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     let provider = match query.filter(|query| !query.is_empty()).map(|query| query.split_once('=')) {
         None => None,
         Some(Some(("provider", name))) => Some(name),
-        Some(_) => return refused(&RequestError::Invalid("the query may have provider=NAME".to_owned())),
+        Some(_) => {
+            return refused(&RequestError::Invalid("the query may contain only provider=NAME".to_owned()));
+        }
     };
     let provider = match service.backends.provider(provider, None) {
         Ok(provider) => provider,

@@ -139,7 +139,7 @@ fn reason(error: &Error) -> Option<CloseFrame> {
     let (code, reason) = match error {
         Error::Capacity(_) => (CloseCode::Size, "a message is too long"),
         Error::Utf8(_) => (CloseCode::Invalid, "a text is not UTF-8"),
-        Error::Protocol(_) => (CloseCode::Protocol, "this is no WebSocket message"),
+        Error::Protocol(_) => (CloseCode::Protocol, "this is not a WebSocket message"),
         _ => return None,
     };
     Some(CloseFrame { code, reason: reason.into() })
@@ -199,7 +199,7 @@ async fn write(sink: &mut SplitSink<Socket, Message>, mut queue: Queue, heard: &
             return;
         }
     }
-    let reason = "it does not take what it is sent";
+    let reason = "the client does not read";
     let frame = CloseFrame { code: CloseCode::Policy, reason: reason.into() };
     let _ = timeout(CLOSING, sink.send(Message::Close(Some(frame)))).await;
 }

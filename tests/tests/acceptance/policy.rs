@@ -597,7 +597,7 @@ fn the_matrix_knows_scope_and_rules() {
     for (name, reason) in [
         ("run_tests", "rules know this tool as `bash`"),
         ("Bash", "rules know this tool as `bash`"),
-        ("thinking", "no rule is asked about this tool"),
+        ("thinking", "rules do not apply to this tool"),
     ] {
         own_policy(&world, &format!("version = 1\n[[rule]]\ntool = '{name}'\naction = 'deny'\nwhy = 'w'\n"));
         let checked = policy(&world, &["check"]);

@@ -177,7 +177,7 @@ fn messages_go_to_the_server_s_own_host_alone() {
     let remote = Remote::beside(&world, "sse-elsewhere", &elsewhere.url());
     settings(&world, json!({ "there": { "type": "sse", "url": remote.url() } }));
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("messages sent to another host"), "{}", status.text());
+    assert!(status.text().contains("messages sent to a host other"), "{}", status.text());
     assert!(elsewhere.requests().is_empty());
 }
 
@@ -188,7 +188,7 @@ fn what_passes_a_bound_is_lost_by_name() {
         ("giant", "more than 8388608 bytes"),
         ("long-event", "an event of more than 8388608 bytes"),
         ("values", "a message of more than 100000 values"),
-        ("html", "something else than a message"),
+        ("html", "its answer is not a message"),
     ] {
         let (world, _remote) = with(mode);
         let failed = call(&world, "mcp__there__echo", json!({ "text": "x" }));
@@ -251,7 +251,7 @@ fn get(address: &str) -> String {
 fn a_login_is_wanted_given_kept_and_forgotten() {
     let (world, remote) = with("login");
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("wants a login: `lazaret mcp login there`"), "{}", status.text());
+    assert!(status.text().contains("wants a login: run `lazaret mcp login there`"), "{}", status.text());
     let login = log_in(&world);
     assert!(login.success().contains("Logged in at `there`"), "{}", login.text());
     let shown = answer_of(&world, "mcp__there__headers", json!({}));
@@ -305,7 +305,7 @@ fn a_server_that_wants_no_login_is_named() {
     let (world, _remote) = with("friendly");
     let login = mcp(&world, &["login", "there"]);
     assert_eq!(login.code(), 1);
-    assert!(login.errors().contains("it wants no login"), "{}", login.errors());
+    assert!(login.errors().contains("it needs no login"), "{}", login.errors());
     assert_eq!(mcp(&world, &["login", "nobody"]).code(), 2);
 }
 

@@ -381,7 +381,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn a_server_that_says_nothing_is_lost_by_name() {
     let world = world(Place::any(), json!({ "good": friendly(), "silent": server(&["silent"], json!({})) }));
     let status = run(servers(&world).args(["status", "--json"]), PATIENCE);
-    assert!(status.text().contains("the server `silent` was not there within 30 s"), "{}", status.text());
+    assert!(status.text().contains("the server `silent` was not ready within 30 s"), "{}", status.text());
 }
 
 fn a_server_that_does_not_listen_is_lost_by_name() {
@@ -395,7 +395,7 @@ fn a_server_that_does_not_listen_is_lost_by_name() {
     assert_eq!(session.call("mcp__good__echo", json!({ "text": "meanwhile" })).success(), "meanwhile");
     for (name, id) in bad.iter().zip(calls) {
         let answer = session.answer_within(&id, PATIENCE);
-        let lost = format!("the server `{name}` does not read what it is sent");
+        let lost = format!("the server `{name}` does not read its input");
         assert!(answer.result.to_string().contains(&lost), "{}", answer.result);
     }
 }

@@ -91,7 +91,7 @@ fn what_there_is_not_is_said() {
     ] {
         let answer = sidecar.raw("POST /run", &sidecar.json_head(), body.as_bytes());
         assert_eq!(answer.status, status, "{body}: {answer:?}");
-        assert_eq!(status == 400, format!("{answer:?}").contains("a name twice"), "{body}: {answer:?}");
+        assert_eq!(status == 400, format!("{answer:?}").contains("duplicate name"), "{body}: {answer:?}");
     }
     assert_eq!(sidecar.send("POST", "/runs/x/cancel", &json!({})).status, 404);
     assert_eq!(sidecar.get("/models?x=y").status, 400);

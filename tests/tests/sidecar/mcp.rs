@@ -362,7 +362,7 @@ fn each_client_has_a_session_of_its_own_project() {
     let sidecar = Sidecar::of(command.args(TRUSTED));
     let none = Client::open(&sidecar, json!({}));
     let refused = none.bash("true");
-    assert!(refused.to_string().contains("there is no project"), "{refused}");
+    assert!(refused.to_string().contains("no project: "), "{refused}");
     let client = Client::open(&sidecar, json!({ "roots": {} }));
     let mut stream = client.ask(&bash(2, "touch made"));
     let asked = next(&mut stream);

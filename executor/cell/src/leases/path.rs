@@ -79,12 +79,12 @@ impl Places<'_> {
             return Err(refuse(why));
         }
         let object = open_without_links(&path).map_err(|errno| match errno {
-            Errno::ELOOP => refuse("a link is on the way; want the path that it leads to".to_owned()),
+            Errno::ELOOP => refuse("its path contains a link; request the real path".to_owned()),
             errno => refuse(errno.desc().to_owned()),
         })?;
         let stat = fstat(&object).map_err(|errno| refuse(errno.desc().to_owned()))?;
         if is_of_the_kernel(&object).map_err(|errno| refuse(errno.desc().to_owned()))? {
-            return Err(refuse("it lies on a file system of the kernel's own".to_owned()));
+            return Err(refuse("it lies on a file system of the kernel, such as /proc".to_owned()));
         }
         if let Some(why) = unfit(&stat, access) {
             return Err(refuse(why.to_owned()));
@@ -94,11 +94,11 @@ impl Places<'_> {
             Ok(Some(mount)) => {
                 let mount = mount.to_string_lossy();
                 return Err(refuse(format!(
-                    "{} is mounted in it; want what holds no mount",
+                    "{} is mounted in it; request a directory without mounts",
                     mount.escape_debug()
                 )));
             }
-            Err(error) => return Err(refuse(format!("what is mounted in it cannot be known: {error}"))),
+            Err(error) => return Err(refuse(format!("the mounts below it cannot be read: {error}"))),
         }
         let above = path.ancestors().skip(1).map(|above| Ok(id(&lstat(above)?)));
         let above = above.collect::<nix::Result<_>>().map_err(|errno| refuse(errno.desc().to_owned()))?;
@@ -168,12 +168,12 @@ fn is_of_the_kernel(object: &OwnedFd) -> nix::Result<bool> {
 fn unfit(stat: &FileStat, access: Access) -> Option<&'static str> {
     match (kind(stat), access) {
         (libc::S_IFDIR, _) => None,
-        (libc::S_IFLNK, _) => Some("it is a link; want the path that it leads to"),
+        (libc::S_IFLNK, _) => Some("it is a link; request its target"),
         (libc::S_IFREG, Access::Read) if stat.st_nlink == 1 => None,
-        (libc::S_IFREG, Access::Read) => {
-            Some("the file has other names, so nobody can see what it is; want the directory that holds it")
-        }
-        (_, Access::Write) => Some("only directories are written in"),
+        (libc::S_IFREG, Access::Read) => Some(
+            "the file has other names (hard links), which may be protected; request the directory that contains it",
+        ),
+        (_, Access::Write) => Some("only a directory can be granted for writing"),
         (_, Access::Read) => Some("it is neither a directory nor a regular file"),
     }
 }
@@ -230,7 +230,7 @@ impl LeasedPath {
         if holds(self, other) || holds(other, self) {
             let other = other.path.display();
             let why = format!(
-                "{other}, which lies in it or holds it, is granted in another way; want what holds both as a whole"
+                "it overlaps {other}, which is granted with other access; request a directory that contains both"
             );
             return Err(refused(&self.path.to_string_lossy(), &why));
         }
@@ -277,7 +277,7 @@ impl LeasedPath {
         }
         // The search went by its path, which may have changed.
         if !self.is_unchanged() {
-            return Err(refused(&self.path.to_string_lossy(), "something else lies there by now"));
+            return Err(refused(&self.path.to_string_lossy(), "another file lies there now"));
         }
         Ok(HeldPath { leased: self, pins, objects })
     }
@@ -366,17 +366,17 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         assert!(fixture.open(Access::Read, &file).is_ok() && fixture.open(Access::Read, &folder).is_ok());
         assert!(fixture.open(Access::Write, &folder).is_ok());
-        assert!(fixture.why(Access::Write, &file).contains("only directories"));
+        assert!(fixture.why(Access::Write, &file).contains("only a directory"));
         fs::hard_link(&file, &other).unwrap();
         assert!(fixture.why(Access::Read, &file).contains("other names"));
         symlink(&folder, &link).unwrap();
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         assert!(fixture.why(Access::Read, &link).contains("it is a link"));
-        assert!(fixture.why(Access::Read, &link.join("x")).contains("a link is on the way"));
+        assert!(fixture.why(Access::Read, &link.join("x")).contains("contains a link"));
         for special in [&pipe, &socket] {
             assert!(fixture.why(Access::Read, special).contains("neither"), "{special:?}");
-            assert!(fixture.why(Access::Write, special).contains("only directories"), "{special:?}");
+            assert!(fixture.why(Access::Write, special).contains("only a directory"), "{special:?}");
         }
         let kernels = |path: &Path| is_of_the_kernel(&open_without_links(path).unwrap()).unwrap();
         assert!(kernels(Path::new("/proc/version")) && kernels(Path::new("/sys")) && !kernels(&file));
@@ -436,7 +436,7 @@ mod tests {
             fixture.open(write, &one).unwrap().check_beside(&fixture.open(read, &other).unwrap())
         };
         assert!(beside(path("a"), path("a/b")).is_ok() && beside(path("a"), path("c")).is_ok());
-        assert!(beside(path("a/b"), path("a")).unwrap_err().why.contains("granted in another way"));
+        assert!(beside(path("a/b"), path("a")).unwrap_err().why.contains("granted with other access"));
     }
 
     #[test]

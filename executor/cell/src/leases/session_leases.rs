@@ -183,7 +183,7 @@ impl Leases {
         let ends = |held: &Held| held.lease.key.is_some() || held.ends.is_some();
         let ends = self.held.iter().any(|held| has(held.lease.lease) && ends(held));
         let handover = LeaseHandover::new(paths, ends, user_namespace);
-        handover.map_err(|error| refused(format!("what is granted cannot be given to a cell: {error}")))
+        handover.map_err(|error| refused(format!("the leased path cannot be handed to a cell: {error}")))
     }
 
     /// Ends the leases whose paths now lead elsewhere.
@@ -284,18 +284,18 @@ impl Leases {
 /// Why a request may not ask for leases.
 fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Option<&'static str> {
     let Request::Bash(bash) = request else {
-        return Some("only commands have what is granted: hosts by the network of their cell, and paths");
+        return Some("only commands can use leased hosts and paths");
     };
     if bash.background {
-        return Some("a command in the background has no end with which a grant of hosts or paths could end");
+        return Some("a background command cannot have a lease, which ends with its call");
     }
     if !wants.hosts.is_empty() && !policy.leases {
         return Some(
-            "nobody can grant more hosts in this session: it was opened without leases, or its scope closes the network",
+            "this session grants no more hosts: it was opened without leases, or its scope closes the network",
         );
     }
     (wants.has_paths() && !policy.path_leases.asked)
-        .then_some("nobody can grant more paths in this session: it was opened without leases")
+        .then_some("this session grants no more paths: it was opened without leases")
 }
 
 /// The paths in the order in which leases are numbered.
@@ -318,9 +318,7 @@ pub fn check_own(
         let has = paths.iter().any(|(_, held)| held.leased().covers(access, path));
         let shown = access == Access::Read && is_shown(path);
         if !has && !shown {
-            let why = format!(
-                "{text} is not what was granted any more: something else lies there, or the grant has ended"
-            );
+            let why = format!("the grant of {text} has ended, or another file lies there now");
             return Err(refused(why));
         }
     }

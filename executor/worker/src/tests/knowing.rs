@@ -8,7 +8,7 @@ use broker_protocol::{Edit, FileEdit, Occurrence};
 use executor_layers::worker::PREVIEW_CALL as LOOK;
 use std::time::SystemTime;
 
-const UNREAD: &str = "a has not been read in this session; read it first, it may hold what you do not expect";
+const UNREAD: &str = "a has not been read in this session; read it first: its content may be unexpected";
 const MODIFIED: &str = "a was modified since the last read; read it again";
 
 impl Ground {

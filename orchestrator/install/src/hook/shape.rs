@@ -57,7 +57,7 @@ impl Shape {
             Value::String(text) => serde_json::from_str(text).ok(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
-        let Some(input) = input else { return Reading::Unknown("the tool's input is no object") };
+        let Some(input) = input else { return Reading::Unknown("the tool's input is not an object") };
         let Some(command) = input.get(self.command).and_then(Value::as_str) else {
             return Reading::Unknown("the tool's input has no command line");
         };
@@ -91,7 +91,7 @@ impl Shape {
 
     /// The refusal of a command for another shell.
     pub fn refuse_other_shell(&self) -> Value {
-        self.deny("Commands run by bash, in a cell; this tool runs them by another shell, and outside of one. Use the tool for bash.")
+        self.deny("Commands run in a cell, by bash; this tool would run them outside of it, by another shell. Use the tool for bash.")
     }
 
     /// The refusal of a call that is not understood or cannot be decided.

@@ -10,7 +10,7 @@ use thiserror::Error;
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ExecutorError {
     #[error(
-        "lazaret-executor is not installed: looked for {tried}; say where it is with --executor or LAZARET_EXECUTOR"
+        "lazaret-executor is not installed: looked for {tried}; give its path with --executor or LAZARET_EXECUTOR"
     )]
     NotFound { tried: String },
     #[error("cannot start {}: {source}", program.display())]

@@ -44,11 +44,13 @@ fn check_directory(path: &Path) -> Result<(), String> {
 
 /// The executor must run as our user or as root.
 fn check_peer(stream: &Stream) -> Result<(), String> {
-    let peer = stream.peer_creds().map_err(|error| format!("who listens there is not known: {error}"))?;
+    let peer = stream
+        .peer_creds()
+        .map_err(|error| format!("the user of the process that listens there is unknown: {error}"))?;
     match peer.euid().map(Uid::from_raw) {
         Some(uid) if uid.is_root() || uid == geteuid() => Ok(()),
-        Some(uid) => Err(format!("user {uid} listens there; only you or root may")),
-        None => Err("who listens there is not known".into()),
+        Some(uid) => Err(format!("a process of user {uid} listens there; only you or root may")),
+        None => Err("the user of the process that listens there is unknown".into()),
     }
 }
 

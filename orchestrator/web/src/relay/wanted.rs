@@ -47,7 +47,7 @@ pub enum WantedError {
     NotHttp,
     #[error("the head of the request has more than {HEAD_MAX} bytes or {HEADERS_MAX} headers")]
     TooLong,
-    #[error("a proxy is asked with CONNECT, or with a whole URL that begins with http://")]
+    #[error("send CONNECT, or a full URL that begins with http://")]
     NotForProxy,
     #[error("{0}")]
     Place(#[from] PlaceError),
