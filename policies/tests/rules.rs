@@ -395,7 +395,7 @@ fn a_doubt_is_in_the_reason() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";
     let Verdict::Ask(question) = decide(&own("", rules, Trust::Guided), &shell("$x push")) else { panic!() };
     assert!(
-        question.why.contains("not certain (a program whose name only the shell knows)"),
+        question.why.contains("not certain: a program whose name only the shell knows)"),
         "{}",
         question.why
     );
