@@ -538,11 +538,15 @@ fn a_program_asks_for_names_and_not_for_reading() {
         libc::SYS_bind,
         libc::SYS_connect,
         libc::SYS_getsockname,
-        libc::SYS_getpeername,
         libc::SYS_pidfd_getfd,
         libc::SYS_process_vm_writev,
     ] {
         program.check(call, &[], Answer::Supervised);
+    }
+    for (fd, answer) in
+        [(0, Answer::Allow), (1, Answer::Supervised), (-1_i32 as u32 as u64, Answer::Supervised)]
+    {
+        program.check(libc::SYS_getpeername, &[fd], answer);
     }
     for call in [libc::SYS_openat2, libc::SYS_clone3] {
         program.check(call, &[], ENOSYS);
