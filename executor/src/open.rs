@@ -147,15 +147,10 @@ type Records = (CreatedRecord, RepositoryWatch);
 /// A sandbox with its warden ready.
 struct Sandbox {
     spec: SandboxSpec,
-    warden: Warden,
-    /// For the file worker: descriptors of the session's namespaces and the undo directory.
-    fds: Vec<OwnedFd>,
-    /// For the client: the relay's sockets, if cells have a network.
-    relay: Vec<OwnedFd>,
+    started: Started,
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
     watch: Option<RepositoryWatch>,
-    beside: Beside,
 }
 
 /// What is made while the warden gets ready.
@@ -204,8 +199,8 @@ pub fn open(
         }
         built => (built?, None),
     };
-    let Sandbox { spec, warden, fds, relay, also_closed, created, watch, beside } = sandbox;
-    let Beside { cgroup, worker, capacity, mut audit, .. } = beside;
+    let Sandbox { spec, started, also_closed, created, watch } = sandbox;
+    let Started { warden, fds, relay, beside: Beside { cgroup, worker, capacity, mut audit, .. } } = started;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
     let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
@@ -284,9 +279,8 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
     let _ = warden.request(WardenRequest::Cell);
-    let unsupervised = |source| OpenError::Unsupervised { source };
     let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
-    let self_test = self_test.map_err(unsupervised)?;
+    let self_test = self_test.map_err(|source| OpenError::Unsupervised { source })?;
     let worker = worker_spec(spec)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
     // After the processes, which must not inherit it.
@@ -408,9 +402,7 @@ fn build(
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec, user) {
-        Ok(Started { warden, fds, relay, beside }) => {
-            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, watch, beside })
-        }
+        Ok(started) => Ok(Sandbox { spec, started, also_closed, created, watch }),
         Err(error) => {
             spec.scratch.remove();
             Err(error)
@@ -450,7 +442,9 @@ fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, Open
 /// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
 struct Started {
     warden: Warden,
+    /// For the file worker: the session's namespaces, and the undo directory.
     fds: Vec<OwnedFd>,
+    /// For the client: the relay's sockets, if cells have a network.
     relay: Vec<OwnedFd>,
     beside: Beside,
 }
