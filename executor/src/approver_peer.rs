@@ -51,7 +51,7 @@ pub enum NotAdmitted {
     OfTheClient,
     /// It descends from the process that started the client, or shares its process session.
     #[error(
-        "a process that started the session's client, or descends from it, may not answer; use a separately opened terminal"
+        "this process may not answer: it started the session's client, or shares its origin; use a separately opened terminal"
     )]
     OfTheDriver,
     /// It has no terminal.

@@ -2,7 +2,7 @@
 //!
 //! For each directory that git may take for a repository: which repository that is, `git config --list` with origins, `git status`
 //! without a file system monitor, a traced `git status`, and the hooks that exist. What may differ afterwards is listed by kind
-//! ([`Kind`]): objects, refs, the index, the work tree, and what `git init` and `git worktree add` create.
+//! (`Kind`): objects, refs, the index, the work tree, and what `git init` and `git worktree add` create.
 //!
 //! *Does not*: read an object, or try other commands than `git status`.
 

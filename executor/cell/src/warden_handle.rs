@@ -100,7 +100,11 @@ impl Warden {
     /// `UnexpectedEof` if the warden is gone, `InvalidData` if the message is not a warden's.
     pub fn next_message(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
-        let (length, fds) = message::receive_waiting(self.socket.as_fd(), &mut buffer)?;
+        let mut receive = || message::receive_waiting(self.socket.as_fd(), &mut buffer);
+        // A warden that fails leaves the request for the first cell unread. The kernel reports that once, before its message.
+        let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+        let received = receive();
+        let (length, fds) = if received.as_ref().is_err_and(reset) { receive() } else { received }?;
         WardenMessage::decode(&buffer[..length], fds)
     }
 
