@@ -985,7 +985,7 @@ fn no_index_writes_outside_the_work_tree(place: Place) {
         answer.success();
         let said = answer.result.to_string();
         assert!(!sprung(&world), "{attack}: {said}");
-        assert!(said.contains("has left an index that has the name"), "{attack}: {said}");
+        assert!(said.contains("has left an index that contains the name"), "{attack}: {said}");
         session.bash("git reset -q && git status --porcelain").success();
     }
     // A work tree's own names, in every form that git has for them.
