@@ -295,10 +295,16 @@ fn settings_that_cannot_be_used_are_an_error() {
     broken("{\"mcpServers\": {", "line 1");
     // Of two that stand in one place, another reader may take the other one.
     let twice = [
-        (r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#, "\"a\" stands twice"),
-        (r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#, "\"command\" stands twice"),
-        (r#"{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}"#, "\"mcpServers\" stands twice"),
-        (r#"{"mcpServers": {"a": {"command": "x", "env": {"A": "1", "A": "2"}}}}"#, "\"A\" stands twice"),
+        (r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#, "\"a\" is in an object twice"),
+        (r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#, "\"command\" is in an object twice"),
+        (
+            r#"{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}"#,
+            "\"mcpServers\" is in an object twice",
+        ),
+        (
+            r#"{"mcpServers": {"a": {"command": "x", "env": {"A": "1", "A": "2"}}}}"#,
+            "\"A\" is in an object twice",
+        ),
     ];
     for (text, want) in twice {
         broken(text, want);
