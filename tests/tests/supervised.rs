@@ -607,8 +607,9 @@ if writer == 0:
     while True:
         open('t', 'w').write('nothing'); os.rename('t', 'x'); os.symlink('.env', 't'); os.rename('t', 'x')
         os.symlink('sub', 't'); os.rename('t', 'y'); os.symlink('d', 't'); os.rename('t', 'y')
-seen = set()
-for _ in range(int(sys.argv[1])):
+seen, turns = set(), 0
+while turns < int(sys.argv[1]) or not seen:
+    turns += 1
     for path in ['x', 'y/file', 'y/.env']:
         try: seen.add(open(path).read())
         except OSError: pass
