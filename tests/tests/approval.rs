@@ -916,7 +916,7 @@ fn what_drives_the_client_may_not_answer() {
     };
     for words in [&["env"][..], &["setsid", "-w"], &["setsid", "--fork", "-w"]] {
         let said = said(words);
-        assert!(said.contains("a process that started the session's client"), "{words:?}: {said}");
+        assert!(said.contains("it started the session's client"), "{words:?}: {said}");
     }
     let mut own = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
     own.expect("may not answer", LIMIT);
