@@ -164,7 +164,18 @@ impl View {
     fn trace(&mut self, world: &World, directory: &Path) {
         let file = world.base().join(format!("trace-{}", unique()));
         let mut command: Command = world.host("timeout");
-        command.args([SECONDS, "strace", "-f", "-y", "-qq", "-s", "4096", "-e", "status=successful"]);
+        command.args([
+            SECONDS,
+            "strace",
+            "-f",
+            "--seccomp-bpf",
+            "-y",
+            "-qq",
+            "-s",
+            "4096",
+            "-e",
+            "status=successful",
+        ]);
         command.args(["-e", "trace=execve,execveat,open,openat,openat2,creat", "-o"]).arg(&file);
         run(command.args(["git", "status"]).current_dir(directory).envs(QUIET), LIMIT);
         let trace = fs::read(&file).expect("strace is installed, and writes what it has seen");
