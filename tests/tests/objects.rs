@@ -116,7 +116,8 @@ const SEEN: [(&str, &str); 12] = [
     ("git config core.fsmonitor 'touch sprung; false'", "it runs"),
     ("git config core.fsmonitor 'touch sprung; false'", "a new setting: local"),
     ("git config include.path ../dev.gitconfig; git config -f dev.gitconfig user.name x", "it reads"),
-    ("echo '*.md diff=x' > .git/info/attributes", "it reads"),
+    // Git reads attributes when it compares content: that of a file of the same size.
+    ("echo '*.md diff=x' > .git/info/attributes; printf two > a", "it reads"),
     ("echo /nowhere > .git/objects/info/alternates", "it reads"),
     ("printf '#!/bin/sh\n' > .git/hooks/pre-commit", "a hook lies ready"),
     ("git config --unset user.name", "gone: local"),
