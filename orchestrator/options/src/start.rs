@@ -93,39 +93,18 @@ pub fn attack_program() -> io::Result<PathBuf> {
 /// input and output.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let theirs = OwnedFd::from(theirs);
-    Command::new(program)
-        .arg("outside")
-        .arg(directory)
-        .stdin(Stdio::from(theirs.try_clone()?))
-        .stdout(Stdio::from(theirs))
-        .process_group(0)
-        .env_remove(BRAVE_KEY)
-        .env_remove(ANTHROPIC_KEY)
-        .env_remove(OPENAI_KEY)
-        .env(CANARY.0, CANARY.1)
-        .spawn()?;
-    Ok(ours)
+    let mut command = Command::new(program);
+    command.arg("outside").arg(directory).env(CANARY.0, CANARY.1);
+    start_connected(without_keys(&mut command))
 }
 
 /// Starts this program again to write a person's answers at our terminal into their policy file: we ourselves give up all files
 /// before the command begins. Returns our end of its standard input and output; it ends when that closes.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let theirs = OwnedFd::from(theirs);
-    Command::new(std::env::current_exe()?)
-        .args(["policy", "allow", "--listen", "--profile", profile])
-        .stdin(Stdio::from(theirs.try_clone()?))
-        .stdout(Stdio::from(theirs))
-        .stderr(Stdio::null())
-        .process_group(0)
-        .env_remove(BRAVE_KEY)
-        .env_remove(ANTHROPIC_KEY)
-        .env_remove(OPENAI_KEY)
-        .spawn()?;
-    Ok(ours)
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["policy", "allow", "--listen", "--profile", profile]).stderr(Stdio::null());
+    start_connected(without_keys(&mut command))
 }
 
 /// Starts this program again, to remove the socket at `path` when we end, however that is: we give up all files before we serve.
@@ -135,21 +114,11 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
 /// It cannot be started, or does not find the socket.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
-    let (mut ours, theirs) = UnixStream::pair()?;
-    let theirs = OwnedFd::from(theirs);
     let mut unix = OsString::from("--unix=");
     unix.push(path);
-    Command::new(std::env::current_exe()?)
-        .args(["serve", "--remove-socket"])
-        .arg(unix)
-        .stdin(Stdio::from(theirs.try_clone()?))
-        .stdout(Stdio::from(theirs))
-        .stderr(Stdio::null())
-        .process_group(0)
-        .env_remove(BRAVE_KEY)
-        .env_remove(ANTHROPIC_KEY)
-        .env_remove(OPENAI_KEY)
-        .spawn()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["serve", "--remove-socket"]).arg(unix).stderr(Stdio::null());
+    let mut ours = start_connected(without_keys(&mut command))?;
     ours.read_exact(&mut [0])?;
     Ok(ours)
 }
@@ -172,18 +141,23 @@ pub fn is_there(program: &OsStr) -> bool {
 /// If it cannot be started. If only the agent's program cannot, standard error reports it and the stream ends.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Result<UnixStream> {
+    let variables = variables.iter().map(|(name, value)| (OsStr::new(name), value));
+    start_connected(
+        Command::new(std::env::current_exe()?).args(["acp", "--hold", "--"]).args(agent).envs(variables),
+    )
+}
+
+/// Starts `command` in a process group of its own. Returns our end of its standard input and output.
+fn start_connected(command: &mut Command) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
-    let variables = variables.iter().map(|(name, value)| (OsStr::new(name), value));
-    Command::new(std::env::current_exe()?)
-        .args(["acp", "--hold", "--"])
-        .args(agent)
-        .stdin(Stdio::from(theirs.try_clone()?))
-        .stdout(Stdio::from(theirs))
-        .process_group(0)
-        .envs(variables)
-        .spawn()?;
+    command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs)).process_group(0).spawn()?;
     Ok(ours)
+}
+
+/// Takes the keys that we use ourselves out of the environment of `command`.
+fn without_keys(command: &mut Command) -> &mut Command {
+    command.env_remove(BRAVE_KEY).env_remove(ANTHROPIC_KEY).env_remove(OPENAI_KEY)
 }
 
 /// Starts `agent` on our standard streams. Waits until it or the process at the other end of standard input has ended; then
