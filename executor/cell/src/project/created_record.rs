@@ -180,14 +180,19 @@ fn tree(directory: &Path, project: &Path, matcher: &Matcher, lines: &mut Vec<Vec
 
 /// The digest of a regular file's content.
 fn content(path: &Path) -> Option<Digest> {
+    read_short(path, FILE_MAX).map(|bytes| Digest::of(&bytes))
+}
+
+/// The content of a regular file of at most `max` bytes, to whose path no link belongs.
+pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     let file = File::from(openat2(nix::fcntl::AT_FDCWD, path, how).ok()?);
     let metadata = file.metadata().ok()?;
     let mut bytes = Vec::new();
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes).ok()?;
-    (metadata.is_file() && bytes.len() as u64 <= FILE_MAX).then(|| Digest::of(&bytes))
+    file.take(max + 1).read_to_end(&mut bytes).ok()?;
+    (metadata.is_file() && bytes.len() as u64 <= max).then_some(bytes)
 }
 
 /// Removes `path`, and what is below it, from what is closed.

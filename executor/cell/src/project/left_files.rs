@@ -4,17 +4,16 @@
 //! *Does not*: check repositories created after the session opened, or more than
 //! [`REPOSITORIES_MAX`]. Until the call has ended, programs act on a file that a command writes.
 
-use super::created_record::{inspect, state};
+use super::created_record::{inspect, read_short, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
+use executor_layers::leased_mounts::open_without_links;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::renameat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -194,8 +193,7 @@ fn remove(path: &Path) -> Result<()> {
 /// The directory of a file, opened without following links: commands can write to it.
 fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC);
-    Ok((openat2(AT_FDCWD, parent, how.resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))?, name.to_owned()))
+    Ok((open_without_links(parent)?, name.to_owned()))
 }
 
 fn is_number(path: &Path) -> bool {
@@ -204,19 +202,7 @@ fn is_number(path: &Path) -> bool {
 
 /// The content of a short file, without the line end.
 fn text(path: &Path) -> Option<Vec<u8>> {
-    let read = || -> io::Result<Vec<u8>> {
-        let (directory, name) = parent(path)?;
-        let flags =
-            OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let file = openat(&directory, name.as_os_str(), flags, Mode::empty())?;
-        if fstat(&file)?.st_size as u64 > TEXT_MAX {
-            return Err(Errno::EFBIG.into());
-        }
-        let mut text = Vec::new();
-        File::from(file).take(TEXT_MAX).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    let text = read().ok()?;
+    let text = read_short(path, TEXT_MAX)?;
     Some(text.strip_suffix(b"\n").unwrap_or(&text).to_vec())
 }
 
