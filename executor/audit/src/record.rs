@@ -6,7 +6,7 @@
 
 use broker_protocol::{
     CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened, Outcome,
-    Refused, Request, Spill, Tier, Usage, ZonePath, frame,
+    Request, Spill, Tier, Usage, ZonePath, frame,
 };
 use policies::secret::Secret;
 use sha2::{Digest as _, Sha256};
@@ -86,12 +86,13 @@ impl Record {
         secrets: &[Secret],
     ) -> Self {
         let (verdict, rule) = entry.verdict();
-        // The rule of a scope has the tool's name.
-        let refused_by = |refused: &Refused| redacted(refused.rule.clone(), secrets);
-        let refused_by =
-            if let Outcome::Refused(refused) = outcome { Some(refused_by(refused)) } else { None };
+        let refused_by;
         let verdict = match outcome {
-            Outcome::Refused(_) => ("deny", refused_by.as_deref()),
+            Outcome::Refused(refused) => {
+                // The rule of a scope has the tool's name.
+                refused_by = redacted(refused.rule.clone(), secrets);
+                ("deny", Some(refused_by.as_str()))
+            }
             // It was not even decided on.
             Outcome::Failed(Failed { kind: ErrorKind::InvalidInput, .. }) => ("none", rule),
             Outcome::Ran(_)
