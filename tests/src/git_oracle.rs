@@ -57,7 +57,8 @@ enum Kind {
 impl GitView {
     /// What the user's git does now in the zones of a world.
     pub fn of(world: &World) -> Self {
-        let mut directories = vec![world.project.clone(), world.central.clone()];
+        // The project may lie in a repository; the central root lies in none, and is looked at where it looks like one.
+        let mut directories = vec![world.project.clone()];
         let mut below = vec![world.project.clone(), world.central.clone()];
         while let Some(directory) = below.pop() {
             let Ok(entries) = fs::read_dir(&directory) else { continue };
@@ -136,11 +137,6 @@ impl View {
             command.arg(SECONDS).arg("git").args(words).current_dir(directory);
             run(command.envs(QUIET), LIMIT)
         };
-        let repository: Vec<PathBuf> = match git(&["rev-parse", "--absolute-git-dir", "--git-common-dir"]) {
-            found if found.code() == 0 => found.text().lines().map(|line| directory.join(line)).collect(),
-            _ => Vec::new(),
-        };
-        let repository: Vec<_> = repository.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let settings = git(&["config", "--list", "--show-origin", "--show-scope"]).text();
         let origin =
             |line: &str| Some(directory.join(line.split('\t').find_map(|word| word.strip_prefix("file:"))?));
@@ -148,14 +144,16 @@ impl View {
         let mut view = Self {
             origins: origins.collect(),
             settings: settings.lines().map(str::to_owned).collect(),
-            status: git(&["-c", "core.fsmonitor=", "status"]).code(),
-            hooks: hooks(
-                &directory.join(git(&["rev-parse", "--git-path", "hooks"]).text().trim_end()),
-                world,
-            ),
-            repository,
             ..Self::default()
         };
+        let found = git(&["rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "hooks"]);
+        if found.code() == 0 {
+            let mut paths: Vec<PathBuf> = found.text().lines().map(|line| directory.join(line)).collect();
+            let at = paths.pop().expect("a line for each question");
+            view.hooks = hooks(&at, world);
+            view.repository = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            view.status = git(&["-c", "core.fsmonitor=", "status"]).code();
+        }
         view.trace(world, directory);
         view
     }
@@ -237,9 +235,7 @@ impl View {
 const QUIET: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
 
 fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
-    // Joined with an empty path if git knows no repository.
-    let unknown = directory.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if unknown || !directory.starts_with(world.base()) {
+    if !directory.starts_with(world.base()) {
         return BTreeMap::new();
     }
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -3,15 +3,15 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, run};
+use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 pub fn tests() -> Vec<Test> {
-    in_each_place![
-        what_changes_for_the_users_git_is_seen,
+    let mut tests = once![what_changes_for_the_users_git_is_seen];
+    tests.extend(in_each_place![
         what_a_protected_link_leads_to_is_closed,
         what_a_protected_link_would_lead_to_is_not_made,
         no_way_to_what_is_protected_is_led_elsewhere,
@@ -48,7 +48,8 @@ pub fn tests() -> Vec<Test> {
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
         what_lies_above_a_root_stays_where_it_is
-    ]
+    ]);
+    tests
 }
 
 /// Something that a command tries in a project that the user has made.
@@ -142,9 +143,9 @@ const UNSEEN: &str = "git checkout -q -b other; echo two > a; git add a; git com
     git init -q --bare store.git; echo '*.o' >> .git/info/exclude; echo '* text' > .gitattributes; git stash -q -u; mkdir HEADS";
 
 /// The judge of the attacks on git can fail, and ordinary work does not make it.
-fn what_changes_for_the_users_git_is_seen(place: Place) {
+fn what_changes_for_the_users_git_is_seen() {
     let scene = || {
-        let world = World::new(place);
+        let world = World::new(Place::any());
         world.put("a", "one");
         repository(&world);
         on_host(&world, &format!("{IDENTITY}; git add a; git commit -qm one"));
