@@ -1,19 +1,18 @@
 //! `lazaret mcp`: serves the tools of a session to an MCP client, over standard input and output.
 
-use crate::servers::{self, ServersCommand};
+use crate::servers::ServersCommand;
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_lines::streams::{Input, Output, unusable};
-use orchestrator_mcp::{SessionRequest, Settings};
+use orchestrator_mcp::{Listing, SessionRequest, Settings};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::{ToolOptions, registry};
 use orchestrator_records::runlog::{PAUSE, RunLog};
-use orchestrator_servers::settings::{Server, Whose};
-use orchestrator_servers::{SessionServers, find};
+use orchestrator_servers::{Available, SessionServers};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
@@ -90,8 +89,11 @@ impl Mcp {
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
         let endpoint = options.endpoint().lasting()?;
-        let servers = Available::read(options, print::problem);
-        let listed = Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, scope };
+        // Without a project, opening fails and each call reports the error.
+        let open = options.open(SPARE).ok().map(|opening| opening.open);
+        let project = open.as_ref().map(|open| open.project.as_str());
+        let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
+        let listed = Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, open, scope };
         let socket = endpoint.socket().map(Path::to_owned);
         let opener = Opener {
             max_violations: self.max_violations(options),
@@ -102,7 +104,7 @@ impl Mcp {
             servers,
             current: None,
         };
-        confine(&Needs { web: true, socket, write: opener.servers.directories.clone(), ..Needs::default() });
+        confine(&Needs { web: true, socket, write: opener.servers.directories(), ..Needs::default() });
         let served = runtime()?.block_on(serve(settings, listed, opener, log.clone()));
         log.end(if matches!(served, Ok(exit::OK)) { "the input ended" } else { "it was ended from outside" });
         served
@@ -129,7 +131,7 @@ impl Mcp {
             .max_violations(options)
             .map_or(String::new(), |max| format!(" {max} attempts to leave the project end the session."));
         instructions.push_str(&format!(" {asked}{violations}"));
-        Settings { instructions, tools: Vec::new(), raw: self.tools.is_raw() }
+        Settings { instructions, tools: Listing::default(), raw: self.tools.is_raw() }
     }
 }
 
@@ -147,37 +149,9 @@ pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
 /// The tools that are listed to the client.
 struct Listed {
     registry: Registry,
-    scope: Option<Scope>,
-}
-
-/// The configured MCP servers, as read from the settings before the confinement.
-struct Available {
     /// The session to open if the client names no root.
     open: Option<Open>,
-    all: Vec<Server>,
-    directories: Vec<PathBuf>,
-}
-
-impl Available {
-    fn read(options: &SessionOptions, tell: fn(&str)) -> Self {
-        // Without a project, opening fails and each call reports the error.
-        let open = options.open(SPARE).ok().map(|opening| opening.open);
-        let found = find(open.as_ref().map_or("", |open| open.project.as_str()));
-        found.problems.iter().for_each(|problem| tell(problem));
-        let made = open.as_ref().map(|open| SessionServers::among(found.servers.clone(), open, tell));
-        let directories = made.map_or(Vec::new(), |made| made.directories());
-        Self { open, all: found.servers, directories }
-    }
-
-    /// The servers of a session: a repository's servers only if it is the repository whose file was read.
-    fn of(&self, open: &Open, endpoint: &Endpoint) -> SessionServers {
-        let is_read = self.open.as_ref().is_some_and(|read| read.project == open.project);
-        let of_session = |server: &&Server| is_read || server.whose == Whose::User;
-        let all = self.all.iter().filter(of_session).cloned().collect();
-        let mut servers = SessionServers::among(all, open, print::problem);
-        servers::reach(&mut servers, endpoint);
-        servers
-    }
+    scope: Option<Scope>,
 }
 
 /// Opens sessions. It holds values that must stay on its thread.
@@ -226,7 +200,7 @@ impl Opener {
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);
-        let servers = self.servers.of(&opening.open, &self.endpoint);
+        let servers = self.servers.of(&opening.open);
         let mut config = self.tools.config(opening, Ok(policy))?;
         servers.attach(&mut config.registry).await;
         let session = Session::start(Config {
@@ -245,10 +219,8 @@ impl Opener {
 
     /// Lists the client's tools, including those of MCP servers.
     async fn list(&self, mut listed: Listed) -> Vec<Value> {
-        if let Some(open) = &self.servers.open {
-            let servers = self.servers.of(open, &self.endpoint);
-            servers.attach(&mut listed.registry).await;
-            servers.close().await;
+        if let Some(open) = &listed.open {
+            self.servers.list(open, &mut listed.registry).await;
         }
         listed.registry.list(listed.scope.as_ref()).iter().map(Entry::to_json).collect()
     }
@@ -261,7 +233,8 @@ async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLo
     let (outgoing, written) = mpsc::channel(WAITING);
     let (sessions, requests) = mpsc::unbounded_channel();
     tokio::task::spawn_local(read_lines(Lines::new(input), read));
-    let settings = Settings { tools: opener.list(listed).await, ..settings };
+    // They are listed once.
+    let _ = settings.tools.set(opener.list(listed).await);
     tokio::task::spawn_local(opener.run(requests));
     tokio::task::spawn_local(log.write_later(PAUSE));
     // Where nobody reads the lines, they end, and with them the server.

@@ -4,7 +4,7 @@ use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::mcp;
 use crate::socket_file;
-use broker_protocol::{Failed, Open, Permission, Scope, Trust};
+use broker_protocol::{Failed, Open, Scope, Trust};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 use orchestrator_agent::hooks::SessionHooks;
@@ -14,16 +14,17 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::streams::{Input, unusable};
-use orchestrator_mcp::Http;
+use orchestrator_mcp::{Http, Listing};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
 use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_records::state_directory;
+use orchestrator_servers::{Available, SessionServers};
 use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
 use orchestrator_sidecar::guard::{Guard, OriginError, check_origin};
-use orchestrator_sidecar::opener::{Opener, SessionOrder};
+use orchestrator_sidecar::opener::{Opener, SessionOrder, ToolList, without_project};
 use orchestrator_sidecar::server::{self, Listening, RATE};
 use orchestrator_sidecar::service::{Service, Sources};
 use orchestrator_sidecar::token::Token;
@@ -32,9 +33,9 @@ use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::Entry;
 use orchestrator_tools::violation;
+use policies::EffectivePolicy;
 use serde_json::{Value, json};
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
@@ -62,6 +63,8 @@ has to bring: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
 /runs/ID/status, /models, /tools, /settings, /keys/validate, /health; /mcp for
 clients of the Model Context Protocol (streamable HTTP). All of it is described
 in orchestrator/sidecar/README.md of the sources, and by --openapi and --asyncapi.
+Conversations and MCP clients have the tools of your MCP servers (`lazaret mcp
+add`), as configured when serve starts.
 
   lazaret serve --project ~/app --provider mock
   lazaret serve --listen 127.0.0.1:0 --wire-case snake
@@ -162,19 +165,20 @@ impl Serve {
         hooks.problems().for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
-        let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);
+        let offered = Listing::default();
+        let (mcp, clients) = Http::new(self.mcp_settings(options, &opener.policy, offered.clone())?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
         let _remover = self.unix.as_deref().map(remover).transpose()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
         let socket = opener.endpoint.socket().map(Path::to_owned);
-        confine(&Needs { web: true, socket, ..Needs::default() });
+        confine(&Needs { web: true, socket, write: opener.servers.directories(), ..Needs::default() });
         let case = match self.wire_case {
             Case::Camel => WireCase::Camel,
             Case::Snake => WireCase::Snake,
         };
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let sources = Sources { opener, backends, mcp };
+        let sources = Sources { opener, backends, mcp, offered };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
         let guard = Guard { token, origins: self.allow_origin, page: self.ui };
         let ends = !self.outlive_parent;
@@ -195,18 +199,16 @@ impl Serve {
         served
     }
 
-    /// The settings for MCP clients. They get no tools for an agent's own notes, because agents have such tools themselves.
+    /// The settings for MCP clients.
     fn mcp_settings(
         &self,
         options: &SessionOptions,
-        opener: &Sessions,
+        policy: &EffectivePolicy,
+        tools: Listing,
     ) -> Result<orchestrator_mcp::Settings, Failed> {
-        let policy = options.policy().map_err(Failed::from)?;
-        options.check(&policy)?;
-        let mut instructions = mcp::instructions(&policy, options.network(Some(&policy), false).is_some());
+        options.check(policy)?;
+        let mut instructions = mcp::instructions(policy, options.network(Some(policy), false).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
-        let is_offered = |tool: &Value| tool["category"] != Category::Agent.name();
-        let tools = opener.tools().into_iter().filter(is_offered).collect();
         Ok(orchestrator_mcp::Settings { instructions, tools, raw: self.tools.is_raw() })
     }
 
@@ -332,6 +334,10 @@ struct Sessions {
     max_violations: Option<u32>,
     /// An empty directory: the project of conversations without one.
     nowhere: PathBuf,
+    /// A session that no client narrows, and its policy.
+    unnarrowed: Open,
+    policy: EffectivePolicy,
+    servers: Available,
     hooks: Rc<Hooks>,
     log: Rc<RunLog>,
 }
@@ -345,48 +351,41 @@ impl Sessions {
         log: Rc<RunLog>,
     ) -> Result<Self, Failed> {
         // Errors in the policy are reported before any client is served.
-        options.policy().map_err(Failed::from)?;
+        let policy = options.policy().map_err(Failed::from)?;
         let nowhere = state_directory::data().join("no-project");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&nowhere);
         made.map_err(|error| Failed::internal(format!("cannot make {}: {error}", nowhere.display())))?;
+        let (scope, endpoint) = (options.scope()?, options.endpoint().lasting()?);
+        let elsewhere = options.named_project().is_none().then(|| nowhere.clone());
+        let named = elsewhere.is_none();
+        let opening =
+            options.for_client(elsewhere, None, options.trust().unwrap_or(Trust::Guided)).open(SPARE)?;
+        let unnarrowed = Open { scope: scope.clone(), ..opening.open };
+        let project = named.then_some(unnarrowed.project.as_str());
+        let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
         Ok(Self {
             tools: serve.tools.clone(),
             options: options.clone(),
-            scope: options.scope()?,
-            endpoint: options.endpoint().lasting()?,
+            scope,
+            endpoint,
             max_violations: serve.max_violations,
             nowhere,
+            unnarrowed,
+            policy,
+            servers,
             hooks,
             log,
         })
     }
 
-    /// The scope of a session: the command line's or else the client's; without a project, only for tools that need none.
-    fn scope(&self, order: &SessionOrder) -> Result<Option<Scope>, Failed> {
-        let scope = match (&self.scope, &order.scope) {
+    /// The scope that the command line or else the client gives a session.
+    fn scope<'o>(&'o self, order: &'o SessionOrder) -> Result<Option<&'o Scope>, Failed> {
+        match (&self.scope, &order.scope) {
             (Some(_), Some(_)) => {
-                return Err(Failed::invalid(
-                    "the server was started with a scope, and a client can name no other",
-                ));
+                Err(Failed::invalid("the server was started with a scope, and a client can name no other"))
             }
-            (one, other) => one.as_ref().or(other.as_ref()).cloned(),
-        };
-        if self.has_project(order) {
-            return Ok(scope);
+            (one, other) => Ok(one.as_ref().or(other.as_ref())),
         }
-        let needs_none = TOOLS.iter().filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
-        let is_open = |name: &str| scope.as_ref().is_none_or(|scope| scope.permits(name));
-        let permission = |tool: &str, allowed| Permission {
-            tool: tool.to_owned(),
-            allowed,
-            paths: Vec::new(),
-            timeout_s: None,
-            network: true,
-        };
-        // A scope without any permission would permit the tools of a bare session, so one closed permission is always in it.
-        let closed = permission("bash", false);
-        let open = needs_none.filter(|tool| is_open(tool.name)).map(|tool| permission(tool.name, true));
-        Ok(Some(Scope { permissions: std::iter::once(closed).chain(open).collect() }))
     }
 }
 
@@ -400,7 +399,11 @@ impl Opener for Sessions {
         let mut opening = options.open(SPARE)?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
-        opening.open.scope = self.scope(order)?;
+        let scope = self.scope(order)?;
+        opening.open.scope = match self.has_project(order) {
+            true => scope.cloned(),
+            false => Some(without_project(scope)),
+        };
         opening.open.network = options.network(Some(&policy), false);
         let config = self.tools.config(opening, Ok(policy))?;
         let max = self.max_violations.unwrap_or(violation::default_max(order.trust));
@@ -410,6 +413,14 @@ impl Opener for Sessions {
             subscribers: vec![self.log.clone()],
             ..config
         })
+    }
+
+    fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers {
+        if self.has_project(order) {
+            return self.servers.of(open);
+        }
+        let scope = self.scope.as_ref().or(order.scope.as_ref()).cloned();
+        self.servers.without_project(&Open { scope, ..open.clone() })
     }
 
     fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>> {
@@ -424,10 +435,12 @@ impl Opener for Sessions {
         self.options.named_project().map(|project| project.display().to_string())
     }
 
-    fn tools(&self) -> Vec<Value> {
-        let policy = self.options.policy().map_err(Failed::from);
-        let tools = policy.and_then(|policy| registry(self.tools.disabled(), Some(policy)));
-        let listed = tools.map(|tools| tools.list(self.scope.as_ref()));
-        listed.unwrap_or_default().iter().map(Entry::to_json).collect()
+    fn tools(&self) -> ToolList<'_> {
+        Box::pin(async {
+            let registry = registry(self.tools.disabled(), Some(self.policy.clone()));
+            let Ok(mut registry) = registry else { return Vec::new() };
+            self.servers.list(&self.unnarrowed, &mut registry).await;
+            registry.list(self.scope.as_ref()).iter().map(Entry::to_json).collect()
+        })
     }
 }

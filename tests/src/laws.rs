@@ -151,6 +151,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-tools",
             "orchestrator-session",
             "orchestrator-mcp",
+            "orchestrator-servers",
             "orchestrator-agent",
         ],
     ),

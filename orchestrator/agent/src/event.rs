@@ -195,6 +195,8 @@ pub enum Notice {
     ExecutorLost,
     /// No project was named: there are no tools for files and commands.
     NoProject,
+    /// A server of the user's settings has failed or is not used: its tools are missing.
+    ServerMissing,
 }
 
 /// Why a run is over.

@@ -13,4 +13,4 @@ mod http;
 
 pub use http::{Answer, Clients, Http, Refused};
 pub use projects::{SessionRequest, Sessions};
-pub use server::{Settings, serve};
+pub use server::{Listing, Settings, serve};

@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce};
 
 /// Supported versions. The one after them has no roots, log or requests to the client, which projects and approvals need.
 pub const VERSIONS: [ProtocolVersion; 4] = [
@@ -41,13 +41,16 @@ const TOO_MANY: ErrorCode = ErrorCode(-32000);
 /// Requests with parameters that are answered here. With invalid parameters they arrive as unknown requests.
 const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/setLevel"];
 
+/// The tools, as entries of a list of tools, once they are known. A client that lists them waits for them.
+pub type Listing = Arc<SetOnce<Vec<Value>>>;
+
 /// The settings of a server.
 #[derive(Debug)]
 pub struct Settings {
     /// The instructions for the client's model.
     pub instructions: String,
-    /// The tools, as entries of a list of tools.
-    pub tools: Vec<Value>,
+    /// The tools.
+    pub tools: Listing,
     /// Whether to keep unsafe characters in results.
     pub raw: bool,
 }
@@ -67,7 +70,7 @@ pub async fn serve(
 
 /// What every client is offered.
 pub struct Offer {
-    tools: Vec<Tool>,
+    tools: Listing,
     output: Arc<JsonObject>,
     instructions: String,
     raw: bool,
@@ -76,7 +79,7 @@ pub struct Offer {
 impl Offer {
     pub fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
-            tools: settings.tools.iter().filter_map(tools::tool).collect(),
+            tools: settings.tools,
             output: tools::output_schema(),
             instructions: settings.instructions,
             raw: settings.raw,
@@ -151,7 +154,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut tools = self.offer.tools.clone();
+        let mut tools: Vec<Tool> = self.offer.tools.wait().await.iter().filter_map(tools::tool).collect();
         if takes_structure(&context) {
             tools.iter_mut().for_each(|tool| tool.output_schema = Some(self.offer.output.clone()));
         }

@@ -17,6 +17,8 @@ pub mod login;
 mod live;
 mod servers;
 mod session_servers;
+mod available;
 
+pub use available::Available;
 pub use servers::Report;
 pub use session_servers::{Found, SessionServers, find, named, read};

@@ -26,7 +26,7 @@ use orchestrator_tools::remote::{Execution, Executions, Reply};
 use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 use std::cell::{self, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ struct Cell {
 }
 
 /// A task that ends with this value.
-struct Watch(JoinHandle<()>);
+pub(crate) struct Watch(JoinHandle<()>);
 
 impl Drop for Watch {
     fn drop(&mut self) {
@@ -114,20 +114,29 @@ impl Servers {
         self.all.is_empty()
     }
 
-    /// Starts the servers whose tools are not known yet, in parallel, and registers the tools of all servers in `registry`. A
-    /// server that fails is left out; its log has the reason.
-    pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) {
+    /// Starts the servers whose tools are not known yet, in parallel, and registers the tools of all servers in `registry`. Those
+    /// that fail are left out; returns why.
+    pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) -> Vec<Failed> {
         let mut opening = JoinSet::new();
         for managed in self.all.iter().filter(|managed| managed.pins.borrow().is_none()) {
             let (managed, dial) = (managed.clone(), dial.clone());
             opening.spawn_local(async move { managed.live(&dial).await.map(drop) });
         }
-        while opening.join_next().await.is_some() {}
+        let mut failed = Vec::new();
+        while let Some(opened) = opening.join_next().await {
+            failed.extend(opened.ok().and_then(Result::err));
+        }
         self.register_pinned(registry);
+        failed
+    }
+
+    /// The names of the registered tools, in their order.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.names.borrow().keys().cloned().collect()
     }
 
     /// Registers the tools that are already known.
-    pub fn register_pinned(&self, registry: &mut Registry) {
+    fn register_pinned(&self, registry: &mut Registry) {
         for (at, managed) in self.all.iter().enumerate() {
             // A server's name is unique: it is a key in the settings.
             let _ = registry.add_server(&managed.server.name);
@@ -148,16 +157,16 @@ impl Servers {
         }
     }
 
-    /// Carries out calls of the tools, each as a task of its own, until all callers are gone. Needs a local runtime.
-    pub fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) {
-        let Some(mut received) = self.received.take() else { return };
+    /// Carries out calls of the tools, each as a task of its own, until the returned value is dropped. Needs a local runtime.
+    pub fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) -> Option<Watch> {
+        let mut received = self.received.take()?;
         let servers = self.clone();
-        drop(spawn_local(async move {
+        Some(Watch(spawn_local(async move {
             while let Some(execution) = received.recv().await {
                 let (servers, dial) = (servers.clone(), dial.clone());
                 drop(spawn_local(async move { servers.execute(execution, &dial).await }));
             }
-        }));
+        })))
     }
 
     async fn execute(&self, execution: Execution, dial: &Rc<dyn Dial>) {

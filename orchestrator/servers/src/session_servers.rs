@@ -1,15 +1,17 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
-use crate::servers::{Report, Servers};
+use crate::servers::{Report, Servers, Watch};
 use crate::settings::{self, Server, Whose};
 use crate::store::{self, Place};
-use broker_protocol::{Failed, Open};
+use broker_protocol::{Failed, Open, Permission, Scope, limit};
 use orchestrator_session::executor::Dial;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::catalogue::BATCH;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
 use policies::source;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -29,18 +31,24 @@ pub struct Found {
 /// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`. Has to come before
 /// we confine ourselves.
 pub fn find(project: &str) -> Found {
-    let mut found = Found::default();
-    match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
-        Ok(servers) => found.servers = servers,
-        Err(why) => {
-            found.broken(format!("no server of yours is used: {}: {why}", store::user_file().display()));
-        }
-    }
+    let mut found = Found::of_user();
     found.add_repository(project);
     found
 }
 
 impl Found {
+    /// Only the settings of the user.
+    pub(crate) fn of_user() -> Self {
+        let mut found = Self::default();
+        match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
+            Ok(servers) => found.servers = servers,
+            Err(why) => {
+                found.broken(format!("no server of yours is used: {}: {why}", store::user_file().display()));
+            }
+        }
+        found
+    }
+
     fn add_repository(&mut self, project: &str) {
         let path = Path::new(project).join(store::REPOSITORY_FILE);
         let text = match read(&path) {
@@ -106,27 +114,47 @@ fn parse(text: Option<&str>, whose: Whose) -> Result<Vec<Server>, String> {
     text.map_or(Ok(Vec::new()), |text| settings::parse(text, whose).map_err(|error| error.to_string()))
 }
 
-/// The servers of a session.
+/// Creates the directory of their files. Without it, no server is used.
+pub(crate) fn prepare(servers: &mut Vec<Server>, tell: fn(&str)) -> Option<PathBuf> {
+    if servers.is_empty() {
+        return None;
+    }
+    let prepared = store::prepare();
+    prepared
+        .inspect_err(|error| {
+            tell(&format!("no server is used: {}: {error}", store::directory().display()));
+            servers.clear();
+        })
+        .ok()
+}
+
+/// The servers of a session. They end when this is dropped.
 pub struct SessionServers {
     servers: Rc<Servers>,
     dial: Option<Rc<dyn Dial>>,
     directory: Option<PathBuf>,
+    /// The scope by which they were chosen.
+    scope: Option<Scope>,
+    /// Why servers are missing, as far as it is known before they are started.
+    pub(crate) problems: Vec<String>,
+    tell: fn(&str),
+    serving: RefCell<Option<Watch>>,
 }
 
 impl SessionServers {
     /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
-    pub fn of(open: &Open, tell: impl Fn(&str)) -> Self {
+    pub fn of(open: &Open, tell: fn(&str)) -> Self {
         let Found { servers, problems, .. } = find(&open.project);
         problems.iter().for_each(|problem| tell(problem));
         Self::among(servers, open, tell)
     }
 
     /// The same, but only the server with the tool `tool`: none if it is no server's tool, all for a batch.
-    pub fn of_tool(tool: &str, open: &Open, tell: impl Fn(&str)) -> Self {
+    pub fn of_tool(tool: &str, open: &Open, tell: fn(&str)) -> Self {
         if tool == BATCH {
             return Self::of(open, tell);
         }
-        let Some(wanted) = name::server(tool) else { return Self::none(open) };
+        let Some(wanted) = name::server(tool) else { return Self::among(Vec::new(), open, tell) };
         let Found { mut servers, problems, .. } = find(&open.project);
         servers.retain(|server| server.name == wanted);
         if servers.is_empty() {
@@ -135,26 +163,22 @@ impl SessionServers {
         Self::among(servers, open, tell)
     }
 
-    /// None.
-    pub fn none(open: &Open) -> Self {
-        Self::among(Vec::new(), open, |_| ())
+    /// These.
+    pub fn among(mut servers: Vec<Server>, open: &Open, tell: fn(&str)) -> Self {
+        let directory = prepare(&mut servers, tell);
+        Self::new(servers, open, directory, tell)
     }
 
-    /// These.
-    pub fn among(servers: Vec<Server>, open: &Open, tell: impl Fn(&str)) -> Self {
-        let mut directory = None;
-        let mut servers = servers;
-        if !servers.is_empty() {
-            match store::prepare() {
-                Ok(made) => directory = Some(made),
-                Err(error) => {
-                    let path = store::directory();
-                    tell(&format!("no server is used: {}: {error}", path.display()));
-                    servers.clear();
-                }
-            }
+    pub(crate) fn new(servers: Vec<Server>, open: &Open, directory: Option<PathBuf>, tell: fn(&str)) -> Self {
+        Self {
+            servers: Rc::new(Servers::new(servers, open, redactor())),
+            dial: None,
+            directory,
+            scope: open.scope.clone(),
+            problems: Vec::new(),
+            tell,
+            serving: RefCell::default(),
         }
-        Self { servers: Rc::new(Servers::new(servers, open, redactor())), dial: None, directory }
     }
 
     /// Whether there are none.
@@ -172,12 +196,24 @@ impl SessionServers {
         self.dial = Some(dial);
     }
 
-    /// Registers their tools, after starting those that are not known yet, and carries out calls from then on. Needs a local
-    /// runtime.
-    pub async fn attach(&self, registry: &mut Registry) {
-        let Some(dial) = self.dial.as_ref().filter(|_| !self.are_none()) else { return };
-        self.servers.register(dial, registry).await;
-        self.servers.serve(dial.clone());
+    /// Registers their tools, after starting those that are not known yet, and carries out calls from then on. Reports and returns
+    /// why servers are missing. Needs a local runtime.
+    pub async fn attach(&self, registry: &mut Registry) -> Vec<String> {
+        let mut problems = self.problems.clone();
+        let Some(dial) = self.dial.as_ref().filter(|_| !self.are_none()) else { return problems };
+        let failed = self.servers.register(dial, registry).await;
+        failed.iter().for_each(|failed| (self.tell)(&failed.message));
+        problems.extend(failed.into_iter().map(|failed| failed.message));
+        self.serving.replace(self.servers.serve(dial.clone()));
+        problems
+    }
+
+    /// Adds their tools to the scope of a session without a project, which permits only what it names.
+    pub fn permit(&self, scope: &mut Scope) {
+        let left_out = add_permissions(scope, self.scope.as_ref(), self.servers.names());
+        if left_out > 0 {
+            (self.tell)(&format!("{left_out} tools of servers are not offered: a scope names no more"));
+        }
     }
 
     /// Starts every server and reports its state.
@@ -199,8 +235,53 @@ impl SessionServers {
         }
     }
 
-    /// Ends all servers of the session.
+    /// Ends all servers of the session. No call starts one again.
     pub async fn close(&self) {
+        self.serving.replace(None);
         self.servers.close().await;
+    }
+}
+
+/// Permits `tools` in `scope` as `own` does, as far as there is room; returns how many are left out.
+fn add_permissions(scope: &mut Scope, own: Option<&Scope>, tools: BTreeSet<String>) -> usize {
+    let permission = |tool: String| match own {
+        None => Some(Permission { tool, allowed: true, paths: Vec::new(), timeout_s: None, network: true }),
+        Some(own) => own.permissions.iter().find(|one| one.tool == tool && one.allowed).cloned(),
+    };
+    let mut permissions: Vec<_> = tools.into_iter().filter_map(permission).collect();
+    let room = limit::PERMISSIONS.saturating_sub(scope.permissions.len());
+    let left_out = permissions.len().saturating_sub(room);
+    permissions.truncate(room);
+    scope.permissions.extend(permissions);
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permission(tool: &str, allowed: bool) -> Permission {
+        Permission { tool: tool.into(), allowed, paths: Vec::new(), timeout_s: Some(7), network: true }
+    }
+
+    #[test]
+    fn a_scope_without_a_project_names_as_many_tools_as_it_may() {
+        let tools = |count: usize| (0..count).map(|number| format!("mcp__s__{number:03}")).collect();
+        for (count, left_out) in [(0, 0), (limit::PERMISSIONS - 1, 0), (limit::PERMISSIONS, 1)] {
+            let mut scope = Scope { permissions: vec![permission("bash", false)] };
+            assert_eq!(add_permissions(&mut scope, None, tools(count)), left_out);
+            assert_eq!(scope.permissions.len(), 1 + count - left_out);
+            assert!(scope.check().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_scope_of_the_client_is_not_widened() {
+        let own = [permission("mcp__s__a", true), permission("mcp__s__b", false), permission("bash", true)];
+        let own = Scope { permissions: own.to_vec() };
+        let mut scope = Scope { permissions: vec![permission("bash", false)] };
+        let tools = ["mcp__s__a", "mcp__s__b", "mcp__s__c"].map(str::to_owned);
+        assert_eq!(add_permissions(&mut scope, Some(&own), tools.into()), 0);
+        assert_eq!(scope.permissions, [permission("bash", false), permission("mcp__s__a", true)]);
     }
 }

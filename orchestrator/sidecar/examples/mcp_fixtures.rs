@@ -9,12 +9,13 @@
 use broker_protocol::{ErrorKind, Failed, Open, Trust};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::settings::Settings;
-use orchestrator_mcp::Http;
+use orchestrator_mcp::{Http, Listing};
+use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
 use orchestrator_sidecar::backends::Backends;
 use orchestrator_sidecar::guard::Guard;
-use orchestrator_sidecar::opener::{Opener, SessionOrder};
+use orchestrator_sidecar::opener::{Opener, SessionOrder, ToolList};
 use orchestrator_sidecar::server::{self, Listening, RATE};
 use orchestrator_sidecar::service::{Service, Sources};
 use orchestrator_sidecar::token::Token;
@@ -44,7 +45,7 @@ fn main() {
     println!("{}", json!({ "url": format!("http://{address}"), "token": token.expose() }));
     let backends = Backends::new(Default::default(), "none".to_owned(), redactor());
     let mcp = Http::serving(|place| Ok(Fixtures { _place: place }));
-    let sources = Sources { opener: Box::new(NoSessions), backends, mcp };
+    let sources = Sources { opener: Box::new(NoSessions), backends, mcp, offered: Listing::default() };
     let case = WireCase::Camel;
     let service = Service::new(sources, Settings::new(""), Vec::new(), case, Trust::Guided, redactor());
     let guard = Guard { token, origins: Vec::new(), page: true };
@@ -63,6 +64,10 @@ impl Opener for NoSessions {
         Err(Failed { kind: ErrorKind::InvalidInput, message: "there are no sessions".into() })
     }
 
+    fn servers(&self, _: &SessionOrder, open: &Open) -> SessionServers {
+        SessionServers::among(Vec::new(), open, |_| ())
+    }
+
     fn hooks(&self, _: &Open) -> Option<Rc<SessionHooks>> {
         None
     }
@@ -75,8 +80,8 @@ impl Opener for NoSessions {
         None
     }
 
-    fn tools(&self) -> Vec<Value> {
-        Vec::new()
+    fn tools(&self) -> ToolList<'_> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 }
 

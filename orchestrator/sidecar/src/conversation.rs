@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use orchestrator_agent::control::Control;
 use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_servers::SessionServers;
 use orchestrator_session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -63,6 +64,8 @@ pub struct OpenSession {
     pub order: SessionOrder,
     /// The user's hooks for this session.
     pub hooks: Option<Rc<SessionHooks>>,
+    /// The user's MCP servers in it.
+    pub servers: SessionServers,
     /// The client's tools that are registered in it.
     pub attached: Option<Attached>,
     /// The trust when it was opened: a lower one may be in force now.
@@ -70,11 +73,21 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// Ends the session without waiting for its hooks.
+    /// Ends the session without waiting for its hooks and servers.
     pub fn end(self) {
-        if let Some(hooks) = self.hooks {
-            tokio::task::spawn_local(async move { hooks.end().await });
-        }
+        tokio::task::spawn_local(self.close());
+    }
+
+    /// Ends the session, its hooks and its servers.
+    pub async fn close(self) {
+        let Self { session, hooks, servers, .. } = self;
+        drop(session);
+        let ending = async {
+            if let Some(hooks) = hooks {
+                hooks.end().await;
+            }
+        };
+        tokio::join!(ending, servers.close());
     }
 }
 

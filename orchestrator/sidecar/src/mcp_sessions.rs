@@ -1,9 +1,10 @@
 //! The sessions of MCP clients: each client has its own, for the project that it works on.
 
-use crate::opener::SessionOrder;
+use crate::opener::{Opening, SessionOrder};
 use crate::service::Service;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_mcp::{Clients, SessionRequest};
+use orchestrator_servers::SessionServers;
 use orchestrator_session::Session;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,18 +17,33 @@ pub async fn open_for(service: Rc<Service>, mut clients: Clients) {
     }
 }
 
+/// The session of a client, with the servers in it.
+struct Current {
+    order: SessionOrder,
+    session: Session,
+    servers: SessionServers,
+}
+
 /// The same for one client. The session ends with its client.
 async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<SessionRequest>) {
-    let mut current: Option<(SessionOrder, Session)> = None;
+    let mut current: Option<Current> = None;
     while let Some(SessionRequest { roots, reply }) = requests.recv().await {
         let order = order(&service, roots);
-        let opened = match current.take().filter(|(of, _)| *of == order) {
-            Some((_, session)) => Ok(session),
-            None => open(&service, &order),
+        let opened = match current.take() {
+            Some(open) if open.order == order => Ok(open),
+            before => {
+                if let Some(Current { servers, .. }) = before {
+                    tokio::task::spawn_local(async move { servers.close().await });
+                }
+                open(&service, order).await
+            }
         };
-        current = opened.as_ref().ok().map(|session| (order, session.clone()));
         // The client may be gone.
-        let _ = reply.send(opened);
+        let _ = reply.send(opened.as_ref().map(|open| open.session.clone()).map_err(Clone::clone));
+        current = opened.ok();
+    }
+    if let Some(Current { servers, .. }) = current {
+        servers.close().await;
     }
 }
 
@@ -37,8 +53,8 @@ fn order(service: &Service, roots: Vec<PathBuf>) -> SessionOrder {
     SessionOrder { project, scope: None, profile: None, trust: service.trust.get() }
 }
 
-fn open(service: &Service, order: &SessionOrder) -> Result<Session, Failed> {
-    if !service.opener.has_project(order) {
+async fn open(service: &Service, order: SessionOrder) -> Result<Current, Failed> {
+    if !service.opener.has_project(&order) {
         return Err(Failed {
             kind: ErrorKind::InvalidInput,
             message:
@@ -46,9 +62,10 @@ fn open(service: &Service, order: &SessionOrder) -> Result<Session, Failed> {
                     .into(),
         });
     }
-    let config = service.opener.config(order).map_err(|failed| Failed {
+    let opening = Opening::prepare(&*service.opener, &order).await;
+    let Opening { config, servers, .. } = opening.map_err(|failed| Failed {
         message: service.redactor.text(&failed.message).into_owned(),
         ..failed
     })?;
-    Ok(Session::start(config))
+    Ok(Current { order, session: Session::start(config), servers })
 }

@@ -1,10 +1,13 @@
 //! Where sessions come from. The program decides on a session's project, policy and executor, since it has the user's options.
 
-use broker_protocol::{Failed, Open, Scope, Trust};
+use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
+use orchestrator_tools::catalogue::{Category, TOOLS};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::rc::Rc;
 
 /// The session that a conversation requests.
@@ -28,6 +31,9 @@ pub trait Opener {
     /// If the project, scope or profile cannot be used.
     fn config(&self, order: &SessionOrder) -> Result<Config, Failed>;
 
+    /// The user's MCP servers for the session that `open` requests, not attached yet.
+    fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers;
+
     /// The hooks of the session that `open` requests, if there are any.
     fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>>;
 
@@ -37,6 +43,52 @@ pub trait Opener {
     /// The server's project, for people.
     fn project(&self) -> Option<String>;
 
-    /// The tools of a session that only the server's own options narrow, as in a list of tools.
-    fn tools(&self) -> Vec<Value>;
+    /// The tools of a session that only the server's own options narrow, as in a list of tools. MCP servers that were never seen
+    /// before are started to list theirs.
+    fn tools(&self) -> ToolList<'_>;
+}
+
+/// A list of tools that takes time.
+pub type ToolList<'a> = Pin<Box<dyn Future<Output = Vec<Value>> + 'a>>;
+
+/// A session that can be started.
+pub struct Opening {
+    /// What it is started with; it has the tools of its servers.
+    pub config: Config,
+    /// The user's MCP servers in it.
+    pub servers: SessionServers,
+    /// Why servers are missing.
+    pub problems: Vec<String>,
+}
+
+impl Opening {
+    /// Prepares the session for `order`, which may start MCP servers. If this is dropped, they end.
+    ///
+    /// # Errors
+    /// If the project, scope or profile cannot be used.
+    pub async fn prepare(opener: &dyn Opener, order: &SessionOrder) -> Result<Self, Failed> {
+        let mut config = opener.config(order)?;
+        let servers = opener.servers(order, &config.open);
+        let problems = servers.attach(&mut config.registry).await;
+        if let Some(scope) = config.open.scope.as_mut().filter(|_| !opener.has_project(order)) {
+            servers.permit(scope);
+        }
+        Ok(Self { config, servers, problems })
+    }
+}
+
+/// The scope of a session without a project: of what `own` permits, the tools that need none.
+pub fn without_project(own: Option<&Scope>) -> Scope {
+    let needs_none = TOOLS.iter().filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
+    let open = needs_none.map(|tool| tool.name).filter(|name| own.is_none_or(|own| own.permits(name)));
+    let permission = |tool: &str, allowed| Permission {
+        tool: tool.to_owned(),
+        allowed,
+        paths: Vec::new(),
+        timeout_s: None,
+        network: true,
+    };
+    // A scope without any permission would permit the tools of a bare session, so one closed permission is always in it.
+    let closed = permission("bash", false);
+    Scope { permissions: std::iter::once(closed).chain(open.map(|name| permission(name, true))).collect() }
 }

@@ -38,7 +38,7 @@ pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Respons
     match (method.as_str(), parts.as_slice()) {
         ("GET", ["health"]) => json_reply(StatusCode::OK, &health(&service)),
         ("GET", ["models"]) => models(&service, request.uri().query()).await,
-        ("GET", ["tools"]) => json_reply(StatusCode::OK, &json!({ "tools": service.opener.tools() })),
+        ("GET", ["tools"]) => json_reply(StatusCode::OK, &json!({ "tools": service.tools.wait().await })),
         ("GET", ["conversations"]) => {
             json_reply(StatusCode::OK, &json!({ "conversations": service.conversations() }))
         }

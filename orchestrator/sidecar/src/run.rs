@@ -5,7 +5,7 @@ use crate::backends::{self, Refused};
 use crate::client_tools::{ClientTools, attach};
 use crate::conversation::{ConversationState, LiveRun, OpenSession};
 use crate::incoming::{RequestError, Send};
-use crate::opener::SessionOrder;
+use crate::opener::{Opening, SessionOrder};
 use crate::outbox::Outbox;
 use crate::runs::RunResult;
 use crate::service::{RUNS_MAX, Service};
@@ -17,7 +17,6 @@ use orchestrator_agent::chunk::Usage;
 use orchestrator_agent::control::Answer;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
-use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::message::Message;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::Provider;
@@ -168,19 +167,18 @@ async fn work(
     let history = plan.history.take();
     let mut conversation = service.messages.borrow_mut().take(&state.id, history);
     let text = std::mem::take(&mut plan.text);
-    let end = match prepare(service, state, &mut plan, beginner).await {
-        Ok(agent) => {
+    let end = match prepare(service, state, run, &mut plan, beginner).await {
+        Ok(Some(Prepared { agent, notices })) => {
             let order = Order { conversation: state.id.clone(), message: run.message.clone(), text };
             let (sender, events) = mpsc::channel(EVENTS);
             let working = agent.run(order, &mut conversation, &run.control, sender);
-            let has_project = service.opener.has_project(&plan.order);
             let (end, ()) =
-                tokio::join!(working, follow(service, state, run, events, beginner.answers, has_project));
+                tokio::join!(working, follow(service, state, run, events, beginner.answers, notices));
             end
         }
-        Err(error) => {
+        begun => {
             conversation.messages.push(Message::user(text));
-            fail(service, state, run, &plan, error).await
+            not_begun(service, state, run, &plan, begun.err()).await
         }
     };
     if beginner.stays {
@@ -193,60 +191,75 @@ async fn work(
     RunResult { action: "final", text, result, meta }
 }
 
-/// The agent of a run, with its session opened.
+/// An agent whose session is open, and notices for the beginning of its run.
+struct Prepared {
+    agent: Agent,
+    notices: Vec<(Notice, String)>,
+}
+
+/// The agent of a run, with its session opened; `None` if the run was cancelled meanwhile.
 async fn prepare(
     service: &Service,
     state: &ConversationState,
+    run: &LiveRun,
     plan: &mut Plan,
     beginner: &Beginner,
-) -> Result<Agent, ProviderError> {
+) -> Result<Option<Prepared>, ProviderError> {
     let provider = plan.provider.clone()?;
     let (_, backend) = service
         .backends
         .backend(Some(&plan.provider_name))
         .map_err(|error| ProviderError::Invalid { reason: error.to_string() })?;
     plan.settings.model = backends::model(&*provider, plan.model.as_deref(), backend).await?;
-    let (session, hooks) = session(service, state, &plan.order, beginner).await?;
-    let agent = Agent::new(session, provider, plan.settings.clone(), None, service.redactor);
-    Ok(agent.with_hooks(hooks))
+    let mut notices = Vec::new();
+    if !service.opener.has_project(&plan.order) {
+        notices.push((Notice::NoProject, NO_PROJECT.to_owned()));
+    }
+    let opened = tokio::select! {
+        opened = session(service, state, &plan.order) => opened?,
+        () = run.control.cancelled() => return Ok(None),
+    };
+    let (mut open, problems) = opened;
+    let sanitizer = Sanitizer::new(service.redactor);
+    notices.extend(problems.iter().map(|problem| (Notice::ServerMissing, sanitizer.text(problem))));
+    open.attached = attach(&open.session, &state.id, open.attached.take(), beginner.tools.as_ref()).await;
+    let agent = Agent::new(open.session.clone(), provider, plan.settings.clone(), None, service.redactor);
+    let agent = agent.with_hooks(open.hooks.clone());
+    state.put_session(open);
+    Ok(Some(Prepared { agent, notices }))
 }
 
-/// The session of the conversation, with its hooks: the existing one if it matches the request, otherwise a new one.
+/// The session of the conversation: the existing one if it matches the request, otherwise a new one, and why servers are missing in it.
 async fn session(
     service: &Service,
     state: &ConversationState,
     order: &SessionOrder,
-    beginner: &Beginner,
-) -> Result<(Session, Option<Rc<SessionHooks>>), ProviderError> {
+) -> Result<(OpenSession, Vec<String>), ProviderError> {
     // A session that too many violations have ended cannot be used any more.
     let serves =
         |open: &OpenSession| open.order == *order && open.trust == order.trust && !open.session.is_over();
-    let mut open = match state.take_session() {
-        Some(open) if serves(&open) => open,
-        other => {
-            if let Some(open) = other {
-                open.end();
-            }
-            let config = service.opener.config(order).map_err(ProviderError::no_session)?;
-            let hooks = service.opener.hooks(&config.open);
-            let session = Session::start(config);
-            OpenSession { session, order: order.clone(), hooks, attached: None, trust: order.trust }
-        }
-    };
-    open.attached = attach(&open.session, &state.id, open.attached.take(), beginner.tools.as_ref()).await;
-    let own = (open.session.clone(), open.hooks.clone());
-    state.put_session(open);
-    Ok(own)
+    match state.take_session() {
+        Some(open) if serves(&open) => return Ok((open, Vec::new())),
+        Some(open) => open.end(),
+        None => {}
+    }
+    let opening = Opening::prepare(&*service.opener, order).await;
+    let Opening { config, servers, problems } = opening.map_err(ProviderError::no_session)?;
+    let hooks = service.opener.hooks(&config.open);
+    let session = Session::start(config);
+    let order = order.clone();
+    let trust = order.trust;
+    Ok((OpenSession { session, order, hooks, servers, attached: None, trust }, problems))
 }
 
-/// Publishes the events of a run up to the last one, and answers its questions if nobody else does.
+/// Publishes the events of a run up to the last one, with `notices` after the first, and answers its questions if nobody else does.
 async fn follow(
     service: &Service,
     state: &ConversationState,
     run: &LiveRun,
     mut events: mpsc::Receiver<Event>,
     answers: Answers,
-    has_project: bool,
+    mut notices: Vec<(Notice, String)>,
 ) {
     let grace = match answers {
         Answers::Clients => GRACE,
@@ -263,10 +276,11 @@ async fn follow(
         let Some(event) = event else { return };
         state.publish(&event, service.case).await;
         match &event.body {
-            Body::StreamStart { .. } if !has_project => {
-                let message = NO_PROJECT.to_owned();
-                let body = Body::Notice { kind: Notice::NoProject, message };
-                state.publish(&Event { timestamp: now(), body, ..event }, service.case).await;
+            Body::StreamStart { .. } => {
+                for (kind, message) in notices.drain(..) {
+                    let body = Body::Notice { kind, message };
+                    state.publish(&Event { timestamp: now(), body, ..event.clone() }, service.case).await;
+                }
             }
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
@@ -281,43 +295,38 @@ async fn follow(
     }
 }
 
-/// Publishes the end of a run that could not begin.
-async fn fail(
+/// Publishes the end of a run that could not begin, or that was cancelled before.
+async fn not_begun(
     service: &Service,
     state: &ConversationState,
     run: &LiveRun,
     plan: &Plan,
-    error: ProviderError,
+    error: Option<ProviderError>,
 ) -> End {
-    let retry_after_s = error.retry_after().map(|after| after.as_secs());
-    let message = Sanitizer::new(service.redactor).text(&error.to_string());
     let model = plan.model.clone().unwrap_or_default();
-    let reason = EndReason::Error;
+    let reason = if error.is_some() { EndReason::Error } else { EndReason::Cancelled };
+    let code = error.as_ref().map(ProviderError::code);
     let run_id = &*run.message;
     let (provider, model_id) = (plan.provider_name.as_str(), model.as_str());
-    tracing::warn!(
-        run = run_id,
-        provider,
-        model = model_id,
-        reason = reason.name(),
-        error = error.code(),
-        "run"
-    );
-    for body in [
-        Body::StreamStart { provider: plan.provider_name.clone(), model },
-        Body::Error { code: error.code(), message, retry_after_s },
-        Body::StreamEnd {
-            partial: true,
-            reason,
-            turns: 0,
-            usage: Usage::default(),
-            context: Context::default(),
-            result: None,
-        },
-    ] {
+    tracing::warn!(run = run_id, provider, model = model_id, reason = reason.name(), error = code, "run");
+    let failed = error.as_ref().map(|error| Body::Error {
+        code: error.code(),
+        message: Sanitizer::new(service.redactor).text(&error.to_string()),
+        retry_after_s: error.retry_after().map(|after| after.as_secs()),
+    });
+    let first = Body::StreamStart { provider: plan.provider_name.clone(), model };
+    let last = Body::StreamEnd {
+        partial: true,
+        reason,
+        turns: 0,
+        usage: Usage::default(),
+        context: Context::default(),
+        result: None,
+    };
+    for body in std::iter::once(first).chain(failed).chain([last]) {
         let (conversation, message) = (state.id.clone(), run.message.clone());
         let event = Event { conversation, message, parent: None, timestamp: now(), body };
         state.publish(&event, service.case).await;
     }
-    End { error: Some(error), ..End::new(reason) }
+    End { error, ..End::new(reason) }
 }

@@ -96,6 +96,8 @@ pub async fn serve(
         }
     }
     tokio::task::spawn_local(mcp_sessions::open_for(service.clone(), clients));
+    let listing = service.clone();
+    tokio::task::spawn_local(async move { listing.list_tools().await });
     tokio::select! {
         never = service.sweep() => Ok(never),
         never = service.mcp.sweep() => Ok(never),

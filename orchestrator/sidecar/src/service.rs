@@ -3,7 +3,7 @@
 use crate::backends::Backends;
 use crate::bodies::{ConversationDetail, ConversationStatus, RunPrompt};
 use crate::case::WireCase;
-use crate::conversation::{ConversationState, LiveRun};
+use crate::conversation::{ConversationState, LiveRun, OpenSession};
 use crate::incoming::{Approve, Cancel, RequestError, Resume, SetTrust, brief, is_id};
 use crate::opener::Opener;
 use crate::outbox::Outbox;
@@ -16,16 +16,18 @@ use orchestrator_agent::control::NotAsked;
 use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
-use orchestrator_mcp::Http;
+use orchestrator_mcp::{Http, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_tools::catalogue::Category;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SetOnce};
 use tokio::time::sleep;
 
 /// Maximum number of runs in progress.
@@ -49,6 +51,8 @@ pub struct Sources {
     pub backends: Backends,
     /// Answers MCP clients.
     pub mcp: Http,
+    /// The tools that it offers to them, once they are known.
+    pub offered: Listing,
 }
 
 /// The server's state. It stays on one thread.
@@ -59,6 +63,9 @@ pub struct Service {
     pub backends: Backends,
     /// Answers MCP clients.
     pub mcp: Http,
+    offered: Listing,
+    /// The tools of a session that no client narrows, once they are known.
+    pub tools: SetOnce<Vec<Value>>,
     /// The settings of runs, before a client's request changes them.
     pub settings: Settings,
     /// The user's packs, besides the shipped ones.
@@ -88,11 +95,13 @@ impl Service {
         trust: Trust,
         redactor: &'static Redactor,
     ) -> Rc<Self> {
-        let Sources { opener, backends, mcp } = sources;
+        let Sources { opener, backends, mcp, offered } = sources;
         Rc::new(Self {
             opener,
             backends,
             mcp,
+            offered,
+            tools: SetOnce::new(),
             settings,
             packs,
             case,
@@ -284,11 +293,21 @@ impl Service {
         }
     }
 
-    /// Ends the session of every conversation, with its hooks.
+    /// Lists the tools, for all who wait for the list.
+    pub async fn list_tools(&self) {
+        let tools = self.opener.tools().await;
+        // An MCP client gets no tools for an agent's own notes, because agents have such tools themselves.
+        let is_offered = |tool: &&Value| tool["category"] != Category::Agent.name();
+        // They are listed once.
+        let _ = self.offered.set(tools.iter().filter(is_offered).cloned().collect());
+        let _ = self.tools.set(tools);
+    }
+
+    /// Ends the session of every conversation, with its hooks and servers.
     pub async fn end_sessions(&self) {
         let open: Vec<_> =
             self.conversations.borrow().values().filter_map(|state| state.take_session()).collect();
-        join_all(open.iter().filter_map(|open| open.hooks.as_ref()).map(|hooks| hooks.end())).await;
+        join_all(open.into_iter().map(OpenSession::close)).await;
     }
 
     /// Ends every run in progress.

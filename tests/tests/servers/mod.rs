@@ -2,7 +2,7 @@
 
 mod addresses;
 mod programs;
-mod scene;
+pub mod scene;
 
 use lazaret_tests::suite::Test;
 

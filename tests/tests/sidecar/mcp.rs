@@ -38,7 +38,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A client with a session.
-struct Client<'s> {
+pub struct Client<'s> {
     sidecar: &'s Sidecar,
     session: String,
 }
@@ -50,7 +50,7 @@ fn begin(capabilities: Value) -> Value {
     request(1, "initialize", params)
 }
 
-fn request(id: u64, method: &str, params: Value) -> Value {
+pub fn request(id: u64, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
@@ -70,7 +70,7 @@ fn post(sidecar: &Sidecar, session: Option<&str>, message: &Value) -> HttpAnswer
 }
 
 /// The messages of a stream that has ended.
-fn messages(answer: &HttpAnswer) -> Vec<Value> {
+pub fn messages(answer: &HttpAnswer) -> Vec<Value> {
     let data = answer.body.lines().filter_map(|line| line.strip_prefix("data: {"));
     data.map(|data| serde_json::from_str(&format!("{{{data}")).unwrap()).collect()
 }
@@ -96,7 +96,7 @@ fn session_of(answer: &HttpAnswer) -> Option<String> {
 
 impl<'s> Client<'s> {
     #[track_caller]
-    fn open(sidecar: &'s Sidecar, capabilities: Value) -> Self {
+    pub fn open(sidecar: &'s Sidecar, capabilities: Value) -> Self {
         let answer = post(sidecar, None, &begin(capabilities));
         let session = session_of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
         let client = Self { sidecar, session };
@@ -105,7 +105,7 @@ impl<'s> Client<'s> {
         client
     }
 
-    fn post(&self, message: &Value) -> HttpAnswer {
+    pub fn post(&self, message: &Value) -> HttpAnswer {
         post(self.sidecar, Some(&self.session), message)
     }
 
@@ -119,7 +119,7 @@ impl<'s> Client<'s> {
         BufReader::new(self.sidecar.begin("GET /mcp", &head(self.sidecar, Some(&self.session)), b""))
     }
 
-    fn close(&self) -> HttpAnswer {
+    pub fn close(&self) -> HttpAnswer {
         self.sidecar.raw("DELETE /mcp", &head(self.sidecar, Some(&self.session)), b"")
     }
 

@@ -9,6 +9,7 @@ mod parents;
 mod interface;
 mod mcp;
 mod server_log;
+mod servers;
 
 use lazaret_tests::suite::Test;
 
@@ -22,6 +23,7 @@ pub fn tests() -> Vec<Test> {
         interface::tests(),
         mcp::tests(),
         server_log::tests(),
+        servers::tests(),
     ];
     tests.concat()
 }
