@@ -37,24 +37,24 @@ Examples:
   claude mcp add lazaret -- lazaret mcp
   codex mcp add lazaret -- lazaret mcp --trust guided
 
-A server alone closes nothing: switch the client's own tools off as well.
+An MCP server alone protects nothing: also switch off the client's own tools.
 `lazaret install CLIENT` does both.
 
 The project is --project, else CLAUDE_PROJECT_DIR, else the first root of the
-client, else the repository around the working directory. Where it may be none,
-as a home or `/`, each call says so, and the server goes on; what --project,
---read, --write or a host names must be there, or it ends at once.
+client, else the repository around the working directory. If that cannot be a
+project (a home, `/`), each call reports it, and the server keeps running. What
+--project, --read, --write and the host options name is checked at the start.
 
-Without --trust no call is asked about. With one, the client's user is asked
-(elicitation), or `lazaret approve`, where the policy takes answers from there
-only; where neither can be, the call is refused, with what would allow it.
+Without --trust no call needs approval. With it, the client's user is asked
+(elicitation), or `lazaret approve` if the policy accepts answers only from
+there; if neither is possible, the call is refused, with what would allow it.
 
 Exit code: 0 at the end of the input; 2 wrong arguments; 125 lazaret failed;
 128+N if signal N ended it.";
 
 /// Serve a client of the Model Context Protocol
 ///
-/// With a word after it, the other way round: other people's servers, for our sessions.
+/// Its subcommands manage other MCP servers, whose tools sessions use.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Mcp {
@@ -65,7 +65,7 @@ pub struct Mcp {
     /// Offer the tools for an agent's own notes too (todo_*, goal_*, memory, batch, ...), which most clients have themselves
     #[arg(long)]
     all_tools: bool,
-    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
+    /// Number of violations that end the session; 0 for no limit [default: with --trust 3, or 1 if it is autonomous; else 0]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
 }

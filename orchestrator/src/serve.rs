@@ -58,8 +58,8 @@ const ENDING: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 const EXAMPLES: &str = "\
-Prints one line of JSON with its address and a fresh token, which every request
-has to bring: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
+Prints one line of JSON with its address and a new token, which every request
+must have: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
 /runs/ID/status, /models, /tools, /settings, /keys/validate, /health; /mcp for
 clients of the Model Context Protocol (streamable HTTP). All of it is described
 in orchestrator/sidecar/README.md of the sources, and by --openapi and --asyncapi.
@@ -68,14 +68,14 @@ add`), as configured when serve starts.
 
   lazaret serve --project ~/app --provider mock
   lazaret serve --listen 127.0.0.1:0 --wire-case snake
-  lazaret serve --ui --project ~/app     (open what the line has as `page`)
+  lazaret serve --ui --project ~/app     (open `page` of the printed line)
 
-Ends with its input, where that is a pipe, and with the process that started
-it. Calls are asked about as --trust says, guided if it is not given.
+Ends when its input ends, if that is a pipe, and when its parent process ends.
+--trust sets which calls need approval (default: guided).
 
-Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve, as
-where the address is taken; 128+N if signal N ended it (129 also: the process
-that started it has ended).";
+Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve, for
+example because the address is in use; 128+N if signal N ended it (129 also: its
+parent process ended).";
 
 /// Serve an application on this machine: chats over WebSocket and HTTP
 #[derive(Args)]
@@ -90,34 +90,34 @@ pub struct Serve {
     /// Remove the socket when the other end of standard input is gone: we give up all files before we serve
     #[arg(long, hide = true, requires = "unix")]
     remove_socket: bool,
-    /// Listen where other machines get to as well: what is sent is not encrypted, and whoever reads the token has the tools
+    /// Allow an address that other machines can reach: traffic is not encrypted, and whoever reads the token has the tools
     #[arg(long)]
     expose_to_network: bool,
-    /// A page that may speak to us, by its Origin, such as app://studio; may be given more than once
+    /// The Origin of a web page that may connect, such as app://studio; may be given more than once
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
-    /// Serve a page for a person too: the line has its address, with the token
+    /// Also serve a web page for a person; the printed line has its address, with the token
     #[arg(long)]
     ui: bool,
-    /// How names on the wire are written; both are understood
+    /// The case of names in messages to clients; from clients, both are accepted
     #[arg(long, value_name = "CASE", value_enum, default_value = "camel")]
     wire_case: Case,
-    /// Requests a second of one address, four times as many at once
+    /// Maximum requests per second from one address; a burst may have four times as many
     #[arg(long, value_name = "N", default_value_t = RATE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
-    /// What runs are for where a client does not say: engineering, research, or one of agent.toml
+    /// The pack of runs whose client names none: engineering, research, or one of agent.toml
     #[arg(long, value_name = "NAME")]
     pack: Option<String>,
-    /// Violations that end a run; 0: none do [default: 3, or 1 where the trust is autonomous]
+    /// Number of violations that end a run; 0 for no limit [default: 3, or 1 if the trust is autonomous]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
-    /// Go on when the process that started this one ends, until a signal comes
+    /// Keep running when the parent process ends, until a signal
     #[arg(long)]
     outlive_parent: bool,
-    /// Print the description of the HTTP interface and end
+    /// Print the OpenAPI description of the HTTP interface and exit
     #[arg(long, conflicts_with = "asyncapi")]
     openapi: bool,
-    /// Print the description of the WebSocket and end
+    /// Print the AsyncAPI description of the WebSocket and exit
     #[arg(long)]
     asyncapi: bool,
     #[command(flatten)]
@@ -130,7 +130,7 @@ pub struct Serve {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Case {
-    /// toolId, as everything of ours
+    /// toolId, as in the documentation
     Camel,
     /// tool_id, for clients that expect it
     Snake,

@@ -31,17 +31,18 @@ Examples:
   lazaret mcp login docs
 
 A server is a program or an address. A program runs in a long-lived cell of its
-own: --profile is its policy profile, --allow-host and --allow-net are its hosts; without these it has
-no network. It sees the project as its profile says, or nothing of it
-(--private), and has a directory of its own, ${LAZARET_CENTRAL}. Of the
-environment it has what --env names; ${NAME} is taken from yours when it starts.
+own: --profile is its policy profile, --allow-host and --allow-net are its hosts;
+without these it has no network. It sees the project as its profile allows, or
+nothing of it (--private), and has a directory of its own, ${LAZARET_CENTRAL}.
+Its environment has what --env names; ${NAME} is replaced from yours when it
+starts.
 
-Its tools are called mcp__NAME__TOOL. They are of high risk, so that a guided
-session asks, unless --approve or a rule of your policy says otherwise. What
-they are is recorded when they are first seen: one that is described otherwise
-later is not called before `lazaret mcp accept NAME`.";
+Its tools are called mcp__NAME__TOOL. They have high risk, so a guided session
+asks before a call, unless --approve or a rule of your policy says otherwise.
+Their descriptions are recorded when they are first seen: a tool whose
+description changes later is not called until `lazaret mcp accept NAME`.";
 
-/// What to do with servers; without a word, serve a client.
+/// The subcommands about servers; without one, serve a client.
 #[derive(Subcommand)]
 pub enum ServersCommand {
     Add(Add),
@@ -63,19 +64,19 @@ pub struct Add {
     /// A variable of its environment; may be given more than once
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Show it nothing of the project
+    /// Hide the project from it
     #[arg(long)]
     private: bool,
-    /// A tool that a guided session need not ask about; may be given more than once
+    /// A tool that needs no approval in a guided session; may be given more than once
     #[arg(long, value_name = "TOOL")]
     approve: Vec<String>,
-    /// Its address, where it is no program; https, or http on this machine and in networks of your own
+    /// Its address instead of a program: https, or http on this machine and in private networks
     #[arg(long, conflicts_with_all = ["command", "env", "private"])]
     url: Option<String>,
     /// A header of each request to its address; may be given more than once
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     header: Vec<String>,
-    /// Speak to its address as in 2024, by one stream of events
+    /// Use the protocol's SSE transport of 2024
     #[arg(long, requires = "url")]
     sse: bool,
     /// The program and its arguments
@@ -91,14 +92,14 @@ pub struct List {
     json: bool,
 }
 
-/// Take a server out of ~/.config/lazaret/mcp.json, and forget its tools and its log
+/// Remove a server from ~/.config/lazaret/mcp.json, with its recorded tools and its log
 #[derive(Args)]
 pub struct Remove {
     /// Its name
     name: String,
 }
 
-/// Start every server and say what is known of it: its tools, and what of them has changed
+/// Start every server and print its tools, and how they differ from the accepted ones
 #[derive(Args)]
 pub struct Status {
     /// Print a JSON array
@@ -118,7 +119,7 @@ pub struct Log {
 pub struct Accept {
     /// Its name
     name: Option<String>,
-    /// Do not ask
+    /// Accept without asking first
     #[arg(long)]
     yes: bool,
 }

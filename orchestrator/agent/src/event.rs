@@ -42,13 +42,13 @@ pub enum Body {
     /// Thoughts of the model.
     #[serde(rename = "chat:thinking-delta")]
     ThinkingDelta { content: String, index: u32 },
-    /// A piece of a call's input, for who asks for these.
+    /// A piece of a call's input, if the client requested these.
     #[serde(rename = "chat:tool-input-delta")]
     ToolInputDelta { index: u32, tool_name: String, chunk: String },
     /// A call begins: its input is complete.
     #[serde(rename = "chat:tool-start")]
     ToolStart { tool_id: String, tool_name: String, input: Value },
-    /// A call waits for an answer; nothing of it has started.
+    /// A call waits for approval; it has not started.
     #[serde(rename = "chat:tool-confirm")]
     ToolConfirm(Box<Confirm>),
     /// A command printed something.
@@ -61,29 +61,29 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         part: Option<usize>,
     },
-    /// A call is over.
+    /// A call has ended, with its result.
     #[serde(rename = "chat:tool-result")]
     ToolResult(Box<ToolResult>),
-    /// A call tried to leave what it may touch.
+    /// A call tried to access something that it may not.
     #[serde(rename = "chat:security-event")]
     Security {
         tool_id: String,
         #[serde(flatten)]
         event: SecurityEvent,
     },
-    /// A program of the user's was told of a call or a session.
+    /// A hook of the user ran for a call or a session.
     #[serde(rename = "chat:hook")]
     Hook(Box<HookRan>),
     /// The model is asked again.
     #[serde(rename = "chat:retry")]
     Retry { code: &'static str, message: String, attempt: u32, delay_ms: u64 },
-    /// The loop has stepped in.
+    /// The loop intervened, or something is missing.
     #[serde(rename = "chat:notice")]
     Notice { kind: Notice, message: String },
     /// One answer of the model is complete.
     #[serde(rename = "chat:turn-end")]
     TurnEnd { turn: u32, stop: Option<Stop>, usage: Usage, context: Context },
-    /// Something went wrong that ends the run.
+    /// An error that ends the run.
     #[serde(rename = "chat:error")]
     Error {
         code: &'static str,
@@ -91,7 +91,7 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_after_s: Option<u64>,
     },
-    /// The run is over: the last event of each.
+    /// The run has ended: the last event of every run.
     #[serde(rename = "chat:stream-end")]
     StreamEnd {
         partial: bool,
@@ -112,7 +112,7 @@ pub enum Body {
 pub struct Confirm {
     pub tool_id: String,
     pub tool_name: String,
-    /// Absent where it has more than 64 KiB.
+    /// Absent if it has more than 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// What a write or an edit would change, by its input alone: lines with `-` and `+`, what hides made visible. The file as it is
@@ -124,7 +124,7 @@ pub struct Confirm {
     pub rule: String,
     pub why: String,
     pub risk: &'static str,
-    /// Seconds until it is a no.
+    /// Seconds until the call is denied.
     pub seconds_left: u32,
     /// `relay`, or `separate` where only `lazaret approve` answers.
     pub channel: &'static str,
@@ -175,15 +175,15 @@ pub struct ErrorInfo {
     pub message: String,
 }
 
-/// What the loop has stepped in for.
+/// Why the loop intervened, or what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
-    /// The context is nearly full: no more tools, and an answer.
+    /// The context is nearly full: the model answers without tools.
     ContextBudget,
-    /// As many turns as there may be: no more tools, and an answer.
+    /// The turn limit is reached: the model answers without tools.
     TurnLimit,
-    /// The same call again and again.
+    /// The model repeated the same call.
     LoopDetected,
     /// The model was asked once more for what its pack wants.
     CorrectiveReprompt,
@@ -199,11 +199,11 @@ pub enum Notice {
     ServerMissing,
 }
 
-/// Why a run is over.
+/// Why a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// The model had no more to do.
+    /// The model has finished its answer.
     Done,
     /// The model has ended its task with `finish_task`.
     Finished,
@@ -217,7 +217,7 @@ pub enum EndReason {
     ContextBudget,
     /// What the model ended with does not fulfil its pack.
     QualityGate,
-    /// Too many attempts to leave what calls may touch.
+    /// There were too many violations.
     Violations,
     /// Somebody ended it.
     Cancelled,

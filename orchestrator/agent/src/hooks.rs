@@ -16,11 +16,11 @@ pub const TEXT_MAX: usize = 64 << 10;
 pub enum HookEvent {
     /// A session begins: before its first run.
     SessionStart,
-    /// A call is about to be made.
+    /// Before a call of a tool.
     BeforeTool,
-    /// A call was made, and has its result.
+    /// After a call, with its result.
     AfterTool,
-    /// The session is over, and no run comes any more.
+    /// After the last run of a session.
     SessionEnd,
 }
 

@@ -66,11 +66,11 @@ pub struct ToolDefinition {
 pub struct Model {
     /// Its name at the provider.
     pub id: String,
-    /// Whether it calls tools; null where nobody says.
+    /// Whether it can call tools; null if unknown.
     pub supports_tools: Option<bool>,
     /// Whether it can hold a conversation: others make vectors or pictures.
     pub chat: bool,
-    /// How many tokens it reads and writes together.
+    /// Its context size in tokens, for input and output.
     pub context_window: Option<u64>,
     /// Parameters in billions.
     #[serde(skip_serializing_if = "Option::is_none")]

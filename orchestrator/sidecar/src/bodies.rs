@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
-/// What a run over HTTP is begun with.
+/// The request for a run over HTTP.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunRequest {
@@ -33,7 +33,7 @@ pub struct RunRequest {
     /// `false`: no web tools, and no network for commands.
     #[serde(default)]
     pub network_allowed: Option<bool>,
-    /// The conversation to go on with; absent, one that is forgotten after the run.
+    /// The conversation to continue; if absent, a new one that is dropped after the run.
     #[serde(default)]
     pub conversation_id: Option<String>,
     /// The project root, as in `chat:send`.
@@ -42,7 +42,7 @@ pub struct RunRequest {
     /// What the session is narrowed to, as in `chat:send`.
     #[serde(default)]
     pub scope: Option<Map<String, Value>>,
-    /// How much is asked, as in `chat:send`.
+    /// Which calls need approval, as in `chat:send`.
     #[serde(default)]
     pub trust: Option<TrustLevel>,
     /// The policy profile, as in `chat:send`.
@@ -51,20 +51,20 @@ pub struct RunRequest {
     /// Instructions for this run, as in `chat:send`.
     #[serde(default)]
     pub system_prompt: Option<String>,
-    /// Whether somebody answers questions, over a WebSocket or `POST /runs/{id}/approve`; absent, each is a no at once.
+    /// Whether questions wait for an answer, over a WebSocket or `POST /runs/{id}/approve`; if absent, each call that needs approval is denied at once.
     #[serde(default)]
     pub approvals: bool,
 }
 
-/// What may be changed while the server runs.
+/// Settings that a client can change while the server runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// How much is asked where a client does not say.
+    /// Which calls need approval if a client sets no trust.
     pub trust: TrustLevel,
 }
 
-/// A key that is to be tried at its provider.
+/// A key to check with its provider.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyRequest {
@@ -76,7 +76,7 @@ pub struct KeyRequest {
     pub api_key: Option<String>,
 }
 
-/// What a provider thinks of a key.
+/// Whether a provider accepts a key.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeyState {
     /// `valid`, `invalid`, or `unknown` where the provider cannot be asked.
@@ -86,16 +86,16 @@ pub struct KeyState {
     pub reason: Option<String>,
 }
 
-/// How the server is doing.
+/// The state of the server.
 #[derive(Serialize, JsonSchema)]
 pub struct Health {
     pub status: &'static str,
     pub version: &'static str,
-    /// How many runs are under way.
+    /// The number of runs in progress.
     pub runs: usize,
 }
 
-/// What holds where a client says nothing.
+/// The default settings of runs and conversations.
 #[derive(Serialize, JsonSchema)]
 pub struct CurrentSettings {
     pub trust: &'static str,
@@ -104,18 +104,18 @@ pub struct CurrentSettings {
     pub project: Option<String>,
 }
 
-/// A conversation that is remembered.
+/// A conversation that the server keeps.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationStatus {
     pub conversation_id: String,
-    /// The beginning of what its user said first.
+    /// The beginning of the user's first prompt.
     pub title: String,
-    /// Whether a run is under way.
+    /// Whether a run is in progress.
     pub running: bool,
-    /// How many of its calls wait for an answer.
+    /// How many of its calls wait for approval.
     pub waiting: usize,
-    /// Seconds in which nothing has happened in it.
+    /// How long it has been idle, in seconds.
     pub idle_s: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct ConversationDetail {
     pub asked: Vec<RunPrompt>,
 }
 
-/// What a run was begun with.
+/// The prompt of one run.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunPrompt {
@@ -143,11 +143,11 @@ pub struct Models {
     pub models: Vec<Model>,
 }
 
-/// Which part of a run is to end.
+/// Which part of a run to end.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelRequest {
-    /// Whether only the calls under way end, and the run goes on.
+    /// Whether only the calls in progress end, and the run continues.
     #[serde(default)]
     pub tools_only: bool,
 }

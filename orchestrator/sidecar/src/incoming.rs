@@ -53,7 +53,7 @@ pub enum ClientMessage {
     ToolAnswer(ToolReply),
 }
 
-/// Says something to a model, and begins a run.
+/// Sends a prompt to a model, which begins a run.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
@@ -69,7 +69,7 @@ pub struct Send {
     /// What the session is narrowed to: `tool_permissions` as in a scope file.
     #[serde(default)]
     pub scope: Option<Map<String, Value>>,
-    /// How much is asked; absent, that of the conversation, else of the settings.
+    /// Which calls need approval; if absent, as in the conversation or else the settings.
     #[serde(default)]
     pub trust: Option<TrustLevel>,
     /// The policy profile; absent, that of the start.
@@ -87,13 +87,13 @@ pub struct Send {
     /// Instructions for this run, besides the configured ones.
     #[serde(default)]
     pub system_prompt: Option<String>,
-    /// What was said before; it counts, and not what is remembered here.
+    /// Earlier messages; they replace those that the server keeps.
     #[serde(default)]
     pub history: Option<Vec<HistoryMessage>>,
     /// What the run is for: `engineering`, `research`, or a pack of the configuration.
     #[serde(default)]
     pub pack: Option<String>,
-    /// Whether pieces of inputs are sent as they come.
+    /// Whether to send pieces of inputs as the model writes them.
     #[serde(default)]
     pub input_deltas: bool,
 }
@@ -102,7 +102,7 @@ pub struct Send {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryMessage {
-    /// Who has said it: user, assistant or tool.
+    /// Its author: user, assistant or tool.
     pub role: Role,
     /// The text; of a tool, its result.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub struct HistoryMessage {
     pub is_error: bool,
 }
 
-/// Who has said a message of a history.
+/// The author of a message in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "the variants are what their names say")]
@@ -131,7 +131,7 @@ pub enum Role {
     Tool,
 }
 
-/// A call in a history.
+/// One call of a message in a history.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryCall {
@@ -150,12 +150,12 @@ pub struct HistoryCall {
 pub struct Cancel {
     /// The conversation whose run is to end.
     pub conversation_id: String,
-    /// Whether only the calls under way end, and the run goes on.
+    /// Whether only the calls in progress end, and the run continues.
     #[serde(default)]
     pub tools_only: bool,
 }
 
-/// Answers the question whether a call may run: `answer`, or `approved`.
+/// Answers an approval question: `answer`, or `approved`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Approve {
@@ -173,18 +173,18 @@ pub struct Approve {
     /// The place in a batch, as in the question.
     #[serde(default)]
     pub part: Option<usize>,
-    /// Sent by some clients, and of no meaning here.
+    /// Accepted for compatibility and ignored.
     #[serde(default)]
     pub message_id: Option<String>,
 }
 
-/// What the answer to a question may be.
+/// The possible answers to an approval question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApproveAnswer {
-    /// This call may run, and no other one.
+    /// Only this call may run.
     Once,
-    /// This call may, and what `session` of the question names, for the rest of the session.
+    /// This call may run, and for the rest of the session also what `session` of the question names.
     Session,
     /// It may not run, and the model is told so.
     No,
@@ -192,11 +192,11 @@ pub enum ApproveAnswer {
     NoAndStop,
 }
 
-/// Asks for the events of a conversation.
+/// Requests the events of a conversation.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resume {
-    /// The conversation that is to be heard.
+    /// The conversation whose events are requested.
     pub conversation_id: String,
     /// The `sequence` of the last event that the client has; absent, it has none.
     #[serde(default)]
@@ -231,7 +231,7 @@ pub struct Register {
     pub timeout: Option<u32>,
 }
 
-/// Takes back a tool of the client's own.
+/// Withdraws a tool of the client.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unregister {
@@ -248,13 +248,13 @@ pub struct ToolReply {
     /// What the model reads, as text.
     #[serde(default)]
     pub content: Option<String>,
-    /// The same, where it is no text.
+    /// The same in base64, if it is not text.
     #[serde(default)]
     pub content_base64: Option<String>,
     /// What is recorded beside it.
     #[serde(default)]
     pub structured: Option<Value>,
-    /// Why the call has failed, for the model.
+    /// Why the call failed, as the model gets it.
     #[serde(default)]
     pub error: Option<String>,
 }

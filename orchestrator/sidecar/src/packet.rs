@@ -20,7 +20,7 @@ pub struct Packet {
     pub sequence: Option<u64>,
 }
 
-/// What is answered besides the events of runs.
+/// Messages of the server other than events of runs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 #[allow(missing_docs, reason = "the fields are what their names say")]
@@ -29,7 +29,7 @@ pub enum Answer {
     #[serde(rename = "server:hello")]
     Hello {
         version: &'static str,
-        /// How much is asked where a client does not say.
+        /// Which calls need approval if a client sets no trust.
         trust: &'static str,
         provider: String,
         /// The project of conversations that name none.
@@ -55,11 +55,11 @@ pub enum Answer {
         code: &'static str,
         message: String,
     },
-    /// A conversation is heard from here on.
+    /// The client now receives a conversation's events.
     #[serde(rename = "chat:resumed")]
     Resumed {
         conversation_id: String,
-        /// Whether a run is under way.
+        /// Whether a run is in progress.
         running: bool,
         /// The run under way, or the last one.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub enum Answer {
         /// Whether events between the last one that the client has and the next one are not remembered any more.
         missed: bool,
     },
-    /// The client is to carry out a call of its own tool.
+    /// The client must carry out a call of its own tool.
     #[serde(rename = "tool:execute")]
     Execute {
         execution_id: String,
@@ -76,7 +76,7 @@ pub enum Answer {
         tool_name: String,
         input: Value,
     },
-    /// Nobody waits for the answer to an execution any more.
+    /// The answer to an execution is no longer needed.
     #[serde(rename = "tool:abort")]
     Abort { execution_id: String },
 }

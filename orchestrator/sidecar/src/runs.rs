@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Maximum number of runs that are kept.
 const RUNS_MAX: usize = 1_000;
 
-/// What is known of a run.
+/// The state and result of a run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
@@ -22,9 +22,9 @@ pub struct RunStatus {
     pub conversation_id: String,
     /// `running`, or `ended` when it is over.
     pub status: &'static str,
-    /// Milliseconds since 1970 at its beginning.
+    /// When it began, in milliseconds since 1970.
     pub started_at: u64,
-    /// Milliseconds since 1970 at its end.
+    /// When it ended, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
     /// Why it has ended, as in `chat:stream-end`.
@@ -61,14 +61,14 @@ impl RunStatus {
 pub struct RunError {
     /// The code, as in `chat:error`.
     pub code: &'static str,
-    /// What has gone wrong, in words for people.
+    /// The error as a text for people.
     pub message: String,
 }
 
-/// What a run has come to, for who waits for its end.
+/// The result of a run over HTTP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunResult {
-    /// Always `final`, as other systems have it.
+    /// Always `final`, for compatibility with other systems.
     pub action: &'static str,
     /// The text of the last answer.
     pub text: String,

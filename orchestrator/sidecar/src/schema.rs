@@ -19,7 +19,7 @@ const REFUSALS: [(&str, &str); 6] = [
     ("401", "The token is missing or wrong"),
     ("403", "A page that was not named has made the request"),
     ("421", "The Host is another one"),
-    ("429", "Too many requests; Retry-After says when to come again"),
+    ("429", "Too many requests; Retry-After has the time to wait"),
     ("500", "Lazaret failed"),
 ];
 /// Further error responses for requests with a body.
@@ -73,21 +73,21 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         [of::<Health>(schemas), of::<CurrentSettings>(schemas), of::<RunStatus>(schemas)];
     let [key, result] = [of::<KeyState>(schemas), of::<RunResult>(schemas)];
     json!({
-        "/health": { "get": get("Whether the server works", &health, &[]) },
+        "/health": { "get": get("Whether the server is running", &health, &[]) },
         "/models": { "get": failing(get("The models of a provider", &models, &[&provider])) },
-        "/tools": { "get": get("The tools of a session that is narrowed by nothing", &tools, &[]) },
-        "/conversations": { "get": get("The conversations that are remembered", &conversations, &[]) },
+        "/tools": { "get": get("The tools of a session that no client narrows", &tools, &[]) },
+        "/conversations": { "get": get("The conversations that the server keeps", &conversations, &[]) },
         "/conversations/{id}": {
-            "get": missing(get("One of them, with what its user has said", &conversation, &[&id])),
+            "get": missing(get("One conversation, with its user's prompts", &conversation, &[&id])),
         },
         "/settings": {
-            "get": get("What holds where a client says nothing", &settings, &[]),
+            "get": get("The default settings", &settings, &[]),
             "put": with_body::<Settings>(schemas, "Change it", &settings, &[], "200"),
         },
         "/keys/validate": { "post": with_body::<KeyRequest>(schemas, "Try a key", &key, &[], "200") },
         "/run": { "post": with_body::<RunRequest>(schemas, "Begin a run and wait for its end", &result, &[], "200") },
         "/run/stream": { "post": stream::<RunRequest>(schemas) },
-        "/runs/{id}/status": { "get": missing(get("What is known of a run", &status, &[&id])) },
+        "/runs/{id}/status": { "get": missing(get("The state of a run", &status, &[&id])) },
         "/runs/{id}/cancel": {
             "post": missing(with_body::<CancelRequest>(schemas, "End a run, or its calls", &started, &[&id], "202")),
         },
@@ -156,7 +156,7 @@ fn failing(mut operation: Value) -> Value {
 }
 
 fn stream<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
-    let mut operation = with_body::<T>(schemas, "Begin a run and hear it", &json!({}), &[], "200");
+    let mut operation = with_body::<T>(schemas, "Begin a run and receive its events", &json!({}), &[], "200");
     // Without a type: some tools read the schema of a stream as that of its whole text, others as that of one event.
     let event = json!({ "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
     operation["responses"]["200"]["content"] = json!({ "text/event-stream": { "schema": event } });

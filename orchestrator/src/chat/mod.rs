@@ -46,72 +46,72 @@ const SPARE: u8 = 1;
 
 const EXAMPLES: &str = "\
 Examples:
-  lazaret chat --provider mock \"Show me around\"     no key: a script plays the model
+  lazaret chat --provider mock \"Show me around\"     no key: a script is the model
   lazaret chat -p --stdin \"Why does the build fail?\" < build.log
   lazaret chat --pack engineering --trust guided \"Fix the failing test\"
   lazaret chat --resume last \"And now the other one\"
   lazaret chat --replay last --json
 
-Without -p, on a terminal: a conversation. The line is edited as in a shell, with
-a history; Alt-Enter begins another line; Ctrl-D ends the chat, and /help lists
-the keys and what can be typed to the chat itself: /model, /trust, /undo, /resume.
-Calls are asked about as --trust says, guided if it is not given; where nobody
-can answer, such a call is denied. The first Ctrl-C cancels the calls
-under way, the second one the run. Hooks of agent.toml are told of calls, and may
-stop or change them: `lazaret chat-hooks --help`.
+On a terminal without -p, this is a conversation. Lines are edited as in a shell,
+with a history; Alt-Enter starts a new line; Ctrl-D ends the chat. /help lists
+the keys and the chat's own commands: /model, /trust, /undo, /resume.
+--trust sets which calls need approval (default: guided); if nobody can answer,
+such a call is denied. The first Ctrl-C cancels the calls in progress, the second
+the run. Hooks of agent.toml receive calls, and may stop or change them:
+`lazaret chat-hooks --help`.
 
 Exit code: 0 done; 1 the model or its provider failed, or did not end its task
-as the pack wants; 2 wrong arguments; 3 too many violations; 4 the model cannot
-call tools; 5 it was out of turns or of context, and answered as far as it was;
+as the pack requires; 2 wrong arguments; 3 too many violations; 4 the model cannot
+call tools; 5 it ran out of turns or context, and answered with what it had;
 124 time limit; 125 lazaret failed; 130 cancelled.";
 
-/// Let a model work, its tools in cells
+/// Run an agent whose tools work in cells
 ///
-/// The text of the model goes to standard output, what its tools do to a terminal on standard error.
+/// The model's text goes to standard output; what its tools do is shown on standard error if that is a terminal.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Chat {
-    /// What to say first [default: standard input, where it is no terminal]
+    /// The first prompt [default: standard input, if it is not a terminal]
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// Read standard input too, after the prompt
+    /// Append standard input to the prompt
     #[arg(long)]
     stdin: bool,
-    /// Answer once and end, as on a pipe
+    /// Answer once and exit, as in a pipe
     #[arg(short, long)]
     print: bool,
     /// Print every event as a line of JSON
     #[arg(long)]
     json: bool,
-    /// What the runs are for: engineering, research, or one of agent.toml
+    /// The pack of the runs: engineering, research, or one of agent.toml
     #[arg(long, value_name = "NAME")]
     pack: Option<String>,
-    /// Go on with a conversation, by its id or `last`
+    /// Continue a conversation, by its ID or `last`
     #[arg(long, value_name = "ID", conflicts_with = "no_transcript")]
     resume: Option<String>,
-    /// Play a conversation again, by its id or `last`, without a model and without tools
+    /// Print the events of a recorded conversation again, by its ID or `last`, without a model and tools
     #[arg(long, value_name = "ID", conflicts_with_all = ["resume", "prompt"])]
     replay: Option<String>,
     /// Write no transcript of the conversation
     #[arg(long)]
     no_transcript: bool,
-    /// Turns after which the model is to answer without tools
+    /// Maximum number of turns; after them the model has to answer without tools
     #[arg(long, value_name = "N", default_value_t = orchestrator_agent::settings::TURNS,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_turns: u32,
-    /// Time limit of one answer of the model, in seconds
+    /// Time limit of one answer of the model in seconds
     #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
     turn_timeout: u64,
-    /// Time limit of a run, in seconds
+    /// Time limit of a run in seconds
     #[arg(long, value_name = "S", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Tokens for thoughts, where the model shows them
+    /// Token budget for the model's reasoning, if the model supports it
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64_000))]
     thinking: u32,
-    /// Show the input of calls as it comes, in events of its own
+    /// Also print events with pieces of a call's input while the model writes it
     #[arg(long, requires = "json")]
     input_events: bool,
-    /// Violations that end the run; 0: none do [default: 3, or 1 where the trust is autonomous]
+    /// Number of violations that end the run; 0 for no limit [default: 3, or 1 if the trust is autonomous]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
     #[command(flatten)]
