@@ -398,7 +398,9 @@ export class Session {
   #takeSecurityEvent(event) {
     if (event.maxViolations && event.violations >= event.maxViolations) {
       // `lazaret` makes no call any more; those under way have their results still.
-      this.#ended = new TooManyViolations(`the session is over after ${event.violations} violations`);
+      this.#ended = new TooManyViolations(
+        `the session ended after ${event.violations} violations; it makes no more calls`,
+      );
     }
     try {
       this.#options.onSecurityEvent?.(event);

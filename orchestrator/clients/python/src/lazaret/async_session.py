@@ -517,7 +517,9 @@ class AsyncSession:
         most = event.get("maxViolations")
         if most is not None and event["violations"] >= most:
             # `lazaret` makes no call any more; those under way have their results still.
-            self._ended = TooManyViolations(f"the session is over after {event['violations']} violations")
+            self._ended = TooManyViolations(
+                f"the session ended after {event['violations']} violations; it makes no more calls"
+            )
         if self._on_security_event is None:
             return
         try:
