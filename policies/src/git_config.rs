@@ -8,7 +8,7 @@
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
 /// Settings, in lower case, that name no program, no file and no other place of the repository.
-const HARMLESS: [&str; 17] = [
+const HARMLESS: [&str; 15] = [
     "core.repositoryformatversion",
     "core.filemode",
     "core.bare",
@@ -17,8 +17,6 @@ const HARMLESS: [&str; 17] = [
     "core.precomposeunicode",
     "core.symlinks",
     "core.sparsecheckout",
-    "extensions.objectformat",
-    "extensions.refstorage",
     "user.name",
     "user.email",
     "remote.*.fetch",
@@ -27,6 +25,11 @@ const HARMLESS: [&str; 17] = [
     "branch.*.rebase",
     "init.defaultbranch",
 ];
+
+/// How a repository stores objects and refs. A later git takes more than these words, such as the path of a directory.
+/// Source: git, Documentation/config/extensions.adoc.
+const STORAGE: [(&str, [&str; 2]); 2] =
+    [("extensions.objectformat", ["sha1", "sha256"]), ("extensions.refstorage", ["files", "reftable"])];
 
 /// Whether a `config` of a repository holds harmless settings only.
 pub fn is_harmless_git_config(bytes: &[u8]) -> bool {
@@ -111,7 +114,8 @@ fn setting(section: &str, line: &str) -> Option<()> {
     let name = format!("{section}.{name}");
     // A branch's remote is the name of one, or an address.
     let address = matches!(name.as_str(), "remote.*.url" | "branch.*.remote");
-    let harmless = HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
+    let stored = STORAGE.iter().any(|(key, words)| name == *key && words.contains(&value));
+    let harmless = stored || HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
     harmless.then_some(())
 }
 
@@ -142,7 +146,7 @@ mod tests {
     fn the_settings_that_git_writes_are_harmless() {
         let cloned = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
             [remote \"origin\"]\n\turl = /home/u/pro ject\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
-            [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = T. \u{c9}\n\temail = t@t.invalid\n";
+            [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[extensions]\n\trefStorage = reftable\n[user]\n\tname = T. \u{c9}\n\temail = t@t.invalid\n";
         for text in
             ["", "\n", cloned, "[CORE]\nBare=false", "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n"]
         {
@@ -177,6 +181,8 @@ mod tests {
     #[test]
     fn no_other_setting_is_harmless() {
         for text in [
+            "[extensions]\n\trefStorage = files:///home/u/other/.git",
+            "[extensions]\n\tobjectFormat = sha1:x",
             "[core]\n\tfsmonitor = x",
             "[core]\n\thooksPath = x",
             "[core]\n\tworktree = /",

@@ -199,6 +199,19 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
         ".git/worktrees/w/hooks/pre-commit",
         ".git/worktrees/w/commondir",
         ".git/worktrees/w/config.worktree",
+        "_opam/.opam-switch/environment",
+        ".git/git-crypt/keys/default",
+        ".git/glab-cli/config.yml",
+        ".lfsconfig",
+        ".trunk/trunk.yaml",
+        ".moon/hooks/pre-commit.sh",
+        ".lsp/config.edn",
+        ".ropeproject/config.py",
+        ".nlsp-settings/pylsp.json",
+        "src/usercustomize.py",
+        ".github/extensions/x/extension.mjs",
+        ".github/mcp.json",
+        ".letta/settings.json",
         ".husky/pre-commit",
         ".pre-commit-config.yaml",
         ".vscode/tasks.json",
@@ -365,7 +378,7 @@ fn each_line_of_the_lists_has_a_source_and_a_reason_and_stands_there_once() {
 fn patterns_of_several_names_begin_with_a_name_that_programs_own() {
     for name in policy("default").protected.iter() {
         let first = name.pattern.split_once('/').map_or(".", |(first, _)| first);
-        assert!(first.starts_with('.') || ["_darcs", "CVS"].contains(&first), "{}", name.pattern);
+        assert!(first.starts_with('.') || ["_darcs", "CVS", "_opam"].contains(&first), "{}", name.pattern);
     }
     for path in ["home/u/mise", "home/u/renv", "home/u/tools", "home/u/.local/share/x", "srv/git/project"] {
         assert!(policy("default").matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
