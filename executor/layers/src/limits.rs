@@ -1,6 +1,6 @@
 //! Layer `rlimits`: limits that the kernel enforces for each process, always.
 //!
-//! *Guarantees*: no core files; the policy's limits on open descriptors, file size, CPU seconds and private memory apply to every process
+//! *Guarantees*: no core files, and no core handler of the machine (unless our own limit is 0 already); the policy's limits on open descriptors, file size, CPU seconds and private memory apply to every process
 //! of a cell, and a quarter more than its limit on processes to all of them together. *Does not*: add up over processes: the cgroup layer
 //! does, where there is one, and the broker (`account.rs`) ten times a second everywhere. *Needs*: nothing. *Order*: in the new
 //! process, just before its program. *Fails*: the call is not started. *Tested by*: `a_limit_ends_the_call_by_its_name`, corpus `RES-*`.
@@ -11,6 +11,10 @@ use policies::Limits;
 
 /// Allowance for our own processes in a session's namespace, and for a burst.
 const PROCESSES_SPARE: u64 = 16;
+
+/// Bytes of a core file: too few for one. With 0 the kernel would still start a handler that `core_pattern` names, as root and
+/// outside every cell; 1 is its mark for a handler's own crash, for which it starts none. Source: core(5); Linux, fs/coredump.c.
+const CORE: u64 = 1;
 
 /// Maximum queued signals and timers: the kernel counts them per user, and a program needs one for each timer.
 const SIGNALS: u64 = 4096;
@@ -24,7 +28,7 @@ pub fn rlimits(limits: &Limits, tier: Tier) -> Vec<(c_uint, rlimit)> {
     let processes = limits.processes.filter(|_| tier == Tier::Namespaced);
     let processes = processes.map(|most| most.saturating_add(most / 4).saturating_add(PROCESSES_SPARE));
     let named = [
-        (libc::RLIMIT_CORE, Some(0)),
+        (libc::RLIMIT_CORE, Some(CORE)),
         (libc::RLIMIT_NPROC, processes),
         // Private writable memory (since Linux 4.7): unlike the address space, it excludes what a runtime only reserves.
         (libc::RLIMIT_DATA, limits.memory),

@@ -331,7 +331,8 @@ impl Root<'_> {
         };
         mounted.at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /proc".into())?;
         let pts = self.directory(Path::new("/dev/pts"))?;
-        let options = "newinstance,ptmxmode=0666,mode=620";
+        // All instances take from the machine's number of terminals.
+        let options = "newinstance,ptmxmode=0666,mode=620,max=256";
         mount(Some("devpts"), &pts, Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
             .at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /dev/pts".into())?;
         for (name, target) in [

@@ -11,7 +11,9 @@ pub fn tests() -> Vec<Test> {
     in_each_place![
         a_limit_ends_the_call_by_its_name,
         a_share_of_the_machine_ends_the_call_by_its_name,
-        signals_that_we_ignore_a_program_hears
+        signals_that_we_ignore_a_program_hears,
+        a_crash_starts_no_handler_of_the_machine,
+        one_cell_does_not_take_all_terminals
     ]
 }
 
@@ -122,4 +124,32 @@ fn signals_that_we_ignore_a_program_hears(place: Place) {
     command.args(["-c", deaf, "bash"]).arg(inside.get_program()).args(inside.get_args());
     let text = run(&mut command, LIMIT).success();
     assert_eq!(text.trim(), none);
+}
+
+/// The kernel starts the handler that `core_pattern` names, as root, for a limit of 0 too, and not for 1.
+fn a_crash_starts_no_handler_of_the_machine(place: Place) {
+    let world = World::new(place);
+    let hard = |limits: &str| {
+        let core = limits.lines().find(|line| line.starts_with("Max core")).unwrap();
+        core.split_whitespace().nth(5).unwrap().to_owned()
+    };
+    let outside = hard(&std::fs::read_to_string("/proc/self/limits").unwrap());
+    let inside = hard(&run(&mut world.cell("cat /proc/self/limits"), LIMIT).success());
+    // A limit of 0 from outside cannot be raised.
+    assert_eq!(inside, if outside == "0" { "0" } else { "1" });
+}
+
+/// All instances of `devpts` take from one number of the machine's, 4096 as it comes.
+fn one_cell_does_not_take_all_terminals(place: Place) {
+    let world = World::new(place);
+    let script = "python3 -c '
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+made = 0
+try:
+    while made < 400: made += len(os.openpty()) // 2
+except OSError: pass
+print(made)'";
+    let made: u32 = run(&mut world.cell(script), LIMIT).success().trim().parse().unwrap();
+    assert!((64..=256).contains(&made), "{made}");
 }
