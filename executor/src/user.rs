@@ -2,7 +2,7 @@
 
 use executor_layers::ablation::Ablation;
 use executor_layers::environment::Variables;
-use executor_layers::git_settings::UserGit;
+use executor_layers::git_settings::{UserGit, own_files};
 use nix::unistd::{Uid, User as Account};
 use policies::secret::secrets;
 use policies::{Host, directories};
@@ -91,7 +91,8 @@ impl User {
             Some(file) => files.push(file),
             None => files.extend([configuration.join("git/config"), home.join(".gitconfig")]),
         }
-        UserGit { home, files }
+        let own = directories::configuration(&self.home, &|name| self.variable(name));
+        UserGit { home, files, own: own_files(&self.worker.path, &own) }
     }
 
     /// The values that profiles may refer to.

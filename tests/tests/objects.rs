@@ -2,6 +2,7 @@
 //! with no cell, and must work there.
 
 use broker_protocol::Tier;
+use lazaret_tests::programs::path;
 use lazaret_tests::suite::Test;
 use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run};
 use serde_json::json;
@@ -47,7 +48,8 @@ pub fn tests() -> Vec<Test> {
         ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
-        what_lies_above_a_root_stays_where_it_is
+        what_lies_above_a_root_stays_where_it_is,
+        lazarets_own_programs_and_settings_stay,
     ]);
     tests
 }
@@ -1135,4 +1137,50 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
         LIMIT,
     );
     assert_eq!(moved.success(), "e\n");
+}
+
+/// As after a build in the project's own clone, and with settings that are kept in a repository.
+fn lazarets_own_programs_and_settings_stay(place: Place) {
+    const KEPT: [&str; 4] =
+        ["bin/lazaret", "bin/lazaret-executor", "bin/lazaret-worker", "dotfiles/lazaret/policy.toml"];
+    const SCRIPT: &str = "mv bin/lazaret-executor x; cp x bin/lazaret-executor; echo sprung >> bin/lazaret; rm bin/lazaret-worker
+        ln bin/lazaret y; echo sprung >> y; mv bin b; mkdir bin; echo sprung > bin/lazaret-trace
+        echo sprung >> dotfiles/lazaret/policy.toml; mv dotfiles d; echo sprung > ours/policy.toml";
+    let changed = |in_cell: bool| {
+        let world = World::new(place);
+        for name in ["lazaret", "lazaret-executor", "lazaret-worker"] {
+            world.put_program(&format!("bin/{name}"), fs::read(path(name)).unwrap());
+        }
+        world.put("dotfiles/lazaret/policy.toml", "version = 1\n");
+        let settings = world.home.join("settings/lazaret");
+        world.make_folder(&settings);
+        symlink(world.project.join("dotfiles/lazaret/policy.toml"), settings.join("policy.toml")).unwrap();
+        let before = KEPT.map(|name| world.get(name));
+        let lazaret = world.project.join("bin/lazaret");
+        let mut command = match (in_cell, place.tier) {
+            (false, _) => world.host("bash"),
+            (true, Tier::Namespaced) => world.host(lazaret),
+            (true, Tier::Flat) => {
+                let mut command = world.host(path("without-namespaces"));
+                command.arg(lazaret);
+                command
+            }
+        };
+        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        if in_cell {
+            command.args(["run", "--project"]).arg(&world.project).arg("--central").arg(&world.central);
+            command.args(["--", "bash"]);
+        }
+        let finished = run(command.args(["-c", &format!("{SCRIPT}; echo done")]), LIMIT);
+        assert!(finished.text().contains("done"), "{}", finished.errors());
+        let changed: Vec<_> = KEPT
+            .iter()
+            .zip(before)
+            .filter(|(name, before)| fs::read(world.project.join(name)).ok().as_ref() != Some(before))
+            .collect();
+        let new = world.project.join("bin/lazaret-trace").exists();
+        (changed.len(), new)
+    };
+    assert_eq!(changed(false), (KEPT.len(), true), "the control does not work");
+    assert_eq!(changed(true), (0, false));
 }

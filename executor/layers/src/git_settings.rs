@@ -36,6 +36,23 @@ pub struct UserGit {
     pub home: PathBuf,
     /// The machine's settings and the account's, whether the files exist or not.
     pub files: Vec<PathBuf>,
+    /// What Lazaret itself executes and obeys, with the user's rights: see [`own_files`].
+    pub own: Vec<PathBuf>,
+}
+
+/// The directory of the administrator's policy.
+const SYSTEM: &str = "/etc/lazaret";
+/// Our programs, which lie together.
+const PROGRAMS: [&str; 6] =
+    ["lazaret", "lazaret-bash", "lazaret-executor", "lazaret-worker", "lazaret-trace", "lazaret-attack"];
+
+/// Our own programs beside `program`, and the files of these configuration directories. A root may be where they lie, or where
+/// links from there lead, as with settings that are kept in a repository.
+pub fn own_files(program: &Path, configuration: &Path) -> Vec<PathBuf> {
+    let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
+    let settings = [configuration, Path::new(SYSTEM)].into_iter().flat_map(entries);
+    let programs = PROGRAMS.iter().map(|name| program.with_file_name(name));
+    programs.chain(settings.map(|entry| entry.path())).collect()
 }
 
 /// A path named by a setting.
@@ -62,6 +79,8 @@ pub enum MayBe {
     File,
     /// A file that exists.
     Present,
+    /// A file of Lazaret's own, or not there yet.
+    Own,
 }
 
 /// A file of settings, and the directories to which its paths may be relative.
@@ -89,6 +108,10 @@ pub fn named(
     for file in &user.files {
         let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
         reading.name(&source, "the account's settings", file, MayBe::File)?;
+    }
+    for file in &user.own {
+        let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
+        reading.name(&source, "Lazaret", file, MayBe::Own)?;
     }
     let mut sources = sources(user, project, objects);
     for depth in 0..=DEPTH_MAX {
@@ -352,7 +375,8 @@ mod tests {
         }
 
         fn named_by(&self, ask: &Ask) -> Result<BTreeSet<NamedPath>, ProtectError> {
-            let user = UserGit { home: self.at("home"), files: vec![self.at("home/.gitconfig")] };
+            let user =
+                UserGit { home: self.at("home"), files: vec![self.at("home/.gitconfig")], own: Vec::new() };
             let objects =
                 ProtectedObjects { repositories: [self.at(".git")].into(), ..ProtectedObjects::default() };
             named(&user, &self.at(""), &objects, ask)

@@ -175,6 +175,8 @@ pub enum WhyClosed {
         /// The setting.
         key: String,
     },
+    /// It is one of Lazaret's own programs or settings, or a link from these leads there.
+    Own,
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
@@ -206,6 +208,7 @@ impl AlsoClosed {
             WhyClosed::OtherNameOf(protected) => format!("{path:?} (the same file as {protected:?})"),
             WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
+            WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
             WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
             WhyClosed::OverBound(first) => {

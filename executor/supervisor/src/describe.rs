@@ -129,6 +129,10 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
             ),
             Remedy::Nothing,
         ),
+        Some((WhyClosed::Own, _)) => (
+            "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
+            Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
+        ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();
             (

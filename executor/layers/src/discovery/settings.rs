@@ -17,7 +17,9 @@ impl Search<'_> {
         let metadata = fs::symlink_metadata(&end);
         let closes = match (may_be, &metadata) {
             (MayBe::Anything, _) => true,
-            (MayBe::File, metadata) => !metadata.as_ref().is_ok_and(|metadata| metadata.is_dir()),
+            (MayBe::File | MayBe::Own, metadata) => {
+                !metadata.as_ref().is_ok_and(|metadata| metadata.is_dir())
+            }
             (MayBe::Present, metadata) => metadata.as_ref().is_ok_and(|metadata| metadata.is_file()),
         };
         if !closes {
@@ -30,7 +32,12 @@ impl Search<'_> {
         self.open_when_new(&end);
         self.lead(file, directory, path, Some(Protection::Write), Vec::new())?;
         for closed in &mut self.also_closed[before..] {
-            closed.why = WhyClosed::Setting { file: file.clone(), key: key.clone() };
+            closed.why = match may_be {
+                MayBe::Own => WhyClosed::Own,
+                MayBe::Anything | MayBe::File | MayBe::Present => {
+                    WhyClosed::Setting { file: file.clone(), key: key.clone() }
+                }
+            };
         }
         Ok(())
     }
