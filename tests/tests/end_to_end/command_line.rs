@@ -280,7 +280,7 @@ fn everything_has_help() {
     let help = run(world.program("lazaret").args(["serve", "--help"]), LIMIT).success();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("of conversations that name none [default: none"), "{help}");
-    assert!(words.contains("125 it cannot serve, as where the address is taken"), "{help}");
+    assert!(words.contains("125 it cannot serve, for example because the address is in use"), "{help}");
     assert_ne!(run(world.program("lazaret").arg("--no-such-option"), LIMIT).code(), 0);
     assert!(run(world.program("lazaret-executor").arg("--help"), LIMIT).text().len() > 10);
 }
