@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
+use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::beginning;
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
@@ -285,7 +286,11 @@ impl Run<'_> {
             }
             CallBody::ApprovalWanted(question) => {
                 let confirm = confirm(call, question, part);
+                self.control.asked(&confirm);
                 self.publisher.publish(Body::ToolConfirm(Box::new(confirm))).await;
+            }
+            CallBody::ApprovalGiven { challenge, .. } => {
+                self.control.answered(&call.id, part, &challenge.digest.to_string());
             }
             CallBody::Violation(event) => {
                 self.publisher.publish(Body::Security { tool_id: tool_id(), event: event.clone() }).await;
@@ -296,7 +301,6 @@ impl Run<'_> {
             | CallBody::Requested { .. }
             | CallBody::Started { .. }
             | CallBody::Suspended
-            | CallBody::ApprovalGiven { .. }
             | CallBody::Connection(_)
             | CallBody::Result(_) => {}
         }
@@ -341,15 +345,20 @@ impl Run<'_> {
     }
 }
 
-/// The change that a call of a file tool would make, as far as its input tells.
-fn changes(tool: &str, input: &Value) -> Option<String> {
+/// The file that a call of a file tool would change, by whatever name the input has it, and the change, as far as the input tells.
+fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
     // Placeholder roots: the zones are needed to parse paths, and do not appear in the text.
     let roots = Roots { project: "/project".to_owned(), central: "/central".to_owned() };
     let context =
         PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: limit::TIMEOUT_S };
     match Tool::find(tool)?.plan(input.clone(), &context).ok()?.plan {
-        Plan::Request(request @ (Request::FileWrite(_) | Request::FileEdit(_))) => {
-            Some(Proposal::new(&request, None).body.join("\n"))
+        Plan::Request(request) => {
+            let path = match &request {
+                Request::FileWrite(write) => &write.path,
+                Request::FileEdit(edit) => &edit.path,
+                _ => return None,
+            };
+            Some((escape::one_line(&path.to_string()), Proposal::new(&request, None).body.join("\n")))
         }
         _ => None,
     }
@@ -357,11 +366,13 @@ fn changes(tool: &str, input: &Value) -> Option<String> {
 
 fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) -> Confirm {
     let challenge = &question.challenge;
+    let (path, diff) = question.input.as_ref().and_then(|input| changes(&question.tool, input)).unzip();
     Confirm {
         tool_id: call.id.clone(),
         tool_name: question.tool.clone(),
         input: question.input.clone(),
-        diff: question.input.as_ref().and_then(|input| changes(&question.tool, input)),
+        diff,
+        path,
         digest: challenge.digest.to_string(),
         rule: challenge.rule.clone(),
         why: challenge.why.clone(),
@@ -408,9 +419,13 @@ mod tests {
     #[test]
     fn a_question_shows_what_a_file_tool_would_change_by_any_of_its_names() {
         let edit = json!({"file_path": "a", "old_text": "one", "new_text": "two\u{202e}"});
-        let shown = changes("file_edit", &edit).unwrap();
+        let (path, shown) = changes("file_edit", &edit).unwrap();
+        assert_eq!(path, "a");
         assert!(shown.contains("-one\n+two") && !shown.contains('\u{202e}'), "{shown}");
-        assert_eq!(changes("file_write", &json!({"path": "a", "content": "x\ny"})).unwrap(), "+x\n+y");
+        for name in ["path", "file_path", "filePath", "absolute_path"] {
+            let write = json!({name: "src/evil.sh", "content": "x\ny"});
+            assert_eq!(changes("file_write", &write).unwrap(), ("src/evil.sh".into(), "+x\n+y".into()));
+        }
         assert_eq!(changes("bash", &json!({"command": "true"})), None);
         assert_eq!(changes("file_write", &json!({"path": "../a", "content": "x"})), None);
     }

@@ -1,5 +1,6 @@
 //! How a front end steers a run: it cancels, and it answers approval questions of calls by their IDs.
 
+use crate::event::Confirm;
 use broker_protocol::Extent;
 use orchestrator_session::{Approval, CallHandle};
 use std::cell::RefCell;
@@ -11,7 +12,20 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct Control {
     cancel: CancellationToken,
-    calls: RefCell<BTreeMap<String, CallHandle>>,
+    calls: RefCell<BTreeMap<String, Asking>>,
+}
+
+/// A call in progress, with its questions that were published and wait for an answer, by the place in a batch.
+struct Asking {
+    handle: CallHandle,
+    questions: BTreeMap<Option<usize>, Asked>,
+}
+
+/// What an answer is held to.
+struct Asked {
+    digest: String,
+    /// Whether the front end got all of what is asked about.
+    is_shown: bool,
 }
 
 /// An answer to an approval question.
@@ -36,6 +50,12 @@ pub enum NotAsked {
     /// The call waits for no answer.
     #[error("the call {0:?} waits for no answer")]
     Answered(String),
+    /// Nobody can approve what they have not seen.
+    #[error("the input of the call {0:?} is too long to be shown whole, so the only answer is no")]
+    NotShown(String),
+    /// The answer was given to another question.
+    #[error("the call {0:?} asks about something else than this answer")]
+    OtherDigest(String),
 }
 
 impl Control {
@@ -57,26 +77,77 @@ impl Control {
     /// Cancels the calls in progress, and lets the run continue; returns whether there were any.
     pub fn cancel_calls(&self) -> bool {
         let calls = self.calls.borrow();
-        calls.values().for_each(CallHandle::cancel);
+        calls.values().for_each(|call| call.handle.cancel());
         !calls.is_empty()
     }
 
-    /// Answers the question of the call `id`; in a batch, of its call at `part`.
+    /// Answers the question of the call `id`; in a batch, of its call at `part`. With a `digest`, only a question about just that
+    /// is answered.
     ///
     /// # Errors
-    /// If nothing waits for that answer.
-    pub async fn approve(&self, id: &str, part: Option<usize>, answer: Answer) -> Result<(), NotAsked> {
-        let handle = self.calls.borrow().get(id).cloned().ok_or_else(|| NotAsked::Unknown(brief(id)))?;
+    /// If nothing waits for that answer, or it is a yes to what was not shown.
+    pub async fn approve(
+        &self,
+        id: &str,
+        part: Option<usize>,
+        answer: Answer,
+        digest: Option<&str>,
+    ) -> Result<(), NotAsked> {
         let approval = match answer {
             Answer::Once => Approval::Yes(Extent::Once),
             Answer::Session => Approval::Yes(Extent::Session),
             Answer::No | Answer::NoAndStop => Approval::No,
         };
+        let (handle, part) = self.find(id, part, digest, approval)?;
         let accepted = handle.approve(part, approval).await;
+        if accepted {
+            // A further question of this call has to be published before it can be answered.
+            self.calls.borrow_mut().get_mut(id).map(|call| call.questions.remove(&part));
+        }
         if accepted && answer == Answer::NoAndStop {
             self.cancel();
         }
         if accepted { Ok(()) } else { Err(NotAsked::Answered(brief(id))) }
+    }
+
+    /// The call and the place of the one question that is meant, if it may be answered like this.
+    fn find(
+        &self,
+        id: &str,
+        part: Option<usize>,
+        digest: Option<&str>,
+        approval: Approval,
+    ) -> Result<(CallHandle, Option<usize>), NotAsked> {
+        let calls = self.calls.borrow();
+        let call = calls.get(id).ok_or_else(|| NotAsked::Unknown(brief(id)))?;
+        let mut meant = call.questions.iter().filter(|(of, _)| part.is_none() || **of == part);
+        let (Some((place, asked)), None) = (meant.next(), meant.next()) else {
+            return Err(NotAsked::Answered(brief(id)));
+        };
+        if digest.is_some_and(|digest| digest != asked.digest) {
+            return Err(NotAsked::OtherDigest(brief(id)));
+        }
+        match approval {
+            Approval::Yes(_) if !asked.is_shown => Err(NotAsked::NotShown(brief(id))),
+            Approval::Yes(_) | Approval::No => Ok((call.handle.clone(), *place)),
+        }
+    }
+
+    /// Registers a question that is about to be published.
+    pub(crate) fn asked(&self, confirm: &Confirm) {
+        if let Some(call) = self.calls.borrow_mut().get_mut(&confirm.tool_id) {
+            let asked = Asked { digest: confirm.digest.clone(), is_shown: confirm.input.is_some() };
+            call.questions.insert(confirm.part, asked);
+        }
+    }
+
+    /// Registers that a question of a call waits no more.
+    pub(crate) fn answered(&self, id: &str, part: Option<usize>, digest: &str) {
+        if let Some(call) = self.calls.borrow_mut().get_mut(id)
+            && call.questions.get(&part).is_some_and(|asked| asked.digest == digest)
+        {
+            call.questions.remove(&part);
+        }
     }
 
     /// A token that is cancelled when the run ends.
@@ -86,7 +157,7 @@ impl Control {
 
     /// Registers a call in progress until the returned value is dropped.
     pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> UnderWay<'_> {
-        self.calls.borrow_mut().insert(id.to_owned(), handle);
+        self.calls.borrow_mut().insert(id.to_owned(), Asking { handle, questions: BTreeMap::new() });
         UnderWay { control: self, id: id.to_owned() }
     }
 }

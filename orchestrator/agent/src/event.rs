@@ -119,6 +119,9 @@ pub struct Confirm {
     /// is not read for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
+    /// The file that it would change, if there is a `diff`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The SHA-256 of what is asked about.
     pub digest: String,
     pub rule: String,

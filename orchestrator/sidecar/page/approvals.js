@@ -12,6 +12,11 @@ const COVERS = {
   call: () => "this very call again",
 };
 
+/// A yes needs the whole input on the screen, down to this element behind it.
+const END = "The input ends here.";
+/// How much of it: what is rounded to pixels may never be seen to the last bit.
+const WHOLE = 0.9;
+
 export class Approvals {
   #cards = new Map();
   #place = byId("approvals");
@@ -38,8 +43,32 @@ export class Approvals {
     this.#place.append(card.root);
     this.#tick();
     setTimeout(() => this.#focus(card), FOCUS_MS);
-    setTimeout(() => card.yes.forEach((one) => (one.disabled = false)), ARMED_MS);
+    setTimeout(() => {
+      card.armed = true;
+      this.#enable(card);
+    }, ARMED_MS);
+    this.#watch(card);
     this.changed(this.#cards.size);
+  }
+
+  /// Waits until the end of the input has been on the screen. A part of the page that is scrolled away is not on it.
+  #watch(card) {
+    if (card.yes.length === 0) return;
+    const watcher = new IntersectionObserver((entries) => {
+      if (!entries.some((one) => one.intersectionRatio >= WHOLE)) return;
+      watcher.disconnect();
+      card.seen = true;
+      card.hint.hidden = true;
+      this.#enable(card);
+    }, { threshold: WHOLE });
+    watcher.observe(card.end);
+  }
+
+  /// Nothing is answered twice, nothing after its time, and nothing is allowed before it could be read to its end.
+  #enable(card) {
+    const open = !card.said && Date.now() < card.until;
+    card.all.forEach((one) => (one.disabled = !open));
+    card.yes.forEach((one) => (one.disabled = !(open && card.armed && card.seen)));
   }
 
   #focus(card) {
@@ -51,11 +80,16 @@ export class Approvals {
     const id = `question-${this.#place.childElementCount}-${payload.digest.slice(0, 12)}`;
     const error = element("p", { role: "alert", class: "failure" });
     const timer = element("span", { role: "timer", "aria-live": "off" });
-    const card = { payload, timer, error, yes: [], all: [] };
+    const card = { payload, timer, error, yes: [], all: [], armed: false, seen: false, said: false };
+    card.end = element("span", { class: "end" }, END);
+    const input = this.#input(payload, card.end);
+    const shown = input !== null;
+    card.hint = element("p", { class: "hint" }, "Scroll to the end of the input to allow it.");
+    const asks = payload.channel !== "separate";
     const say = (answer) => () => this.#say(key, card, answer);
-    if (payload.channel !== "separate") {
-      card.yes.push(button("Allow once", say("once"), { disabled: true, class: "yes" }));
-      if (COVERS[payload.session]) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
+    if (asks) {
+      if (shown) card.yes.push(button("Allow once", say("once"), { disabled: true, class: "yes" }));
+      if (shown && COVERS[payload.session]) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
       card.all.push(...card.yes, button("Deny", say("no"), { class: "no" }), button("Deny and stop", say("no_and_stop")));
     }
     card.root = element(
@@ -67,38 +101,41 @@ export class Approvals {
         { id: `${id}-d` },
         element("p", {}, payload.why),
         element("p", { class: "by" }, `Asked by rule ${payload.rule}. `, payload.again ? "An answer before was rejected. " : ""),
-        payload.diff && payload.input?.path ? element("p", {}, "File: ", element("code", {}, payload.input.path)) : null,
-        payload.diff ? difference(payload.diff) : this.#input(payload.input),
+        payload.diff && payload.path ? element("p", {}, "File: ", element("code", {}, payload.path)) : null,
+        input ?? element("p", { class: "failure" }, "The input has more than 64 KiB and is not shown, so it cannot be allowed here."),
       ),
       element("p", {}, timer, COVERS[payload.session] ? ` “For the session” covers ${COVERS[payload.session](payload.rule)}.` : ""),
-      payload.channel === "separate"
-        ? element("p", {}, "The policy takes answers from ", element("code", {}, "lazaret approve"), " only.")
-        : element("div", { class: "buttons" }, ...card.all),
+      asks && shown ? card.hint : null,
+      asks
+        ? element("div", { class: "buttons" }, ...card.all)
+        : element("p", {}, "The policy takes answers from ", element("code", {}, "lazaret approve"), " only."),
       element("p", { class: "digest" }, "SHA-256 ", element("code", {}, payload.digest)),
       error,
     );
     return card;
   }
 
-  #input(input) {
-    const text = input === undefined ? "The input has more than 64 KiB and is not shown." : null;
-    if (text) return element("p", { class: "failure" }, text);
-    const only = Object.values(input);
-    const shown = only.length === 1 && typeof only[0] === "string" ? only[0] : JSON.stringify(input, null, 1);
-    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, shown);
+  /// All of what is asked about, scrolled as one; nothing if the server does not send it.
+  #input({ input, diff, path }, end) {
+    if (input === undefined) return null;
+    if (diff && path) return difference(diff, end);
+    const shown = Object.keys(input).length === 1 && typeof input.command === "string" ? input.command : JSON.stringify(input, null, 1);
+    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, shown, end);
   }
 
   async #say(key, card, answer) {
-    const { conversationId, toolId, part } = card.payload;
+    const { conversationId, toolId, part, digest } = card.payload;
     // A button that is disabled loses the focus to nobody.
     card.root.focus();
-    card.all.forEach((one) => (one.disabled = true));
+    card.said = true;
+    this.#enable(card);
     try {
-      await this.answer({ conversationId, toolId, part, answer }, card.payload);
+      await this.answer({ conversationId, toolId, part, digest, answer }, card.payload);
       this.#remove(key);
     } catch (error) {
       card.error.textContent = error.message;
-      card.all.forEach((one) => (one.disabled = false));
+      card.said = false;
+      this.#enable(card);
     }
   }
 
@@ -125,7 +162,7 @@ export class Approvals {
       const left = Math.max(0, Math.ceil((card.until - Date.now()) / 1000));
       card.timer.textContent = left > 0 ? `${left} s left, then it is denied.` : "The time is over: it is denied.";
       card.root.classList.toggle("urgent", left <= 10);
-      if (left === 0) card.all.forEach((one) => (one.disabled = true));
+      if (left === 0) this.#enable(card);
     }
   }
 }

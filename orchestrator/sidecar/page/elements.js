@@ -30,10 +30,10 @@ export function clock(timestamp) {
   return element("time", { datetime: date }, time.toLocaleTimeString([], { hour12: false }));
 }
 
-/// Lines of a difference, each by its kind; the sign stays, so that colour is not all that tells them apart.
-export function difference(text) {
+/// Lines of a difference, each by its kind, and an element behind them; the sign stays, so that colour is not all that tells them apart.
+export function difference(text, end = null) {
   const kinds = { "+": "added", "-": "removed", "@": "place" };
   const lines = text.replace(/\n$/, "").split("\n");
   const made = lines.map((line) => element("span", { class: kinds[line[0]] ?? "same" }, line + "\n"));
-  return element("pre", { class: "difference", tabindex: "0", "aria-label": "What would change" }, ...made);
+  return element("pre", { class: "difference", tabindex: "0", "aria-label": "What would change" }, ...made, end);
 }

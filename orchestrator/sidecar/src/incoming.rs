@@ -173,6 +173,9 @@ pub struct Approve {
     /// The place in a batch, as in the question.
     #[serde(default)]
     pub part: Option<usize>,
+    /// What the question was about, as in it: an answer to anything else is rejected.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// Accepted for compatibility and ignored.
     #[serde(default)]
     pub message_id: Option<String>,
@@ -327,6 +330,10 @@ pub enum RequestError {
     TooManyRuns(usize),
     #[error("{0}")]
     NotPending(String),
+    #[error("{0}")]
+    NotShown(String),
+    #[error("{0}")]
+    OtherDigest(String),
     #[error("calls of several conversations wait under this id: name one with conversationId")]
     Ambiguous,
     #[error("no call {0:?} waits for an answer of this client")]
@@ -355,6 +362,8 @@ impl RequestError {
             Self::Busy => "busy",
             Self::TooManyRuns(_) => "too_many_runs",
             Self::NotPending(_) => "unknown_tool_id",
+            Self::NotShown(_) => "not_shown",
+            Self::OtherDigest(_) => "other_digest",
             Self::Ambiguous => "ambiguous_tool_id",
             Self::NotExecuting(_) => "unknown_execution",
             Self::Tool(_) => "invalid_tool",

@@ -204,7 +204,10 @@ fn status(error: &RequestError) -> StatusCode {
         | RequestError::UnknownRun(_)
         | RequestError::NotPending(_)
         | RequestError::NotExecuting(_) => StatusCode::NOT_FOUND,
-        RequestError::NotRunning(_) | RequestError::Busy => StatusCode::CONFLICT,
+        RequestError::NotRunning(_)
+        | RequestError::Busy
+        | RequestError::NotShown(_)
+        | RequestError::OtherDigest(_) => StatusCode::CONFLICT,
         RequestError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         RequestError::TooManyRuns(_) | RequestError::TooOften => StatusCode::TOO_MANY_REQUESTS,
         RequestError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,

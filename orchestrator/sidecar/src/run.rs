@@ -286,7 +286,7 @@ async fn follow(
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
                 if answers == Answers::Nobody && confirm.channel != "separate" {
                     // A call that has ended by now needs no answer.
-                    let _ = run.control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
+                    let _ = run.control.approve(&confirm.tool_id, confirm.part, Answer::No, None).await;
                 }
             }
             Body::ToolResult(result) => drop(run.pending.borrow_mut().remove(&result.tool_id)),

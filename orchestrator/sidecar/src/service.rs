@@ -224,16 +224,19 @@ impl Service {
     /// Answers the approval question of a call.
     ///
     /// # Errors
-    /// If no call waits for this answer, or several do.
+    /// If no call waits for this answer, or several do, or it is a yes to what was not shown.
     pub async fn approve(&self, approve: &Approve) -> Result<Rc<LiveRun>, RequestError> {
         let answer = approve.answer()?;
         let run = match &approve.conversation_id {
             Some(id) => self.running(id)?.1,
             None => self.waiting(&approve.tool_id)?,
         };
-        let approved = run.control.approve(&approve.tool_id, approve.part, answer).await;
+        let digest = approve.digest.as_deref();
+        let approved = run.control.approve(&approve.tool_id, approve.part, answer, digest).await;
         approved.map_err(|error| match error {
             NotAsked::Unknown(_) | NotAsked::Answered(_) => RequestError::NotPending(error.to_string()),
+            NotAsked::NotShown(_) => RequestError::NotShown(error.to_string()),
+            NotAsked::OtherDigest(_) => RequestError::OtherDigest(error.to_string()),
         })?;
         Ok(run)
     }

@@ -133,7 +133,7 @@ async fn take(
             }
             Answers::Nobody => {
                 // A call that has ended by now needs no answer.
-                let _ = control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
+                let _ = control.approve(&confirm.tool_id, confirm.part, Answer::No, None).await;
                 let tool = &confirm.tool_name;
                 let message = format!("{tool} needs an approval, and nobody is here to give it: see --trust");
                 front.problem(&message).await
@@ -181,7 +181,7 @@ async fn answer(
         _ => return front.question(confirm, answers).await,
     };
     // A call that has ended by now needs no answer.
-    let _ = control.approve(&confirm.tool_id, confirm.part, answer).await;
+    let _ = control.approve(&confirm.tool_id, confirm.part, answer, Some(&confirm.digest)).await;
     asked.pop_front();
     match asked.front() {
         Some(next) => front.question(next, answers).await,

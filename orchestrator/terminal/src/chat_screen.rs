@@ -306,6 +306,7 @@ mod tests {
             part: None,
             again: false,
             diff: None,
+            path: None,
         };
         Question::new(&confirm, 40)
     }

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
             a_no_that_stops_ends_the_run,
             a_violation_has_an_event_and_too_many_end_the_run,
             an_answer_by_another_client_counts_and_a_second_one_does_not,
+            a_yes_to_what_was_not_shown_or_was_another_question_is_an_error,
             over_http_a_question_is_a_no_unless_somebody_answers,
         ],
     ]
@@ -169,6 +170,37 @@ fn an_answer_by_another_client_counts_and_a_second_one_does_not() {
     approve(&mut first, json!({"toolId": confirm["toolId"], "approved": true}));
     assert_eq!(first.next_of("request:error")["code"], "unknown_tool_id");
     assert!(world.project.join("made").exists());
+}
+
+fn a_yes_to_what_was_not_shown_or_was_another_question_is_an_error() {
+    let world = world();
+    let hidden = ("bash", json!({"command": "touch hidden", "description": "x".repeat(70 << 10)}));
+    let write = ("file_write", json!({"file_path": "src/made", "content": "x"}));
+    let sidecar = Sidecar::start(&world, &script(&[("", &[hidden, write]), ("Done", &[])]), &[]);
+    let mut client = sidecar.client();
+    begin(&mut client, "c");
+    let confirm = client.next_of("chat:tool-confirm");
+    assert!(confirm["input"].is_null() && confirm["path"].is_null(), "{confirm}");
+    let id = &confirm["toolId"];
+    for yes in [json!({"answer": "once"}), json!({"answer": "session"}), json!({"approved": true})] {
+        let mut yes = yes;
+        (yes["toolId"], yes["digest"]) = (id.clone(), confirm["digest"].clone());
+        approve(&mut client, yes);
+        assert_eq!(client.next_of("request:error")["code"], "not_shown");
+    }
+    let http = format!("/runs/{}/approve", confirm["messageId"].as_str().unwrap());
+    assert_eq!(sidecar.send("POST", &http, &json!({"toolId": id, "approved": true})).status, 409);
+    approve(&mut client, json!({"toolId": id, "answer": "no"}));
+    let next = client.next_of("chat:tool-confirm");
+    assert_eq!((&next["path"], &next["diff"]), (&json!("src/made"), &json!("+x")), "{next}");
+    for answer in ["once", "no"] {
+        let other = json!({"toolId": next["toolId"], "answer": answer, "digest": confirm["digest"]});
+        approve(&mut client, other);
+        assert_eq!(client.next_of("request:error")["code"], "other_digest");
+    }
+    approve(&mut client, json!({"toolId": next["toolId"], "answer": "once", "digest": next["digest"]}));
+    client.to_end();
+    assert!(world.project.join("src/made").exists() && !world.project.join("hidden").exists());
 }
 
 fn over_http_a_question_is_a_no_unless_somebody_answers() {
