@@ -67,9 +67,12 @@ impl Policies {
         if wanted != AUTO {
             return Choice::named(wanted);
         }
-        let mut fitting = self.auto().filter(|entry| entry.files.iter().all(|file| has(file.as_str())));
+        let named = self.auto().filter(|entry| !entry.files.is_empty());
+        let mut fitting = named.filter(|entry| entry.files.iter().all(|file| has(file.as_str())));
         let Some(first) = fitting.next() else {
-            return Choice { profile: DEFAULT.to_owned(), found: Some(Found::default()) };
+            let other = self.auto().find(|entry| entry.files.is_empty());
+            let profile = other.map_or(DEFAULT, |entry| entry.profile.as_str()).to_owned();
+            return Choice { profile, found: Some(Found::default()) };
         };
         let profile = first.profile.as_str().to_owned();
         let mut others: Vec<String> = Vec::new();
@@ -90,7 +93,7 @@ impl Policies {
     }
 
     /// Entries in their order: those of the last file first.
-    fn auto(&self) -> impl Iterator<Item = &AutoEntry> {
+    pub fn auto(&self) -> impl Iterator<Item = &AutoEntry> {
         let files: Vec<_> = self.general().collect();
         files.into_iter().rev().flat_map(|(_, content)| content.auto.iter().map(|entry| entry.get_ref()))
     }

@@ -93,6 +93,23 @@ fn entries_of_the_user_come_first_and_want_all_their_files() {
     assert_eq!(choose(&Policies::load(vec![system]).unwrap(), "auto", &["go.mod"]).profile, "python");
 }
 
+/// Wherever it stands, an entry without files is for what no other entry fits, and it is no further profile of a project.
+#[test]
+fn an_entry_without_files_is_for_all_other_projects() {
+    let text = "default_profile = 'auto'\n[profile.mine]\n[[auto]]\nfiles = []\nprofile = 'mine'\n";
+    let policies = user(text);
+    assert_eq!(
+        choose(&policies, "", &["Makefile"]),
+        Choice { profile: "mine".into(), found: Some(Found::default()) }
+    );
+    let rust = choose(&policies, "", &["Cargo.toml"]);
+    assert_eq!((rust.profile.as_str(), rust.found.unwrap().others), ("rust", vec![]));
+    assert_eq!(
+        choose(&user(&text.replace("'auto'\n[p", "'default'\n[p")), "", &[]),
+        Choice::named("default")
+    );
+}
+
 #[test]
 fn a_later_file_names_the_default() {
     let etc = || source(SourceKind::System, "profile = 'read-only'");

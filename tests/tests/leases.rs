@@ -34,6 +34,7 @@ pub fn tests() -> Vec<Test> {
         a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere,
         a_person_at_a_terminal_is_asked_and_the_command_runs_again,
         always_is_written_into_the_users_own_file,
+        what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own,
         programs_are_offline_until_a_host_is_granted
     ]
 }
@@ -453,7 +454,7 @@ fn always_is_written_into_the_users_own_file(place: Place) {
         assert_ne!(allow(host, profile).code(), 0, "{host} {profile}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
-    world.write(&file, "version = 1\nprofile = 'auto'\n");
+    world.write(&file, "version = 1\n[profile.my-default]\nextends = 'rust'\n");
     let refused = allow("a.example:443", "default");
     assert!(refused.code() != 0 && refused.errors().contains("yourself"), "{}", refused.errors());
     world.write(&file, "version = 1\n[network]\nallow = []\n");
@@ -464,6 +465,73 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     );
     let told = allow("a.example:443", "net");
     assert!(told.success().contains("to what extends it: sub"), "{}", told.text());
+}
+
+/// The command that denials recommend, on a machine without a policy, and with the file that the README recommends.
+fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) {
+    let world = World::new(place);
+    let file = world.home.join("settings/lazaret/policy.toml");
+    let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);
+    let allow = |words: &[&str]| policy(&[&["allow"], words].concat());
+    let shown =
+        || -> serde_json::Value { serde_json::from_str(&policy(&["show", "--json"]).success()).unwrap() };
+    let profile = || shown()["profile"].as_str().unwrap().to_owned();
+    assert_eq!(profile(), "default");
+    let told = allow(&["a.example:443"]);
+    assert!(
+        told.success().contains("my-default") && told.text().contains("sessions that name no profile"),
+        "{}",
+        told.text()
+    );
+    assert_eq!(profile(), "my-default");
+    assert!(shown()["network"].to_string().contains("a.example:443"), "{}", shown()["network"]);
+    // The session that has asked goes on with the profile that it has.
+    allow(&["b.example:443", "--profile", "default"]).success();
+    allow(&["c.example:443"]).success();
+    assert!(allow(&["b.example:443"]).errors().contains("has it already"));
+    let text = fs::read_to_string(&file).unwrap();
+    let read: toml::Table = text.parse().unwrap();
+    let own = json!({"extends": "default", "network": {"allow": ["a.example:443", "b.example:443", "c.example:443"]}});
+    assert_eq!(json!(read["profile"]["my-default"]), own, "{text}");
+    assert_eq!(text.matches("# Allowed always by `lazaret policy allow`").count(), 4, "{text}");
+    // `auto` chooses for every project as before, but for the profile that has more.
+    for before in [
+        "version = 1\ndefault_profile = \"auto\"\n",
+        "version = 1\nprofile = 'auto' # mine\n[[rule]]\ntool = 'bash'\naction = 'ask'\nwhy = 'x'\n",
+    ] {
+        world.write(&file, before);
+        let files = ["package.json", "go.mod", "Cargo.toml"];
+        let chosen = || {
+            let mut chosen = vec![profile()];
+            for name in files {
+                world.put(name, "");
+                chosen.push(profile());
+            }
+            files.iter().for_each(|name| fs::remove_file(world.project.join(name)).unwrap());
+            chosen
+        };
+        assert_eq!(chosen(), ["default", "node", "go", "rust"]);
+        world.put("package.json", "");
+        let told = allow(&["a.example:443"]);
+        assert!(told.success().contains("`auto` chooses it"), "{}", told.text());
+        world.put("Cargo.toml", "");
+        allow(&["/var/log"]).success();
+        ["package.json", "Cargo.toml"]
+            .iter()
+            .for_each(|name| fs::remove_file(world.project.join(name)).unwrap());
+        assert_eq!(chosen(), ["default", "my-node", "go", "my-rust"]);
+        allow(&["a.example:443"]).success();
+        assert_eq!(
+            chosen(),
+            ["my-default", "my-node", "go", "my-rust"],
+            "{}",
+            fs::read_to_string(&file).unwrap()
+        );
+        assert_eq!(profile(), "my-default");
+    }
+    // What the files do not choose is named.
+    let told = allow(&["a.example:443", "--profile", "read-only"]);
+    assert!(told.success().contains("my-read-only"), "{}", told.text());
 }
 
 fn programs_are_offline_until_a_host_is_granted(place: Place) {

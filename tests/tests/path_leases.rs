@@ -35,6 +35,7 @@ pub fn tests() -> Vec<Test> {
         policies_bound_which_paths_may_be_granted,
         who_opens_a_session_names_its_paths,
         a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again,
+        always_works_for_a_shipped_profile,
         a_link_of_a_command_is_no_place_for_a_lease,
         no_socket_in_what_is_granted_is_reached,
         no_pipe_in_what_is_granted_to_be_read_takes_anything,
@@ -607,6 +608,25 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
         assert_ne!(allow(closed).code(), 0, "{closed}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
+}
+
+fn always_works_for_a_shipped_profile(place: Place) {
+    let world = World::new(place);
+    let script = "ls /var/log >/dev/null && echo lis''ted";
+    let start = || {
+        let mut command = dressed(&world, world.lazaret("run"));
+        Terminal::start(command.args(["--", "bash", "-c", script]), 24, 300)
+    };
+    let mut always = start();
+    always.expect("tried to read /var/log", LIMIT);
+    thread::sleep(Duration::from_millis(800));
+    always.send("always\n");
+    always.expect("is open to the profile my-default", LIMIT);
+    always.expect("listed", LIMIT);
+    assert!(always.finish(LIMIT).success(), "{}", always.screen());
+    let mut again = start();
+    again.expect("listed", LIMIT);
+    assert!(again.finish(LIMIT).success() && !again.screen().contains("tried"), "{}", again.screen());
 }
 
 /// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.

@@ -2,7 +2,7 @@
 
 use crate::document::{Document, EditError, Frame, shape};
 use serde_json::{Map, Value};
-use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
 pub struct Toml(DocumentMut, Frame);
 
@@ -42,6 +42,22 @@ impl Toml {
             table.insert(name, toml_edit::value(Array::new()));
         }
         table.get_mut(name).and_then(Item::as_array_mut).ok_or_else(|| shape(path, "a list"))
+    }
+
+    /// Gives a key at the top another name.
+    fn rename(&mut self, before: &str, now: &str) {
+        let decor = self.0.key(before).map(|key| key.leaf_decor().clone());
+        let Some(item) = self.0.remove(before) else { return };
+        self.0.insert(now, item);
+        if let (Some(mut key), Some(decor)) = (self.0.key_mut(now), decor) {
+            *key.leaf_decor_mut() = decor;
+        }
+    }
+
+    /// The list of tables with this heading.
+    fn tables(&mut self, name: &str) -> Result<&mut ArrayOfTables, EditError> {
+        let item = self.0.entry(name).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        item.as_array_of_tables_mut().ok_or_else(|| shape(&[name], "a list of tables"))
     }
 }
 
@@ -175,9 +191,90 @@ pub fn add_to_list(text: &str, path: &[&str], item: ListItem, comment: &str) -> 
     Ok(toml.text())
 }
 
+/// Adds a profile that extends another one to a policy file.
+///
+/// # Errors
+/// If the text is not TOML, or has something else in its place.
+pub fn extend(text: &str, profile: &str, base: &str) -> Result<String, EditError> {
+    let mut toml = Toml::read(text)?;
+    // A name under `profile` stands in a file without profiles only.
+    if toml.item(&["profile"]).is_some_and(Item::is_str) {
+        toml.rename("profile", "default_profile");
+    }
+    toml.set(&["profile", profile, "extends"], &base.into())?;
+    Ok(toml.text())
+}
+
+/// Which sessions get another profile than before, by the names of a policy file.
+#[derive(Debug)]
+pub struct Choices<'a> {
+    /// The profile before and now.
+    pub profile: (&'a str, &'a str),
+    /// Whether sessions that name none get it.
+    pub is_default: bool,
+    /// Entries of `auto` to append: files and a profile.
+    pub more: Vec<(Vec<&'a str>, &'a str)>,
+    /// What a comment says of what is new.
+    pub comment: &'a str,
+}
+
+/// Changes the choices of a policy file. The entries of `auto` that it has get the new profile where they have the one before.
+///
+/// # Errors
+/// If the text is not TOML, or has something else in its place.
+pub fn choose(text: &str, choices: &Choices) -> Result<String, EditError> {
+    let mut toml = Toml::read(text)?;
+    let Choices { profile: (before, now), is_default, more, comment } = choices;
+    let head = format!("# {comment}\n");
+    if *is_default {
+        let is_new = toml.item(&["default_profile"]).is_none();
+        toml.set(&["default_profile"], &(*now).into())?;
+        if let Some(mut key) = toml.0.key_mut("default_profile").filter(|_| is_new) {
+            key.leaf_decor_mut().set_prefix(&head);
+        }
+    }
+    for table in toml.tables("auto")?.iter_mut() {
+        if let Some(Item::Value(value)) = table.get_mut("profile")
+            && value.as_str() == Some(before)
+        {
+            let decor = value.decor().clone();
+            *value = (*now).into();
+            *value.decor_mut() = decor;
+        }
+    }
+    for (files, profile) in more {
+        let mut table = Table::new();
+        table.insert("files", toml_edit::value(files.iter().copied().collect::<Array>()));
+        table.insert("profile", toml_edit::value(*profile));
+        table.decor_mut().set_prefix(format!("\n{head}"));
+        toml.tables("auto")?.push(table);
+    }
+    Ok(toml.text())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn choices_change_what_they_name_and_nothing_else() {
+        let text = "version = 1\n# Mine\nprofile = 'auto' # so\n";
+        let extended = extend(text, "my-rust", "rust").unwrap();
+        let want =
+            "version = 1\n# Mine\ndefault_profile = 'auto' # so\n\n[profile.my-rust]\nextends = \"rust\"\n";
+        assert_eq!(extended, want);
+        let more = vec![(vec!["Cargo.toml"], "my-rust")];
+        let by_auto = Choices { profile: ("rust", "my-rust"), is_default: false, more, comment: "Why" };
+        let chosen = choose(want, &by_auto).unwrap();
+        let entry = "\n# Why\n[[auto]]\nfiles = [\"Cargo.toml\"]\nprofile = \"my-rust\"\n";
+        assert_eq!(chosen, format!("{want}{entry}"));
+        let default = Choices { is_default: true, more: vec![], ..by_auto };
+        let named = choose("version = 1\n[[auto]]\nfiles = []\nprofile = 'rust' # here\n", &default).unwrap();
+        let want = "version = 1\n# Why\ndefault_profile = \"my-rust\"\n[[auto]]\nfiles = []\nprofile = \"my-rust\" # here\n";
+        assert_eq!(named, want);
+        assert_eq!(choose(want, &default).unwrap(), want, "once");
+        assert!(choose("auto = [{ files = [], profile = 'rust' }]\n", &default).is_err());
+    }
 
     fn added(text: &str) -> Result<String, EditError> {
         add_to_list(text, &["profile", "p", "network", "allow"], ListItem::Text("a.example:443"), "Why")

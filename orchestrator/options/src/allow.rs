@@ -1,14 +1,19 @@
 //! Permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
 //!
+//! A profile of another file cannot be changed there: one of the user's own that extends it takes its place where the files choose it.
+//!
 //! The file is written only if the new policy equals the old one plus exactly this. The comparison reveals any other effect of the
 //! edit (a profile that others extend, a list that would replace another).
 
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
-use orchestrator_install::{EditError, ListItem, add_to_list, files};
+use orchestrator_install::{Choices, EditError, ListItem, add_to_list, choose, extend, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
 use policies::leases::LeaseError;
+use policies::model::PolicyFile;
+use policies::resolve::DEFAULT;
+use policies::value::AUTO;
 use policies::web::{HostPattern, WebTable};
 use policies::{
     Access, EffectivePolicy, Grant, Host, Policies, PolicyError, Source, SourceKind, WebPolicy, directories,
@@ -23,6 +28,10 @@ use thiserror::Error;
 /// What was written, and the backup.
 #[derive(Debug)]
 pub struct Allowed {
+    /// The profile that has it: the one that was named, or one of the user's own that extends it.
+    pub profile: String,
+    /// Which sessions have it, where the profile is not the one that was named.
+    pub has_it: Option<String>,
     /// The policy file of the user.
     pub file: PathBuf,
     /// The file's previous text, if the file existed.
@@ -49,6 +58,8 @@ pub enum AllowError {
     Other { file: PathBuf, advice: String },
     #[error("{file}: {source}", file = .file.display())]
     File { file: PathBuf, source: io::Error },
+    #[error("{profile} is not yours to change, and your profile {own} does not extend it; {advice}")]
+    Taken { profile: String, own: String, advice: String },
     #[error("the profile {0} has it already")]
     Already(String),
 }
@@ -64,14 +75,16 @@ impl From<AllowError> for Failed {
 
 impl Allowed {
     /// Describes to people what was written.
-    pub fn describe(&self, profile: &str, opens: &Leased) -> String {
+    pub fn describe(&self, opens: &Leased) -> String {
         let also = match self.also.is_empty() {
             true => String::new(),
             false => format!(" (and to what extends it: {})", self.also.join(", ")),
         };
         let backup = self.backup.as_ref().map(|backup| format!("; before: {}", backup.display()));
-        let (what, file) = (opens.parts().1, self.file.display());
-        format!("{what} is open to the profile {profile}{also}, in {file}{}", backup.unwrap_or_default())
+        let has_it = self.has_it.as_ref().map_or_else(String::new, |has_it| format!("; {has_it}"));
+        let (what, profile, file) = (opens.parts().1, &self.profile, self.file.display());
+        let backup = backup.unwrap_or_default();
+        format!("{what} is open to the profile {profile}{also}, in {file}{has_it}{backup}")
     }
 }
 
@@ -92,12 +105,125 @@ impl Gain {
         }
     }
 
-    /// The lists in a policy file that open it, below the profile.
-    fn list(&self) -> &'static [&'static str] {
-        match self {
+    /// Adds it to the list of `profile` in a policy file.
+    fn add(&self, text: &str, opens: &Leased, profile: &str, comment: &str) -> Result<String, EditError> {
+        let list: &[&str] = match self {
             Self::Network(_) => &["network", "allow"],
             Self::Grant(_) => &["grants"],
+        };
+        let item = match opens {
+            Leased::Host(host) => ListItem::Text(host),
+            Leased::Read(path) | Leased::Write(path) => ListItem::Table("path", path),
+        };
+        let path: Vec<_> = ["profile", profile].iter().chain(list).copied().collect();
+        add_to_list(text, &path, item, comment)
+    }
+
+    /// Whether `policy` has it.
+    fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
+        match self {
+            Self::Network(expected) => texts(expected) == texts(&policy.network),
+            Self::Grant(grant) => policy.grants.contains(grant),
         }
+    }
+}
+
+/// The profile of the user that is meant: the named one, or one that extends it.
+struct Own<'a> {
+    /// The named profile.
+    named: &'a str,
+    /// The user's.
+    name: String,
+    /// Whether the user's file does not have it yet.
+    is_new: bool,
+}
+
+impl<'a> Own<'a> {
+    fn of(named: &'a str, user: &PolicyFile, old: &Policies, advice: &str) -> Result<Self, AllowError> {
+        let find = |name: &str| user.profiles().find(|(known, _)| known.as_str() == name);
+        if find(named).is_some() {
+            return Ok(Self { named, name: named.to_owned(), is_new: false });
+        }
+        let name = format!("my-{named}");
+        let is_ours = find(&name).is_some_and(|(_, profile)| match &profile.extends {
+            Some(bases) => bases.iter().any(|base| base.as_str() == named),
+            None => named == DEFAULT,
+        });
+        let is_new = !old.profiles().any(|known| known == name);
+        if is_new || is_ours {
+            return Ok(Self { named, name, is_new });
+        }
+        Err(AllowError::Taken { profile: named.to_owned(), own: name, advice: advice.to_owned() })
+    }
+
+    /// Its policy before the edit: if it is new, that of what it extends.
+    fn before(&self, old: &Policies, machine: &Host) -> Result<EffectivePolicy, PolicyError> {
+        let name = if self.is_new { self.named } else { &self.name };
+        Ok(EffectivePolicy { profile: self.name.clone(), ..old.resolve(name, machine)? })
+    }
+
+    /// The user's file with it, chosen where the files have chosen the named one, and which sessions that are. `own` is how many
+    /// entries of `auto` the user's file has.
+    fn put(
+        &self,
+        text: String,
+        old: &Policies,
+        own: usize,
+        comment: &str,
+    ) -> Result<(String, Option<String>), EditError> {
+        let Self { named, name, is_new } = self;
+        if name == named {
+            return Ok((text, None));
+        }
+        let text = if *is_new { extend(&text, name, named)? } else { text };
+        let is_default = old.default_profile() == *named;
+        let has_it = match old.default_profile() {
+            default if default == *named => "sessions that name no profile have it from now on".to_owned(),
+            AUTO => format!("`auto` chooses it from now on in place of {named}"),
+            _ => return Ok((text, Some(format!("name it with --profile {name}")))),
+        };
+        let more = if is_default { Vec::new() } else { self.entries(old, own) };
+        let choices = Choices { profile: (named, name), is_default, more, comment };
+        Ok((choose(&text, &choices)?, Some(has_it)))
+    }
+
+    /// The entries that the user's file needs so that `auto` chooses this profile for the same projects. Entries of the user come
+    /// first, so those of other files that come before the last one with the named profile are repeated.
+    fn entries<'b>(&'b self, old: &'b Policies, own: usize) -> Vec<(Vec<&'b str>, &'b str)> {
+        let all: Vec<(Vec<&str>, &str)> = old
+            .auto()
+            .map(|entry| (entry.files.iter().map(|file| file.as_str()).collect(), entry.profile.as_str()))
+            .collect();
+        let (mine, others) = all.split_at(own.min(all.len()));
+        let end = others.iter().rposition(|(_, profile)| *profile == self.named).map_or(0, |last| last + 1);
+        let mut more: Vec<(Vec<&str>, &str)> = Vec::new();
+        let fallback = (Vec::new(), DEFAULT);
+        let has_fallback = all.iter().any(|(files, _)| files.is_empty());
+        let fallback = (self.named == DEFAULT && !has_fallback).then_some(&fallback);
+        for (files, profile) in others[..end].iter().chain(fallback) {
+            let known = |list: &[(Vec<&str>, &str)]| list.iter().any(|(other, _)| other == files);
+            if !known(mine) && !known(&more) {
+                more.push((files.clone(), if *profile == self.named { &self.name } else { profile }));
+            }
+        }
+        more
+    }
+
+    /// What the files choose, with this profile under the name of the named one.
+    fn chosen<'b>(&'b self, policies: &'b Policies) -> (&'b str, Vec<(Vec<&'b str>, &'b str)>) {
+        let same = |name: &'b str| if name == self.name { self.named } else { name };
+        let mut entries: Vec<(Vec<&str>, &str)> = Vec::new();
+        for entry in policies.auto() {
+            let files: Vec<&str> = entry.files.iter().map(|file| file.as_str()).collect();
+            // A later entry for the same files is never reached.
+            if !entries.iter().any(|(other, _)| *other == files) {
+                entries.push((files, same(entry.profile.as_str())));
+            }
+        }
+        let last = entries.iter().position(|(files, _)| files.is_empty());
+        let last = last.map_or((Vec::new(), DEFAULT), |at| entries.remove(at));
+        entries.push(last);
+        (same(policies.default_profile()), entries)
     }
 }
 
@@ -112,32 +238,34 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
     let before =
         sources.iter().find(|source| source.kind == SourceKind::User).map(|source| source.text.clone());
     let old = Policies::load(sources.clone())?;
-    let gain = Gain::of(opens, &old.resolve(profile, &machine)?)?;
+    let name = file.display().to_string();
+    let text = before.clone().unwrap_or_else(|| "version = 1\n".to_owned());
+    let user = PolicyFile::parse(&name, &text)?;
+    let what = opens.parts().1;
+    let list = match opens {
+        Leased::Host(_) => "network.allow",
+        Leased::Read(_) | Leased::Write(_) => "grants",
+    };
+    let advice = format!("add {what} to `{list}` of the profile yourself");
+    let own = Own::of(profile, &user, &old, &advice)?;
+    let policy = own.before(&old, &machine)?;
+    let gain = Gain::of(opens, &policy)?;
+    if gain.is_nothing(&policy) {
+        return Err(AllowError::Already(own.name));
+    }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let comment = format!("Allowed always by {by}, {}", time::utc(seconds));
-    let text = before.clone().unwrap_or_else(|| "version = 1\n".to_owned());
-    let (what, list) = (opens.parts().1, gain.list());
-    let advice = format!("add {what} to `{}` of the profile yourself", list.join("."));
-    let item = match opens {
-        Leased::Host(host) => ListItem::Text(host),
-        Leased::Read(path) | Leased::Write(path) => ListItem::Table("path", path),
-    };
-    let path: Vec<_> = ["profile", profile].iter().chain(list).copied().collect();
-    let after = add_to_list(&text, &path, item, &comment);
-    let after =
-        after.map_err(|source| AllowError::Edit { file: file.clone(), advice: advice.clone(), source })?;
-    if after == text {
-        return Err(AllowError::Already(profile.to_owned()));
-    }
-    let name = file.display().to_string();
+    let edit = |source| AllowError::Edit { file: file.clone(), advice: advice.clone(), source };
+    let (after, has_it) = own.put(text.clone(), &old, user.auto.len(), &comment).map_err(edit)?;
+    let after = gain.add(&after, opens, &own.name, &comment).map_err(edit)?;
     let user = Source { name, kind: SourceKind::User, text: after.clone() };
     let others = sources.into_iter().filter(|source| source.kind != SourceKind::User);
     let new = Policies::load(others.chain([user]).collect())?;
-    let other = || AllowError::Other { file: file.clone(), advice };
-    let also = compare(&old, &new, (profile, &gain), &machine).ok_or_else(other)?;
+    let also = compare(&old, &new, (&own, &gain), &machine);
+    let also = also.ok_or_else(|| AllowError::Other { file: file.clone(), advice })?;
     let backup = write(&file, before.as_deref(), &after, seconds)
         .map_err(|source| AllowError::File { file: file.clone(), source })?;
-    Ok(Allowed { file, backup, also })
+    Ok(Allowed { profile: own.name, has_it, file, backup, also })
 }
 
 /// Writes the file, and beside it a backup of its previous text, if there was any.
@@ -151,25 +279,28 @@ fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Re
     Ok(backup)
 }
 
-/// The other profiles that gained the same; an error if anything else changed in any profile.
+/// The other profiles that gained the same; `None` if anything else changed in any profile, or in which one a session gets.
 fn compare(
     old: &Policies,
     new: &Policies,
-    (profile, gain): (&str, &Gain),
+    (own, gain): (&Own, &Gain),
     machine: &Host,
 ) -> Option<Vec<String>> {
     let mut also = Vec::new();
+    if own.chosen(old) != own.chosen(new) {
+        return None;
+    }
     for name in new.profiles() {
-        let is_meant = name == profile;
+        let is_meant = name == own.name;
         let now = new.resolve(name, machine).ok()?;
-        let Ok(before) = old.resolve(name, machine) else { return None };
+        let before = if is_meant { own.before(old, machine) } else { old.resolve(name, machine) }.ok()?;
         if !is_meant && is_same(&before, &now, &before.network) {
             continue;
         }
         let gained = match gain {
             Gain::Network(expected) if is_meant => is_same(&before, &now, expected),
             Gain::Network(expected) => {
-                let was = old.resolve(profile, machine).ok()?.network;
+                let was = own.before(old, machine).ok()?.network;
                 is_same(&before, &now, &with_gain(&before.network, expected, was))
             }
             Gain::Grant(grant) => is_same(&with_grant(&before, grant), &now, &before.network),

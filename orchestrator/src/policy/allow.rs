@@ -16,7 +16,7 @@ pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed>
     let Some(named) = named else { return Ok(listen(&profile)) };
     let opens = opens(named);
     let allowed = allow(&profile, &opens, "`lazaret policy allow`")?;
-    print::result(format!("{}\n", print::shown(&allowed.describe(&profile, &opens))).as_bytes())?;
+    print::result(format!("{}\n", print::shown(&allowed.describe(&opens))).as_bytes())?;
     Ok(exit::OK)
 }
 
@@ -37,7 +37,7 @@ fn listen(profile: &str) -> u8 {
         }
         let opens = opens(line.trim_end_matches('\n').trim_start_matches("read "));
         let answer = match allow(profile, &opens, "`lazaret run`") {
-            Ok(allowed) => format!("+{}", allowed.describe(profile, &opens)),
+            Ok(allowed) => format!("+{}", allowed.describe(&opens)),
             Err(error) => format!("-{error}"),
         };
         let written = io::stdout().write_all(format!("{}\n", answer.replace('\n', " ")).as_bytes());

@@ -64,7 +64,8 @@ enum PolicyCommand {
     },
     /// Open a host, or a path to read, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
-    /// Nothing is written unless the policy is then what it was, with exactly this.
+    /// Nothing is written unless the policy is then what it was, with exactly this. A profile that is not yours, such as `default`,
+    /// stays as it is: one of yours that extends it takes its place.
     Allow {
         /// The host, as NAME:PORT; or the path, absolute
         #[arg(value_name = "HOST|PATH", required_unless_present = "listen")]
