@@ -1,11 +1,12 @@
 //! Builds a message from the chunks of an answer: checked, bounded, every call with a unique ID.
 
 use crate::chunk::{Chunk, Stop, Usage};
+use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::message::{Part, ToolCall};
 use orchestrator_text::redact::Redactor;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Maximum number of parts in an answer.
 const PARTS_MAX: usize = 256;
@@ -138,7 +139,7 @@ impl Accumulator {
 
     /// The answer. No call in it has an ID of `taken`; its IDs are added there. If the answer was cut off, its calls are left out:
     /// they may be incomplete.
-    pub fn finish(self, taken: &mut BTreeSet<String>, redactor: &Redactor) -> Answer {
+    pub fn finish(self, taken: &CallIds, redactor: &Redactor) -> Answer {
         let (mut parts, mut malformed) = (Vec::new(), BTreeMap::new());
         for part in self.parts.into_values() {
             match part {
@@ -179,13 +180,13 @@ fn parse(json: &str) -> Result<Value, String> {
 
 /// An ID that every vendor accepts and that no other call has: some vendors count from one in each answer. A model may have put a
 /// secret into `given`; that was already removed, since after changes it would no longer be found.
-fn own_id(given: &str, taken: &mut BTreeSet<String>) -> String {
+fn own_id(given: &str, taken: &CallIds) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
     let given: String = given.chars().take(ID_MAX - 8).map(fit).collect();
     let given = if given.is_empty() { "call".to_owned() } else { given };
     let mut id = given.clone();
     let mut number = 1;
-    while !taken.insert(id.clone()) {
+    while !taken.take(&id) {
         number += 1;
         id = format!("{given}-{number}");
     }
@@ -210,7 +211,7 @@ mod tests {
         Chunk::ToolDelta { index, json: json.into() }
     }
 
-    fn answer(chunks: &[Chunk], taken: &mut BTreeSet<String>) -> Answer {
+    fn answer(chunks: &[Chunk], taken: &CallIds) -> Answer {
         let mut accumulator = Accumulator::default();
         chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
         accumulator.finish(taken, &Redactor::new(vec![]).unwrap())
@@ -234,13 +235,13 @@ mod tests {
             delta(3, "1}"),
             Chunk::End(Stop::Done),
         ];
-        let got = answer(&chunks, &mut BTreeSet::new());
+        let got = answer(&chunks, &CallIds::default());
         assert_eq!(inputs(&got), [("a".to_owned(), json!({})), ("b".to_owned(), json!({"x": 1}))]);
     }
 
     #[test]
     fn every_call_has_an_id_of_its_own_that_all_vendors_take() {
-        let mut taken = BTreeSet::new();
+        let taken = CallIds::default();
         for want in [["call_1", "call_1-2", "x_y", "call"], ["call_1-3", "call_1-4", "x_y-2", "call-2"]] {
             let chunks = [
                 start(0, "call_1"),
@@ -249,11 +250,10 @@ mod tests {
                 start(3, ""),
                 Chunk::End(Stop::Done),
             ];
-            let ids: Vec<String> =
-                inputs(&answer(&chunks, &mut taken)).into_iter().map(|(id, _)| id).collect();
+            let ids: Vec<String> = inputs(&answer(&chunks, &taken)).into_iter().map(|(id, _)| id).collect();
             assert_eq!(ids, want);
         }
-        let long = answer(&[start(0, &"x".repeat(500)), Chunk::End(Stop::Done)], &mut taken);
+        let long = answer(&[start(0, &"x".repeat(500)), Chunk::End(Stop::Done)], &taken);
         assert!(inputs(&long)[0].0.len() <= ID_MAX);
     }
 
@@ -265,7 +265,7 @@ mod tests {
         for chunk in [start(0, "x-a+secret/value"), start(1, "a+secret/value"), Chunk::End(Stop::Done)] {
             accumulator.push(&chunk).unwrap();
         }
-        let got = accumulator.finish(&mut BTreeSet::new(), &redactor);
+        let got = accumulator.finish(&CallIds::default(), &redactor);
         let ids: Vec<String> = inputs(&got).into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["x-_redacted_A_KEY_", "_redacted_A_KEY_"]);
     }
@@ -274,10 +274,10 @@ mod tests {
     fn malformed_inputs_are_reported_and_a_cut_answer_has_no_calls() {
         let chunks =
             [start(0, "a"), delta(0, "{\"x\":"), start(1, "b"), delta(1, "[1]"), Chunk::End(Stop::Done)];
-        let got = answer(&chunks, &mut BTreeSet::new());
+        let got = answer(&chunks, &CallIds::default());
         assert_eq!(got.malformed.keys().collect::<Vec<_>>(), ["a", "b"]);
         let text = Chunk::Text { index: 0, text: "so far".into() };
-        let got = answer(&[text, start(1, "a"), delta(1, "{}")], &mut BTreeSet::new());
+        let got = answer(&[text, start(1, "a"), delta(1, "{}")], &CallIds::default());
         assert_eq!((got.parts, got.stop), (vec![Part::Text { text: "so far".into() }], None));
     }
 

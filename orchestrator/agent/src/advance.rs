@@ -123,7 +123,7 @@ impl Run<'_> {
             input_deltas: settings.input_deltas && self.is_main,
             texts: self.is_main,
         };
-        turn.run(&prompt, &mut conversation.ids).await
+        turn.run(&prompt, &conversation.ids).await
     }
 
     async fn end_turn(

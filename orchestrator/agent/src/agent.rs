@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::control::Control;
-use crate::conversation::Conversation;
+use crate::conversation::{CallIds, Conversation};
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
 use crate::hooks::SessionHooks;
@@ -159,7 +159,7 @@ impl Agent {
         publisher: &Publisher,
         progress: &mut Progress,
     ) -> End {
-        let run = match self.prepare(control, publisher).await {
+        let run = match self.prepare(control, publisher, conversation.ids.clone()).await {
             Ok(run) => run,
             Err(error) => return failed(error),
         };
@@ -190,6 +190,7 @@ impl Agent {
         &'a self,
         control: &'a Control,
         publisher: &Publisher,
+        ids: CallIds,
     ) -> Result<Run<'a>, ProviderError> {
         let model = tokio::select! {
             model = self.parts.provider.model(&self.parts.settings.model) => model?,
@@ -203,6 +204,7 @@ impl Agent {
             parts: &self.parts,
             publisher: publisher.clone(),
             control,
+            ids,
             model,
             system: self.parts.settings.system(),
             tools: self.tools().await,

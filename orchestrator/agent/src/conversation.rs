@@ -1,7 +1,9 @@
 //! Conversations between their runs: kept in memory until nobody has used them for an hour.
 
 use crate::message::{Message, Part};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,13 +14,37 @@ pub const SWEEP: Duration = Duration::from_secs(300);
 /// Maximum number of conversations; beyond it, the least recently used is dropped.
 const CONVERSATIONS_MAX: usize = 1000;
 
+/// The IDs of all calls of a conversation, those of its subagents among them: an answer to a question names its call by ID alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallIds(Rc<RefCell<BTreeSet<String>>>);
+
+impl CallIds {
+    /// Adds an ID; returns whether no other call has it.
+    pub(crate) fn take(&self, id: &str) -> bool {
+        self.0.borrow_mut().insert(id.to_owned())
+    }
+
+    /// Adds those of `others`.
+    fn add(&self, others: &Self) {
+        if !Rc::ptr_eq(&self.0, &others.0) {
+            self.0.borrow_mut().extend(others.0.borrow().iter().cloned());
+        }
+    }
+}
+
+impl FromIterator<String> for CallIds {
+    fn from_iter<I: IntoIterator<Item = String>>(ids: I) -> Self {
+        Self(Rc::new(RefCell::new(ids.into_iter().collect())))
+    }
+}
+
 /// The messages so far.
 #[derive(Clone, Debug, Default)]
 pub struct Conversation {
     /// The messages.
     pub messages: Vec<Message>,
-    /// The IDs of all calls in them.
-    pub ids: BTreeSet<String>,
+    /// The IDs of all calls in them and of subagents.
+    pub ids: CallIds,
 }
 
 impl Conversation {
@@ -72,7 +98,12 @@ impl Conversations {
     pub fn take(&mut self, id: &str, history: Option<Vec<Message>>) -> Conversation {
         let kept = self.by_id.remove(id);
         match (history, kept) {
-            (Some(history), _) => Conversation::of(history),
+            (Some(history), kept) => {
+                let conversation = Conversation::of(history);
+                // Clients have seen the calls of the history that this one replaces.
+                kept.iter().for_each(|(kept, _)| conversation.ids.add(&kept.ids));
+                conversation
+            }
             (None, Some((conversation, used))) if used.elapsed() < IDLE => conversation,
             (None, _) => Conversation::default(),
         }
@@ -125,7 +156,7 @@ mod tests {
             Message::Assistant { parts: vec![Part::Text { text: "and".into() }] },
         ];
         assert_eq!(conversation.messages, want);
-        assert_eq!(conversation.ids, BTreeSet::from(["a".to_owned()]));
+        assert_eq!(conversation.ids, CallIds::from_iter(["a".to_owned()]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -140,6 +171,11 @@ mod tests {
         assert_eq!(texts(store.take("a", None)), [""; 0], "one run at a time has it");
         store.put("a", with("kept"));
         assert_eq!(texts(store.take("a", Some(vec![Message::user("client's")]))), ["client's"]);
+        let kept = with("kept");
+        assert!(kept.ids.take("1"));
+        store.put("a", kept);
+        let replaced = store.take("a", Some(vec![]));
+        assert!(!replaced.ids.take("1"), "an ID is given once");
         store.put("a", with("kept"));
         tokio::time::advance(IDLE).await;
         assert_eq!(texts(store.take("a", None)), [""; 0]);

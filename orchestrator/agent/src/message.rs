@@ -55,7 +55,7 @@ pub enum Part {
 /// A call requested by a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its ID, unique in the conversation.
+    /// Its ID, unique in the conversation and its subagents.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,

@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::chunk::Usage;
 use crate::control::Control;
-use crate::conversation::Conversation;
+use crate::conversation::{CallIds, Conversation};
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason};
 use crate::hooks::SessionHooks;
@@ -36,6 +36,8 @@ pub(crate) struct Run<'a> {
     pub parts: &'a Parts,
     pub publisher: Publisher,
     pub control: &'a Control,
+    /// The IDs of the conversation's calls, also for a subagent's.
+    pub ids: CallIds,
     pub model: Model,
     pub system: String,
     pub tools: Vec<ToolDefinition>,

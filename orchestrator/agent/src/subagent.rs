@@ -82,6 +82,7 @@ impl Run<'_> {
             parts: self.parts,
             publisher,
             control: self.control,
+            ids: self.ids.clone(),
             system: SYSTEM.to_owned(),
             tools,
             finish: None,
@@ -89,8 +90,8 @@ impl Run<'_> {
             is_main: false,
             model,
         };
-        // Its own calls get IDs that differ from the ID of its call in the conversation.
-        let mut conversation = Conversation { messages: Vec::new(), ids: [call.id.clone()].into() };
+        // Its calls get IDs that no other call of the conversation has.
+        let mut conversation = Conversation { messages: Vec::new(), ids: self.ids.clone() };
         conversation.messages.push(Message::user(input.question));
         let mut progress = Progress::new(Budget::new(run.model.context_window, settings.answer_tokens));
         let end = run.go(&mut conversation, &mut progress).await;

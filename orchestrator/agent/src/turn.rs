@@ -4,6 +4,7 @@
 use crate::accumulate::{Accumulator, Answer};
 use crate::chunk::{Chunk, Chunks};
 use crate::control::Control;
+use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::event::Body;
 use crate::provider::{Prompt, Provider};
@@ -11,7 +12,7 @@ use crate::publish::Publisher;
 use crate::spans;
 use futures_util::future::join;
 use orchestrator_text::sanitize::SanitizedStream;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
@@ -46,7 +47,7 @@ pub(crate) struct TurnEnd {
 
 impl ModelTurn<'_> {
     /// Requests the answer to `prompt`. IDs of its calls are added to `taken`.
-    pub async fn run(&self, prompt: &Prompt<'_>, taken: &mut BTreeSet<String>) -> TurnEnd {
+    pub async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
         loop {

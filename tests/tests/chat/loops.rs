@@ -33,6 +33,7 @@ pub fn tests() -> Vec<Test> {
             a_pack_ends_with_finish_task_and_its_gates_hold,
             a_pack_without_its_end_is_asked_twice_and_then_text_counts,
             a_subagent_answers_with_tools_that_only_read,
+            no_call_of_a_subagent_has_the_id_of_an_earlier_one,
             what_changes_nothing_runs_side_by_side_and_answers_come_in_order,
             a_chat_is_resumed_and_replayed,
             a_project_configures_nothing,
@@ -407,6 +408,31 @@ fn a_subagent_answers_with_tools_that_only_read() {
         1,
         "it knows nothing of the conversation"
     );
+}
+
+/// An answer to a question names its call by ID.
+fn no_call_of_a_subagent_has_the_id_of_an_earlier_one() {
+    let world = world();
+    world.put("a.txt", "a");
+    let vendor = Vendor::Claude;
+    let read = || ("x1", "file_read", json!({"path": "a.txt"}));
+    let ask = |id| (id, "subagent", json!({"question": "What is in a.txt?"}));
+    let server = ModelServer::start(vec![
+        vendor.answer("", &[read()]),
+        vendor.answer("", &[ask("s1")]),
+        vendor.answer("", &[read()]),
+        vendor.answer("It is a.", &[]),
+        vendor.answer("", &[ask("s2")]),
+        vendor.answer("", &[read()]),
+        vendor.answer("It is a.", &[]),
+        vendor.answer("", &[read()]),
+        vendor.answer("done", &[]),
+    ]);
+    let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("x"));
+    printed.finished.success();
+    let starts = printed.all("tool-start");
+    let ids: Vec<_> = starts.iter().map(|start| start["toolId"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["x1", "s1", "x1-2", "s2", "x1-3", "x1-4"]);
 }
 
 fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
