@@ -120,9 +120,16 @@ pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
 /// Applies a rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.
 fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>) -> Judgement<'a> {
     let (rule, origin) = (found.rule.name(), Some(&found.rule.origin));
-    let why = match found.doubt {
-        None => found.rule.why.clone(),
-        Some(doubt) => format!("This rule may apply (it is not certain: {doubt}): {}", found.rule.why),
+    let why = match (found.doubt, found.action) {
+        (None, _) => found.rule.why.clone(),
+        // What is certain comes first.
+        (Some(doubt), Action::Ask) if policy.trust.asks(facts.risk) => {
+            let certain = reason(policy.trust, facts.risk);
+            format!("{certain} A rule may apply too (it is not certain: {doubt}): {}", found.rule.why)
+        }
+        (Some(doubt), Action::Ask | Action::Allow | Action::Deny) => {
+            format!("This rule may apply (it is not certain: {doubt}): {}", found.rule.why)
+        }
     };
     match (found.action, policy.trust) {
         (Action::Deny, _) => Judgement::deny(Refused { rule, why, violation: false }, origin),
@@ -142,8 +149,11 @@ fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
         return Judgement { verdict: Verdict::Allow, rule: None, why: None, origin: None };
     }
     let rule = format!("trust:{}", trust.name());
-    let why = format!("A {} session asks before calls of {} risk.", trust.name(), risk.name());
-    Judgement::ask(Question { rule, why, risk, whole: true }, None)
+    Judgement::ask(Question { rule, why: reason(trust, risk), risk, whole: true }, None)
+}
+
+fn reason(trust: Trust, risk: Risk) -> String {
+    format!("A {} session asks before calls of {} risk.", trust.name(), risk.name())
 }
 
 /// The refusal of a path below neither root, unless file tools may read it.

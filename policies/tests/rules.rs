@@ -390,6 +390,24 @@ fn options_hide_no_subcommand() {
     }
 }
 
+/// What nobody doubts is said first: a person who is asked about an `echo` reads of it, and not of a push.
+#[test]
+fn a_rule_that_only_may_apply_comes_after_the_trust() {
+    for text in ["env echo hi", "bash -c 'echo hi'", "for i in 1 2; do $i; done"] {
+        let policy = policy("", "", Trust::Guided);
+        let Verdict::Ask(question) = decide(&policy, &shell(text)) else { panic!("{text}") };
+        assert!(
+            question.why.starts_with("A guided session asks before calls of high risk."),
+            "{}",
+            question.why
+        );
+    }
+    let Verdict::Ask(question) = decide(&policy("", "", Trust::Guided), &shell("git push")) else { panic!() };
+    assert!(question.why.starts_with("It publishes commits"), "control: {}", question.why);
+    let Verdict::Ask(question) = decide(&policy("", "", Trust::Guided), &shell("$x push")) else { panic!() };
+    assert!(question.why.contains("A rule may apply too (it is not certain: "), "{}", question.why);
+}
+
 #[test]
 fn a_doubt_is_in_the_reason() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";
