@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 import unittest
+from unittest import mock
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -288,6 +289,10 @@ class Ends(WithSession):
         self.assertIn("no-such-profile", str(wrong.exception) + getattr(wrong.exception, "diagnostics", ""))
         with self.assertRaises(lazaret.NotInstalled):
             lazaret.Session(program="/no/such/program").open()
+        # What every cell has names no program.
+        with mock.patch.dict(os.environ, {"LAZARET": "1", "PATH": "/no/such/folder"}):
+            with self.assertRaisesRegex(lazaret.NotInstalled, "^lazaret cannot be started"):
+                lazaret.Session().open()
         with self.assertRaises(RuntimeError):
             lazaret.Session(**self.options()).run(["true"])
 

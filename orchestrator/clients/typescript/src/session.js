@@ -514,8 +514,14 @@ class Collected {
   }
 }
 
+/** What is started if nothing is given. In a cell LAZARET is 1, which tells programs where they are and names none. */
+function programName() {
+  const named = process.env.LAZARET;
+  return named && named !== "1" ? named : "lazaret";
+}
+
 function words(options) {
-  const { program = process.env.LAZARET || "lazaret", log = true } = options;
+  const { program = programName(), log = true } = options;
   const given = ["session", "--raw-output"];
   for (const [name, value] of Object.entries({
     "--project": options.project,

@@ -157,6 +157,12 @@ test("what opens no session says why", async (t) => {
   const { central } = folders(t);
   await assert.rejects(lazaret.Session.open({ project: "/", central, program: COMMAND }), lazaret.SessionRefused);
   await assert.rejects(lazaret.Session.open({ program: "/no/such/program" }), lazaret.NotInstalled);
+  const { LAZARET, PATH } = process.env;
+  t.after(() => Object.assign(process.env, { PATH, ...(LAZARET === undefined ? {} : { LAZARET }) }));
+  // What every cell has names no program.
+  Object.assign(process.env, { LAZARET: "1", PATH: "/no/such/folder" });
+  await assert.rejects(lazaret.Session.open({}), /^NotInstalled: lazaret cannot be started/);
+  if (LAZARET === undefined) delete process.env.LAZARET;
 });
 
 const READY = JSON.stringify({

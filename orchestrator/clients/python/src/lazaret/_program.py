@@ -170,4 +170,8 @@ def _decode(line: bytes) -> Mapping[str, Any]:
 
 def program_name(given: str | os.PathLike[str] | None) -> str:
     """What is started: what is given, else the value of LAZARET, else `lazaret` of PATH."""
-    return os.fspath(given) if given is not None else os.environ.get("LAZARET") or "lazaret"
+    if given is not None:
+        return os.fspath(given)
+    named = os.environ.get("LAZARET")
+    # In a cell it is 1, which tells programs where they are and names none.
+    return named if named and named != "1" else "lazaret"
