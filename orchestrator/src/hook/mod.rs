@@ -30,7 +30,9 @@ In an agent's settings, with an absolute path, as its `PATH` need not be yours:
 The answer is a command that runs the same one with `lazaret-bash`; a no with
 its reason, where the policy denies the command, where the command starts
 `lazaret`, where another shell than bash would run it, or where the policy asks
-and the agent cannot. Calls of other tools get no answer. The project is --project, LAZARET_PROJECT, what the agent says
+and the agent cannot. For a command in a cell Claude Code gets `allow` and asks
+no question of its own; with --trust guided it gets `ask`, and asks.
+Calls of other tools get no answer. The project is --project, LAZARET_PROJECT, what the agent says
 it is, or the repository around the working directory.
 
 Exit code: 0 answered; 2 not run, as the call is not understood or nothing can
