@@ -1,7 +1,8 @@
 //! Layer `rlimits`: limits that the kernel enforces for each process, always.
 //!
-//! *Guarantees*: no core files, and no core handler of the machine (unless our own limit is 0 already); the policy's limits on open descriptors, file size, CPU seconds and private memory apply to every process
-//! of a cell, and a quarter more than its limit on processes to all of them together. *Does not*: add up over processes: the cgroup layer
+//! *Guarantees*: no core files, and no core handler of the machine (unless our own limit is 0 already); the policy's limits on open
+//! descriptors, file size, CPU seconds and private memory apply to every process of a cell, and a quarter more than its limit on
+//! processes to all of them together. *Does not*: add up over processes: the cgroup layer
 //! does, where there is one, and the broker (`account.rs`) ten times a second everywhere. *Needs*: nothing. *Order*: in the new
 //! process, just before its program. *Fails*: the call is not started. *Tested by*: `a_limit_ends_the_call_by_its_name`, corpus `RES-*`.
 

@@ -4,6 +4,7 @@
 
 use orchestrator_agent::accumulate::{Accumulator, Answer};
 use orchestrator_agent::chunk::{Chunk, Stop, Usage};
+use orchestrator_agent::conversation::CallIds;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::message::{ImageData, Message, Part, ToolAnswer, ToolCall};
 use orchestrator_agent::provider::{Prompt, ToolDefinition};
@@ -14,7 +15,6 @@ use orchestrator_agent::providers::openai_responses::OpenAiResponses;
 use orchestrator_agent::wire::{Reader, Wire};
 use orchestrator_text::redact::Redactor;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// What becomes of an answer that comes in pieces of `size` bytes.
 fn read<W: Wire>(wire: &W, answer: &[u8], size: usize) -> (Vec<Chunk>, Result<(), ProviderError>) {
@@ -46,7 +46,7 @@ fn answer<W: Wire>(wire: &W, text: &str) -> Answer {
     assert_eq!(ended, Ok(()));
     let mut accumulator = Accumulator::default();
     chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
-    accumulator.finish(&mut BTreeSet::new(), &Redactor::new(vec![]).unwrap())
+    accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap())
 }
 
 fn text(text: &str) -> Part {
@@ -352,7 +352,7 @@ mod ollama {
         assert_eq!(ended, Ok(()));
         let mut accumulator = Accumulator::default();
         got.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
-        let got = accumulator.finish(&mut BTreeSet::new(), &Redactor::new(vec![]).unwrap());
+        let got = accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap());
         let want = [
             Part::Thinking { text: "hm".into(), signature: None },
             text("I will"),
