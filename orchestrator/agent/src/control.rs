@@ -12,17 +12,17 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct Control {
     cancel: CancellationToken,
-    calls: RefCell<BTreeMap<String, Asking>>,
+    calls: RefCell<BTreeMap<String, CallInProgress>>,
 }
 
 /// A call in progress, with its questions that were published and wait for an answer, by the place in a batch.
-struct Asking {
+struct CallInProgress {
     handle: CallHandle,
-    questions: BTreeMap<Option<usize>, Asked>,
+    questions: BTreeMap<Option<usize>, OpenQuestion>,
 }
 
 /// What an answer is held to.
-struct Asked {
+struct OpenQuestion {
     digest: String,
     /// Whether the front end got all of what is asked about.
     is_shown: bool,
@@ -136,7 +136,7 @@ impl Control {
     /// Registers a question that is about to be published.
     pub(crate) fn asked(&self, confirm: &Confirm) {
         if let Some(call) = self.calls.borrow_mut().get_mut(&confirm.tool_id) {
-            let asked = Asked { digest: confirm.digest.clone(), is_shown: confirm.input.is_some() };
+            let asked = OpenQuestion { digest: confirm.digest.clone(), is_shown: confirm.input.is_some() };
             call.questions.insert(confirm.part, asked);
         }
     }
@@ -157,7 +157,7 @@ impl Control {
 
     /// Registers a call in progress until the returned value is dropped.
     pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> UnderWay<'_> {
-        self.calls.borrow_mut().insert(id.to_owned(), Asking { handle, questions: BTreeMap::new() });
+        self.calls.borrow_mut().insert(id.to_owned(), CallInProgress { handle, questions: BTreeMap::new() });
         UnderWay { control: self, id: id.to_owned() }
     }
 }

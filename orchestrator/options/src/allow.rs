@@ -129,7 +129,7 @@ impl Gain {
 }
 
 /// The profile of the user that is meant: the named one, or one that extends it.
-struct Own<'a> {
+struct UserProfile<'a> {
     /// The named profile.
     named: &'a str,
     /// The user's.
@@ -138,7 +138,7 @@ struct Own<'a> {
     is_new: bool,
 }
 
-impl<'a> Own<'a> {
+impl<'a> UserProfile<'a> {
     fn of(named: &'a str, user: &PolicyFile, old: &Policies, advice: &str) -> Result<Self, AllowError> {
         let find = |name: &str| user.profiles().find(|(known, _)| known.as_str() == name);
         if find(named).is_some() {
@@ -247,7 +247,7 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
         Leased::Read(_) | Leased::Write(_) => "grants",
     };
     let advice = format!("add {what} to `{list}` of the profile yourself");
-    let own = Own::of(profile, &user, &old, &advice)?;
+    let own = UserProfile::of(profile, &user, &old, &advice)?;
     let policy = own.before(&old, &machine)?;
     let gain = Gain::of(opens, &policy)?;
     if gain.is_nothing(&policy) {
@@ -283,7 +283,7 @@ fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Re
 fn compare(
     old: &Policies,
     new: &Policies,
-    (own, gain): (&Own, &Gain),
+    (own, gain): (&UserProfile, &Gain),
     machine: &Host,
 ) -> Option<Vec<String>> {
     let mut also = Vec::new();
