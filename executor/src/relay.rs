@@ -448,9 +448,9 @@ pub fn unconfined(layer: &str, errno: i32) -> String {
 
 /// How a command ended that the broker did not end; limits enforced by the kernel kill it with signals.
 fn natural_end(end: End, usage: &Usage, kept: KeptLimits) -> Ended {
-    // The kernel compares CPU time counted in its ticks, which we measured up to a tenth above the exact figure used here.
+    // The kernel compares CPU time counted in its ticks, which on a busy machine we measured up to 1.4 times the exact figure used here.
     let used_us = usage.user_us + usage.system_us;
-    let cpu_spent = kept.cpu_s.is_some_and(|limit| used_us >= limit.saturating_mul(750_000));
+    let cpu_spent = kept.cpu_s.is_some_and(|limit| used_us >= limit.saturating_mul(500_000));
     match end {
         End::Signalled(libc::SIGXFSZ) => Ended::Limited(Limit::FileSize),
         End::Signalled(libc::SIGXCPU) => Ended::Limited(Limit::Cpu),
