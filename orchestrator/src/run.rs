@@ -13,7 +13,7 @@ use orchestrator_lines::streams::{Input, Output};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
-use orchestrator_session::executor::Greeting;
+use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
 };
@@ -135,6 +135,7 @@ impl Run {
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
         self.job = Job::of_this_process();
         self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
+        let executor = Dialed::dial(&options.endpoint())?;
         let Opening { open, directory, .. } = options.open(0)?;
         let reporter = self.reporter(Path::new(&open.project));
         let request = self.request(directory);
@@ -145,7 +146,7 @@ impl Run {
         };
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
-        let greeting = Greeting::open(&options.endpoint(), open.clone())?;
+        let greeting = executor.open(open.clone())?;
         let log = Rc::new(options.log("run"));
         let writer = self.policy_writer(options, &open.profile);
         confine(&needs);

@@ -34,10 +34,48 @@ pub trait Dial {
     fn dial(&self) -> Result<UnixStream, ExecutorError>;
 }
 
-/// A connection that has already sent the hello and the first request.
-///
-/// Both are sent together before there is a runtime: an executor that we start finds them at its first read, and we prepare
-/// ourselves meanwhile.
+/// A connection that has sent the hello. The executor starts and reads the policies while its client finds out what to request.
+pub struct Dialed {
+    socket: UnixStream,
+}
+
+impl Dialed {
+    /// Connects to the executor.
+    ///
+    /// # Errors
+    /// If the executor cannot be reached.
+    pub fn dial(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
+        let mut frame = Vec::with_capacity(32);
+        encode(&ToBroker::Hello(Hello::ours(None)), &mut frame)?;
+        let mut socket = executor.dial()?;
+        socket.write_all(&frame)?;
+        Ok(Self { socket })
+    }
+
+    /// Requests a session.
+    ///
+    /// # Errors
+    /// If the executor cannot be reached any more.
+    pub fn open(self, open: Open) -> Result<Greeting, ExecutorError> {
+        self.request(&ToBroker::Open(open))
+    }
+
+    fn request(mut self, request: &ToBroker) -> Result<Greeting, ExecutorError> {
+        let mut frame = Vec::with_capacity(512);
+        encode(request, &mut frame)?;
+        // An executor that has ended may have said why.
+        if let Err(error) = self.socket.write_all(&frame)
+            && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        {
+            return Err(error.into());
+        }
+        self.socket.set_nonblocking(true)?;
+        Ok(Greeting { socket: self.socket })
+    }
+}
+
+/// A connection that has already sent the hello and the first request. Both are sent before there is a runtime: the executor
+/// answers while we prepare ourselves.
 pub struct Greeting {
     socket: UnixStream,
 }
@@ -48,7 +86,7 @@ impl Greeting {
     /// # Errors
     /// If the executor cannot be reached.
     pub fn open(executor: &(impl Dial + ?Sized), open: Open) -> Result<Self, ExecutorError> {
-        Self::send_first(executor, &ToBroker::Open(open))
+        Dialed::dial(executor)?.open(open)
     }
 
     /// Connects to the executor and requests a probe of this machine.
@@ -56,17 +94,7 @@ impl Greeting {
     /// # Errors
     /// If the executor cannot be reached.
     pub fn probe(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
-        Self::send_first(executor, &ToBroker::Probe)
-    }
-
-    fn send_first(executor: &(impl Dial + ?Sized), request: &ToBroker) -> Result<Self, ExecutorError> {
-        let mut frames = Vec::with_capacity(512);
-        encode(&ToBroker::Hello(Hello::ours(None)), &mut frames)?;
-        encode(request, &mut frames)?;
-        let mut socket = executor.dial()?;
-        socket.write_all(&frames)?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket })
+        Dialed::dial(executor)?.request(&ToBroker::Probe)
     }
 
     /// Waits for the session. Needs a local runtime.
