@@ -6,9 +6,10 @@ use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage, limit,
 };
 use executor_cell::CellHandle;
+use executor_cell::project::conclude;
 use executor_cell::report::{End, Message, Report};
 use executor_layers::spec::SandboxSpec;
-use executor_supervisor::{REFUSALS_MAX, Refusal, describe, named};
+use executor_supervisor::{MESSAGES_MAX, Refusal, named};
 use executor_sys::file;
 use executor_sys::process::CpuAndMemory;
 use nix::errno::Errno;
@@ -330,7 +331,7 @@ impl Command {
         self.report = loop {
             match self.cell.receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Ok(Message::Refused(refusal)) if self.refusals.len() < REFUSALS_MAX => {
+                Ok(Message::Refused(refusal)) if self.refusals.len() < MESSAGES_MAX => {
                     self.refusals.push(refusal);
                 }
                 // It is no cell of ours any more.
@@ -388,7 +389,7 @@ impl Finished {
             )
             | Err(_) => {}
         }
-        self.refusals.iter().for_each(|refusal| denied.push(describe(refusal, spec)));
+        self.refusals.iter().for_each(|refusal| denied.push(conclude(refusal, spec)));
         denied.add_unnamed(self.unnamed);
         if !matches!(self.end, Ok(Ended::Exited(0))) {
             let directory = Path::new(&self.plan.cell.directory);

@@ -173,6 +173,11 @@ impl Matcher {
         self.0.strongest(Descent::to(&self.0, parent).enter(name))
     }
 
+    /// Whether some rule ends with `name`, wherever it requires it to be.
+    pub fn may_end_with(&self, name: &[u8]) -> bool {
+        self.0.rules_of(&fold(name)).next().is_some()
+    }
+
     /// The protected names for which the last name of `relative` is in transit: what a program calls a file that it will rename
     /// to the protected name, or keeps a copy of it under, such as `.git/config.lock`. A descriptor of it is one of the protected
     /// file a moment later, so a command may open one that exists only where its own session made it.

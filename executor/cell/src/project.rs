@@ -4,10 +4,12 @@
 mod committed_secrets;
 mod created_record;
 mod left_files;
+mod quarantine;
 mod tracked_secrets;
 mod watch;
 
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
+pub use quarantine::conclude;
 pub use tracked_secrets::ProjectRepository;
 pub use watch::RepositoryWatch;

@@ -32,6 +32,16 @@ mod switch {
             false
         }
 
+        /// True: what the rules on names refuse is refused.
+        pub fn enforces_names(&self) -> bool {
+            true
+        }
+
+        /// True: what a call has misplaced is taken away.
+        pub fn takes_misplaced(&self) -> bool {
+            true
+        }
+
         /// The kernel's.
         pub fn landlock_abi(&self, kernel: u32) -> u32 {
             kernel
@@ -59,7 +69,8 @@ mod switch {
     use std::io;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-    /// `LAYER`, which is switched off, or `landlock-abi=N`, with which Landlock is no newer than that.
+    /// `LAYER`, which is switched off; `landlock-abi=N`, with which Landlock is no newer than that; `new-names`, with which supervisors let
+    /// pass what their rules on new names refuse; or `new-names+quarantine`, with which it is not taken away after the call either.
     const VARIABLE: &str = "LAZARET_ABLATE";
 
     /// What is switched off.
@@ -67,6 +78,9 @@ mod switch {
     pub struct Ablation {
         layer: Option<Layer>,
         landlock_abi: Option<u32>,
+        /// Whether the rules on new names are off, and the look at what was made too.
+        new_names: bool,
+        quarantine: bool,
         /// What this process was started with, where it is let through.
         descriptors: Vec<u32>,
     }
@@ -81,16 +95,28 @@ mod switch {
             let word = word.to_string_lossy();
             let abi = word.strip_prefix("landlock-abi=").and_then(|number| number.parse().ok());
             let layer = Layer::ALL.into_iter().find(|layer| layer.name() == word);
-            if layer.is_none() && abi.is_none() {
+            let quarantine = word == "new-names+quarantine";
+            let new_names = quarantine || word == "new-names";
+            if layer.is_none() && abi.is_none() && !new_names {
                 return Err(io::Error::other(format!("{VARIABLE} names no layer: {word:?}")));
             }
             let descriptors = if layer == Some(Layer::Descriptors) { inherited()? } else { Vec::new() };
-            Ok(Self { layer, landlock_abi: abi, descriptors })
+            Ok(Self { layer, landlock_abi: abi, new_names, quarantine, descriptors })
         }
 
         /// Whether a layer is switched off.
         pub fn is_off(&self, layer: Layer) -> bool {
             self.layer == Some(layer)
+        }
+
+        /// Whether what the rules on names refuse is refused.
+        pub fn enforces_names(&self) -> bool {
+            !self.new_names
+        }
+
+        /// Whether what a call has misplaced is taken away.
+        pub fn takes_misplaced(&self) -> bool {
+            !self.quarantine
         }
 
         /// The Landlock ABI that is used on a kernel.

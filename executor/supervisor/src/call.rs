@@ -4,6 +4,7 @@ use crate::caller::{Caller, KnownProcess};
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::loopback::Loopback;
+use crate::new_names::NewNames;
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
@@ -34,6 +35,7 @@ pub struct Call<'a> {
     pub loopback: &'a RefCell<Loopback>,
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
+    pub new_names: &'a RefCell<NewNames>,
     /// Whether the caller still waits.
     pub is_waiting: &'a dyn Fn() -> bool,
 }

@@ -21,7 +21,7 @@ use std::time::UNIX_EPOCH;
 /// Maximum number of recorded files.
 const CREATED_MAX: usize = 16_384;
 /// Bytes of an entry: device, inode, birth time in nanoseconds.
-const IDENTITY_LEN: usize = 24;
+pub const IDENTITY_LEN: usize = 24;
 const END: u64 = (CREATED_MAX * IDENTITY_LEN) as u64;
 
 /// The identity of a file.
@@ -94,6 +94,15 @@ impl CreatedFiles {
     /// Waits until no other cell holds the lock. Must not be nested: releasing one releases the other.
     pub fn lock_renames(&self) -> Result<RenameLock<'_>> {
         fcntl(&self.0, FcntlArg::F_SETLKW(&lock(libc::F_WRLCK)))?;
+        Ok(RenameLock(&self.0))
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// `EAGAIN` or `EACCES` if another process holds the lock.
+    pub fn try_lock_renames(&self) -> Result<RenameLock<'_>> {
+        fcntl(&self.0, FcntlArg::F_SETLK(&lock(libc::F_WRLCK)))?;
         Ok(RenameLock(&self.0))
     }
 

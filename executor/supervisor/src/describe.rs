@@ -9,6 +9,8 @@ use policies::{Access, ProtectedName, as_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Why something is reported that could not be taken away.
+const LEFT_THERE: &str = "The call made it where no call may, or where Lazaret could not look at it afterwards. It could NOT be taken away and may still be there.";
 /// Why a name is not found, or the list of name servers not read.
 const NO_DNS: &str = "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
 
@@ -19,6 +21,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
+        (Cause::Misplaced | Cause::LeftThere | Cause::Unchecked, _) => misplaced(refusal),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
             let why = "In a cell this system call may not access another process's memory or descriptors.";
@@ -26,6 +29,23 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         }
     };
     Denial { count: *count, ..denial }
+}
+
+/// The denial for what a call has misplaced and nobody has taken away.
+fn misplaced(refusal: &Refusal) -> Denial {
+    let (target, why) = match (refusal.misplaced(), refusal.cause) {
+        (Some((_, path)), _) => (path.to_string_lossy().into_owned(), LEFT_THERE),
+        (None, Cause::Unchecked) => (
+            text(refusal),
+            "The call made more files with names that can be protected than are examined once more after it (256). Nothing was refused for this.",
+        ),
+        (None, _) => (text(refusal), LEFT_THERE),
+    };
+    let remedy = match refusal.cause == Cause::Unchecked {
+        true => Remedy::Nothing,
+        false => Remedy::Advice("look at it, and remove it if you do not trust it".into()),
+    };
+    Denial::new(refusal.kind, target, Barrier::Layer(Layer::ProtectedNames, None), why, remedy)
 }
 
 /// The denial for reading `path`, which is not in the session's views.

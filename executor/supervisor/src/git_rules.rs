@@ -145,7 +145,7 @@ impl AccessRules {
     }
 
     /// Whether a path lies in a repository, by a name or by an equivalent path: there `HEAD` may be an ordinary name.
-    fn is_in_git(&self, path: &Path) -> bool {
+    pub(crate) fn is_in_git(&self, path: &Path) -> bool {
         self.protected_as(path).iter().any(|(_, path)| is_in_git_directory(path))
     }
 

@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::caller::PATH_ONLY;
+use crate::created::identity_of;
 use crate::find::Found;
 use crate::object::{by_descriptor, is, kind, real};
 use broker_protocol::AttemptKind::Write;
@@ -28,7 +29,8 @@ impl Call<'_> {
         }
         let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
-        self.rules.may_make(&real).and_then(|()| shape()).map_err(self.refused(Write, &real))?;
+        let verdict = self.rules.may_make(&real).and_then(|()| shape());
+        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
         if self.rules.is_closed_when_new(&real) {
             self.empty_directories.add(&found).map_err(self.refused(Write, &real))?;
         }
@@ -37,7 +39,8 @@ impl Call<'_> {
         made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, libc::S_IFDIR)?;
         let made = self.remember_new(&found, &real)?;
-        self.rules.remember_git(&real, made)?;
+        self.rules.remember_git(&real, &made)?;
+        self.note_name(&real, libc::S_IFDIR, verdict, None, || identity_of(&made));
         Ok(Answer::Value(0))
     }
 
@@ -51,12 +54,14 @@ impl Call<'_> {
             kind => kind,
         };
         let real = found.real(&self.rules.areas)?;
-        self.may_appear(&found, &real, kind).map_err(self.refused(Write, &real))?;
+        let verdict = self.may_appear(&found, &real, kind);
+        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
         let (flags, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
         let made = self.caller.with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
         made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, kind)?;
-        self.remember_new(&found, &real)?;
+        let made = self.remember_new(&found, &real)?;
+        self.note_name(&real, kind, verdict, None, || identity_of(&made));
         Ok(Answer::Value(0))
     }
 
@@ -70,7 +75,7 @@ impl Call<'_> {
     /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
     /// session may have made the rest since it was asked about. Who looks last sees all of it.
     pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
-        let shape = self.rules.may_shape(&found.parent, real, kind);
+        let shape = self.rules.enforce(self.rules.may_shape(&found.parent, real, kind));
         if shape.is_err() {
             take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
@@ -79,12 +84,7 @@ impl Call<'_> {
 
     /// Records a name that was just created, and opens it as a path descriptor.
     fn remember_new(&self, found: &Found, real: &Path) -> Result<OwnedFd> {
-        let made = openat(
-            &found.parent,
-            OsStr::from_bytes(&found.name),
-            PATH_ONLY | OFlag::O_NOFOLLOW,
-            Mode::empty(),
-        )?;
+        let made = open_made(found)?;
         self.rules.remember(real, &made)?;
         Ok(made)
     }
@@ -97,10 +97,12 @@ impl Call<'_> {
         let real = found.real(&self.rules.areas)?;
         let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
         let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
-        link().and_then(|()| appear()).map_err(self.refused(Write, &real))?;
+        let verdict = link().and_then(|()| appear());
+        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, libc::S_IFLNK)?;
+        self.note_name(&real, libc::S_IFLNK, verdict, None, || open_made(&found).and_then(identity_of));
         Ok(Answer::Value(0))
     }
 
@@ -140,12 +142,14 @@ impl Call<'_> {
         if is(&stat, libc::S_IFLNK) {
             self.rules.may_link_here(&to, None).map_err(self.refused(Write, &to))?;
         }
-        self.may_appear(&new, &to, kind(&stat)).map_err(self.refused(Write, &to))?;
+        let verdict = self.may_appear(&new, &to, kind(&stat));
+        self.rules.enforce(verdict).map_err(self.refused(Write, &to))?;
         self.same_area(&from, &to)?;
         let path = by_descriptor(&object);
         linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
         self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
+        self.note_name(&to, kind(&stat), verdict, None, || identity_of(&object));
         Ok(Answer::Value(0))
     }
 
@@ -164,7 +168,8 @@ impl Call<'_> {
             return Ok(replaced);
         }
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        self.may_rename((&old, &from), (&new, &to), exchange).map_err(self.refused(Write, closed))?;
+        let verdict = self.may_rename((&old, &from), (&new, &to), exchange);
+        self.rules.enforce(verdict).map_err(self.refused(Write, closed))?;
         self.same_area(&from, &to)?;
         renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
             .map_err(self.refused_by_kernel(&to))?;
@@ -173,9 +178,11 @@ impl Call<'_> {
                 self.check_made(found, name, kind(&fstat(moved)?))?;
             }
         }
-        for (moved, name) in [(&old.object, &to), (&new.object, &from)] {
+        self.new_names.borrow_mut().follow(&from, &to, exchange);
+        for (moved, name, was) in [(&old.object, &to, &from), (&new.object, &from, &to)] {
             if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
                 self.rules.remember(name, moved)?;
+                self.note_name(name, kind(&fstat(moved)?), verdict, Some(was), || identity_of(moved));
             }
         }
         Ok(Answer::Value(0))
@@ -235,4 +242,9 @@ impl Call<'_> {
         found.slash = end < path.len();
         Ok(found)
     }
+}
+
+/// Opens a name that was just created as a path descriptor.
+fn open_made(found: &Found) -> Result<OwnedFd> {
+    openat(&found.parent, OsStr::from_bytes(&found.name), PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty())
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
+use crate::created::identity_of;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
@@ -157,8 +158,8 @@ impl Call<'_> {
         if let Some(locked) = self.lock_rerere(found, &real, how.flags)? {
             return Ok(locked);
         }
-        let appear = self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real));
-        if let Err(refused) = appear {
+        let verdict = self.may_appear(found, &real, libc::S_IFREG);
+        if let Err(refused) = self.rules.enforce(verdict).map_err(self.refused(Write, &real)) {
             return self
                 .rules
                 .areas
@@ -170,6 +171,7 @@ impl Call<'_> {
         let made = made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(found, &real, libc::S_IFREG)?;
         self.rules.remember(&real, &made)?;
+        self.note_name(&real, libc::S_IFREG, verdict, None, || identity_of(&made));
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 

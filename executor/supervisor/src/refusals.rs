@@ -1,6 +1,8 @@
 //! What a cell's first process has refused its program, for the result of the call: the object, the
 //! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
+use crate::created::IDENTITY_LEN;
+use crate::new_names::MISPLACED_MAX;
 use broker_protocol::AttemptKind;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +12,14 @@ use std::path::Path;
 pub const REFUSALS_MAX: usize = 16;
 /// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
+/// Maximum number of refusals that are sent: with what is misplaced, one for what could not be taken and one if not all was examined.
+pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 2;
 /// Bytes of an encoded refusal before its target.
 const HEAD: usize = 6;
 /// Bytes of the longest message of a refusal.
-pub const MESSAGE_MAX: usize = 1 + HEAD + TARGET_MAX;
+pub const MESSAGE_MAX: usize = 1 + HEAD + MISPLACED_TARGET_MAX;
+/// Bytes of the identity and the path of what is misplaced.
+const MISPLACED_TARGET_MAX: usize = IDENTITY_LEN + libc::PATH_MAX as usize;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +28,7 @@ pub struct Refusal {
     pub kind: AttemptKind,
     /// The rule that refused it.
     pub cause: Cause,
-    /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes.
+    /// A real path (with the object's identity before it, if it is misplaced), an address with its port, or the name of a system call; its first `TARGET_MAX` bytes.
     pub target: Vec<u8>,
     /// How often.
     pub count: u32,
@@ -40,10 +46,24 @@ pub enum Cause {
     Network,
     /// The memory or the descriptors of a process.
     Process,
+    /// The call made it where the rules let none be made.
+    Misplaced,
+    /// The same, or it could not be examined; it cannot be taken away.
+    LeftThere,
+    /// Nothing was refused: there were too many names to examine them all.
+    Unchecked,
 }
 
 impl Cause {
-    const ALL: [Cause; 4] = [Cause::Protected, Cause::Outside, Cause::Network, Cause::Process];
+    const ALL: [Cause; 7] = [
+        Cause::Protected,
+        Cause::Outside,
+        Cause::Network,
+        Cause::Process,
+        Cause::Misplaced,
+        Cause::LeftThere,
+        Cause::Unchecked,
+    ];
 }
 
 /// The refusals of one call.
@@ -65,6 +85,11 @@ impl Refusals {
         } else {
             self.more = self.more.saturating_add(1);
         }
+    }
+
+    /// Adds what the call has misplaced, before everything else: it must be reported.
+    pub fn lead_with(&mut self, misplaced: Vec<Refusal>) {
+        self.list.splice(0..0, misplaced);
     }
 
     /// The refusals, in order of their first occurrence.
@@ -92,10 +117,12 @@ impl Refusal {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, target) = bytes.split_first_chunk::<HEAD>()?;
         let [kind, cause, count @ ..] = *head;
+        let cause = *Cause::ALL.get(usize::from(cause))?;
+        let max = if cause == Cause::Misplaced { MISPLACED_TARGET_MAX } else { TARGET_MAX };
         Some(Self {
             kind: *AttemptKind::ALL.get(usize::from(kind))?,
-            cause: *Cause::ALL.get(usize::from(cause))?,
-            target: (target.len() <= TARGET_MAX).then(|| target.to_vec())?,
+            cause,
+            target: (target.len() <= max).then(|| target.to_vec())?,
             count: u32::from_le_bytes(count),
         })
     }
@@ -120,8 +147,8 @@ mod tests {
         }
         let longest = Refusal {
             kind: AttemptKind::Read,
-            cause: Cause::Outside,
-            target: vec![b'x'; TARGET_MAX],
+            cause: Cause::Misplaced,
+            target: vec![b'x'; MISPLACED_TARGET_MAX],
             count: u32::MAX,
         };
         let mut bytes = longest.encode();

@@ -7,6 +7,7 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
+use crate::created::identity_of;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::refusals::Cause;
 use crate::tcp::{SocketName, family, inode};
@@ -73,7 +74,8 @@ impl Call<'_> {
         }
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
-        self.may_appear(&found, &path, libc::S_IFSOCK).map_err(self.refused(AttemptKind::Write, &path))?;
+        let verdict = self.may_appear(&found, &path, libc::S_IFSOCK);
+        self.rules.enforce(verdict).map_err(self.refused(AttemptKind::Write, &path))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.caller.descriptor(socket)?;
         self.check()?;
@@ -85,6 +87,7 @@ impl Call<'_> {
         self.check_made(&found, &path, libc::S_IFSOCK)?;
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let made = openat(&found.parent, OsStr::from_bytes(&found.name), flags, Mode::empty())?;
+        self.note_name(&path, libc::S_IFSOCK, verdict, None, || identity_of(&made));
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
         let bound = socket::name(socket.as_fd(), false).map_err(errno)?;

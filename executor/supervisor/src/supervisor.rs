@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
+use crate::new_names::NewNames;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
@@ -38,6 +39,8 @@ pub struct Supervisor<'a> {
     socket_names: RefCell<SocketNames>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
+    /// What it may have misplaced.
+    new_names: RefCell<NewNames>,
     known: KnownProcess,
     /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
     own_descriptors: OwnedFd,
@@ -67,6 +70,7 @@ impl<'a> Supervisor<'a> {
             loopback,
             socket_names: RefCell::default(),
             refusals,
+            new_names: RefCell::default(),
             known: KnownProcess::default(),
             own_descriptors,
             pending: Vec::new(),
@@ -83,6 +87,7 @@ impl<'a> Supervisor<'a> {
             loopback,
             socket_names,
             refusals,
+            new_names,
             known,
             own_descriptors,
             ..
@@ -100,6 +105,7 @@ impl<'a> Supervisor<'a> {
             loopback,
             socket_names,
             refusals,
+            new_names,
             is_waiting,
         }
     }
@@ -118,6 +124,8 @@ impl<'a> Supervisor<'a> {
     pub fn tidy(&self) {
         self.empty_directories.remove();
         self.rules.restore_repositories();
+        let misplaced = self.new_names.borrow_mut().examine(self.rules);
+        self.refusals.borrow_mut().lead_with(misplaced);
     }
 
     /// Takes the refusals noted so far.

@@ -1,0 +1,233 @@
+//! The second look: names that a call has made, judged once more when all of the call is dead.
+//!
+//! The rules refuse names on which the host acts when they are made, so this finds something only where a rule was evaded. Noted are names
+//! that a rule refused and that were made nevertheless, and files whose last name some rule protects in another place: a directory may have
+//! been moved there. A note is a path with an object's identity. It counts only while that object lies where this call has put it: what
+//! somebody else has made, or moved there, is theirs.
+//!
+//! *Does not*: note what a call only opens, removes or writes; directories that no rule refused; names in leased paths and scratch space;
+//! objects whose file system reports no birth times.
+
+use crate::areas::Area;
+use crate::call::Call;
+use crate::created::{IDENTITY_LEN, Identity, identity_of};
+use crate::object::{is, kind};
+use crate::refusals::{Cause, Refusal, TARGET_MAX};
+use crate::rules::AccessRules;
+use broker_protocol::AttemptKind::Write;
+use executor_layers::leased_mounts::open_without_links;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::stat::{Mode, fstat};
+use policies::Access;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of notes per call.
+const NOTES_MAX: usize = 256;
+/// Maximum number of misplaced objects that are taken after one call: as many as its result can name.
+pub const MISPLACED_MAX: usize = 12;
+
+/// The names noted of one call.
+#[derive(Default)]
+pub struct NewNames {
+    notes: Vec<NewName>,
+    /// Whether there were more than could be noted.
+    full: bool,
+}
+
+struct NewName {
+    path: PathBuf,
+    object: Identity,
+    /// Where it was moved from, if it was.
+    from: Option<PathBuf>,
+}
+
+/// What has become of a noted object.
+enum State {
+    /// It is gone, or lies elsewhere, or may lie where it is.
+    Harmless,
+    /// No call may make it where it is.
+    Misplaced,
+    /// It may still be there, but could not be examined.
+    Unknown,
+}
+
+impl Call<'_> {
+    /// Notes a name of this kind (`S_IF*`) that was just made or, with `from`, moved there, as far as the call's end must look at it again.
+    /// `verdict` is what the rules said about it.
+    pub fn note_name(
+        &self,
+        real: &Path,
+        kind: libc::mode_t,
+        verdict: Result<()>,
+        from: Option<&Path>,
+        object: impl FnOnce() -> Result<Identity>,
+    ) {
+        if verdict.is_ok() && !self.rules.may_be_misplaced_later(real, kind) {
+            return;
+        }
+        // Without an identity nothing could be taken. The rules alone must hold there.
+        if let Ok(object) = object() {
+            let from = from.map(Path::to_owned);
+            self.new_names.borrow_mut().add(NewName { path: real.to_owned(), object, from });
+        }
+    }
+}
+
+impl NewNames {
+    fn add(&mut self, new: NewName) {
+        if self.full {
+            return;
+        }
+        self.notes.retain(|note| note.path != new.path);
+        if self.notes.len() == NOTES_MAX {
+            self.notes.retain(|note| matches!(note.find(), Ok(Some(_)) | Err(_)));
+            // Otherwise all would be looked for again and again.
+            self.full = self.notes.len() > NOTES_MAX / 4 * 3;
+        }
+        if !self.full {
+            self.notes.push(new);
+        }
+    }
+
+    /// Follows the notes when this call moves what they are about, or a directory above it.
+    pub fn follow(&mut self, from: &Path, to: &Path, exchange: bool) {
+        for note in &mut self.notes {
+            let moved = |from, to: &Path| {
+                let below = note.path.strip_prefix(from).ok()?;
+                Some(if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) })
+            };
+            let back = || moved(to, from).filter(|_| exchange);
+            if let Some(path) = moved(from, to).or_else(back) {
+                note.path = path;
+            }
+        }
+    }
+
+    /// Judges what was noted, with the cell dead, by the rules for making it where it is now.
+    pub fn examine(&mut self, rules: &AccessRules) -> Vec<Refusal> {
+        let notes = std::mem::take(&mut self.notes);
+        if notes.is_empty() && !self.full || !rules.takes_misplaced {
+            return Vec::new();
+        }
+        let lock = rules.lock_renames();
+        let (mut misplaced, mut unchecked) = (Vec::new(), Vec::new());
+        for note in &notes {
+            match lock.as_ref().map_or(State::Unknown, |_| note.state(rules)) {
+                State::Harmless => {}
+                State::Misplaced if misplaced.len() < MISPLACED_MAX => {
+                    misplaced.push(refusal(Cause::Misplaced, [&note.object, path(note)].concat()));
+                }
+                State::Misplaced | State::Unknown => unchecked.push(note),
+            }
+        }
+        if let Some(list) = names_of(&unchecked) {
+            misplaced.push(Refusal {
+                count: unchecked.len().try_into().unwrap_or(u32::MAX),
+                ..refusal(Cause::LeftThere, list)
+            });
+        }
+        misplaced.extend(self.full.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
+        misplaced
+    }
+}
+
+fn refusal(cause: Cause, target: Vec<u8>) -> Refusal {
+    Refusal { kind: Write, cause, target, count: 1 }
+}
+
+fn path(note: &NewName) -> &[u8] {
+    note.path.as_os_str().as_bytes()
+}
+
+/// As many of their paths as a refusal may have bytes.
+fn names_of(notes: &[&NewName]) -> Option<Vec<u8>> {
+    let (first, more) = notes.split_first()?;
+    let mut list = path(first)[..path(first).len().min(TARGET_MAX)].to_vec();
+    for note in more.iter().take(TARGET_MAX / 3) {
+        list.extend([b", ", path(note)].concat());
+    }
+    list.truncate(TARGET_MAX);
+    Some(list)
+}
+
+impl NewName {
+    /// The noted object with its directory, if it is still there.
+    fn find(&self) -> Result<Option<(OwnedFd, OwnedFd)>> {
+        let (parent, name) = self.path.parent().zip(self.path.file_name()).ok_or(Errno::EINVAL)?;
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let open = || {
+            let parent = open_without_links(parent)?;
+            let object = openat(&parent, name, flags, Mode::empty())?;
+            Ok((parent, object))
+        };
+        match open() {
+            Ok((parent, object)) => {
+                Ok(identity_of(&object).is_ok_and(|object| object == self.object).then_some((parent, object)))
+            }
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn state(&self, rules: &AccessRules) -> State {
+        let verdict = match self.find() {
+            Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
+            Ok(None) => Ok(()),
+            Err(_) => return State::Unknown,
+        };
+        match verdict {
+            Ok(()) => State::Harmless,
+            Err(Errno::EACCES) => State::Misplaced,
+            Err(_) => State::Unknown,
+        }
+    }
+
+    /// May a call make this here?
+    fn judge(&self, rules: &AccessRules, parent: &OwnedFd, object: &OwnedFd) -> Result<()> {
+        let (path, stat) = (self.path.as_path(), fstat(object)?);
+        match (is(&stat, libc::S_IFDIR), &self.from) {
+            (true, None) => rules.may_make(path)?,
+            (true, Some(from)) => {
+                let name = path.file_name().unwrap_or_default();
+                rules.may_have(path, libc::S_IFDIR)?;
+                rules.may_carry(parent, name, from, path)?;
+                rules.may_carry_links(parent, name, from, path)?;
+            }
+            (false, _) => rules.may_have(path, kind(&stat))?,
+        }
+        if is(&stat, libc::S_IFLNK) {
+            let target = readlinkat(object, "")?;
+            rules.may_link_here(path, Some(target.as_bytes()))?;
+        }
+        rules.may_shape(parent, path, kind(&stat))
+    }
+}
+
+impl AccessRules {
+    /// Whether a new name that the rules allow could be one that they refuse, if a directory above it got another name.
+    fn may_be_misplaced_later(&self, real: &Path, kind: libc::mode_t) -> bool {
+        let name = real.file_name().map(OsStr::as_bytes).unwrap_or_default();
+        kind != libc::S_IFDIR
+            && self.names(real).may_end_with(name)
+            && matches!(
+                self.areas.of(real),
+                Some((Area::Project | Area::Central | Area::Repository, Access::Write))
+            )
+            && !self.is_in_git(real)
+            // What it lets be created there, it lets stay.
+            && self.protection(real).is_none()
+    }
+}
+
+impl Refusal {
+    /// What was misplaced: its identity and its path.
+    pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
+        let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
+        (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))
+    }
+}
