@@ -18,6 +18,7 @@ mod network;
 mod objects;
 mod objects_live;
 mod path_leases;
+mod quarantine;
 mod records;
 mod self_attack;
 mod servers;
@@ -48,6 +49,7 @@ fn main() -> std::process::ExitCode {
             objects::tests(),
             objects_live::tests(),
             path_leases::tests(),
+            quarantine::tests(),
             records::tests(),
             self_attack::tests(),
             servers::tests(),

@@ -1,0 +1,336 @@
+//! What evaded the rules on new names is taken away when its call has ended, and nothing else is. A test build lets it pass; the control is one
+//! that does not take it away either.
+
+use lazaret_tests::process::until;
+use lazaret_tests::session::Answer;
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        what_evaded_the_rules_is_gone_before_the_result,
+        a_repository_with_a_trap_is_gone_before_the_result,
+        what_moves_with_its_directory_is_found,
+        where_the_rules_hold_nothing_is_left_to_take,
+        what_is_the_users_stays,
+        ordinary_work_loses_nothing,
+        two_thousand_repositories_are_no_matter,
+        too_many_names_are_said_once,
+        what_cannot_be_taken_is_named,
+        what_is_taken_can_be_moved_back
+    ]
+}
+
+/// The rules on new names are off, and the second look too or not.
+const OPEN: &str = "new-names+quarantine";
+const LOOKED_AT: &str = "new-names";
+
+/// What a command makes, and where it is then.
+const ATTACKS: [(&str, &str); 10] = [
+    ("echo x > lefthook.yml", "lefthook.yml"),
+    ("mkdir -p a/.vscode; echo {} > a/.vscode/tasks.json", "a/.vscode/tasks.json"),
+    ("echo x > x; mv x a.code-workspace", "a.code-workspace"),
+    ("echo x > x; ln x lefthook.yml", "lefthook.yml"),
+    ("ln -s x .husky", ".husky"),
+    ("mkfifo .gitlint", ".gitlint"),
+    ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".gitlint\")'", ".gitlint"),
+    ("mkdir a; echo x > a/post-commit; mv a .husky", ".husky"),
+    ("echo x > lefthook.yml; mv lefthook.yml x; mv x prek.toml", "prek.toml"),
+    ("mkdir -p a/b; echo x > a/b/lefthook.yml; mv a/b c; mv c d", "d/lefthook.yml"),
+];
+
+/// Repositories in which git runs a program, each with its directory and what is taken.
+const REPOSITORIES: [(&str, &str, &str); 4] = [
+    ("mkdir n; cd n; members; head > HEAD", "n", "n/HEAD"),
+    ("mkdir n; cd n; head > x; ln x HEAD; members", "n", "n/HEAD"),
+    (
+        "mkdir n.git n.git/objects n.git/refs; head > n.git/HEAD; mv n.git n; trap_for $PWD/n > n/config",
+        "n",
+        "n",
+    ),
+    ("cd ordinary; members", "ordinary", "ordinary/refs"),
+];
+const TRAP: &str = "ROOT=$PWD
+    trap_for() { printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nworktree = %s\\nfsmonitor = \"touch %s/sprung; false\"\\n' \"$1\" \"$ROOT\"; }
+    head() { echo 'ref: refs/heads/main'; }
+    members() { mkdir -p objects refs; trap_for \"$PWD\" > config; }
+";
+
+/// The denials of a call, each as its target, reason and number.
+fn denied(answer: &Answer) -> Vec<(String, String, u64)> {
+    let all = answer.result["metadata"]["denied"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let one = |denial: &Value| {
+        let count = denial["count"].as_u64().unwrap_or(1);
+        (text(&denial["what"]["target"]), text(&denial["why"]), count)
+    };
+    all.iter().map(one).collect()
+}
+
+/// Whether the result says that this path is in quarantine, or could not be taken.
+fn names(answer: &Answer, path: &str, text: &str) -> bool {
+    denied(answer).iter().any(|(target, why, _)| target.ends_with(path) && why.contains(text))
+}
+
+fn quarantine(world: &World) -> PathBuf {
+    world.central.join(".lazaret/quarantine")
+}
+
+/// How many objects are in quarantine.
+fn taken(world: &World) -> usize {
+    fs::read_dir(quarantine(world)).map_or(0, Iterator::count)
+}
+
+fn is_there(world: &World, path: &str) -> bool {
+    world.project.join(path).symlink_metadata().is_ok()
+}
+
+fn what_evaded_the_rules_is_gone_before_the_result(place: Place) {
+    for (script, path) in ATTACKS {
+        let control = World::ablated(place, OPEN);
+        let answer = Session::open(&control).bash(script);
+        assert!(is_there(&control, path), "the control of {script}: {}", answer.result);
+        assert_eq!(taken(&control), 0, "the control of {script}");
+
+        let world = World::ablated(place, LOOKED_AT);
+        let mut session = Session::open(&world);
+        let answer = session.bash(script);
+        assert!(!is_there(&world, path), "{script}: {}", answer.result);
+        assert!(names(&answer, path, "in quarantine"), "{script}: {}", answer.result);
+        assert!(taken(&world) > 0, "{script}");
+        // The next call is told nothing of it.
+        assert_eq!(denied(&session.bash("echo x > y && rm y")), [], "{script}");
+    }
+}
+
+fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
+    let springs = |world: &World, directory: &str| {
+        run(world.host("bash").args(["-c", &format!("cd {directory} && git status")]), LIMIT);
+        world.project.join("sprung").exists()
+    };
+    for (script, directory, path) in REPOSITORIES {
+        let (control, world) = (World::ablated(place, OPEN), World::ablated(place, LOOKED_AT));
+        [&control, &world].map(|world| drop(world.put("ordinary/HEAD", "ref: refs/heads/main\n")));
+        let script = format!("{TRAP}{script}");
+        let answer = Session::open(&control).bash(&script);
+        assert!(springs(&control, directory), "the control of {script}: {}", answer.result);
+        let answer = Session::open(&world).bash(&script);
+        assert!(!springs(&world, directory), "{script}: {}", answer.result);
+        assert!(names(&answer, path, "in quarantine"), "{script}: {}", answer.result);
+        assert!(is_there(&world, "ordinary/HEAD"), "the user's own");
+    }
+}
+
+/// A file that no rule refused when it was made, in a directory that then got another name.
+fn what_moves_with_its_directory_is_found(place: Place) {
+    let script = "mkdir a; echo {} > a/tasks.json; mkdir a/b; echo {} > a/b/tasks.json; mv a .vscode";
+    let world = World::ablated(place, LOOKED_AT);
+    let answer = Session::open(&world).bash(script);
+    assert!(names(&answer, ".vscode/tasks.json", "in quarantine"), "{}", answer.result);
+    assert!(!names(&answer, "b/tasks.json", ""), "{}", answer.result);
+    assert!(!is_there(&world, ".vscode/tasks.json"));
+}
+
+fn where_the_rules_hold_nothing_is_left_to_take(place: Place) {
+    let scripts = ATTACKS.map(|(script, _)| script.to_owned()).into_iter();
+    let repositories = REPOSITORIES.map(|(script, ..)| format!("{TRAP}{script}"));
+    let world = World::new(place);
+    world.put("ordinary/HEAD", "ref: refs/heads/main\n");
+    let mut session = Session::open(&world);
+    for script in scripts.chain(repositories) {
+        let answer = session.bash(&format!("mkdir t && cd t && {{ {script}\n}}; rm -rf t"));
+        assert!(!names(&answer, "", "quarantine"), "{script}: {}", answer.result);
+        session.bash("rm -rf t");
+    }
+    assert_eq!(taken(&world), 0);
+}
+
+/// What a command does before it waits, what the user does then, what the command does at last, and what the user has.
+const OWN: [(&str, &str, &str, &str, &str); 6] = [
+    // The user's file in the place of the call's, as editors and `git checkout` put it there.
+    ("echo call > lefthook.yml", "echo user > x && mv x lefthook.yml", ":", "lefthook.yml", "user\n"),
+    ("echo call > lefthook.yml", "rm lefthook.yml; echo user > lefthook.yml", ":", "lefthook.yml", "user\n"),
+    // The call's file in a place that the user has chosen.
+    ("mkdir out; echo call > out/settings.json", "mv out .vscode", ":", ".vscode/settings.json", "call\n"),
+    (
+        "mkdir out; echo call > out/tasks.json",
+        "mkdir .vscode && mv out/tasks.json .vscode",
+        ":",
+        ".vscode/tasks.json",
+        "call\n",
+    ),
+    // Files on their way, of an earlier call.
+    (":", "echo user > .npmrc~ && mv .npmrc~ .npmrc", ":", ".npmrc", "user\n"),
+    // What only is opened.
+    ("touch .vscode/tasks.json mise.toml", ":", "echo more >> mise.toml", "mise.toml", "user\n"),
+];
+
+fn what_is_the_users_stays(place: Place) {
+    for (first, user, last, path, content) in OWN {
+        for world in [World::ablated(place, LOOKED_AT), World::new(place)] {
+            // Where the rules hold, the command makes no such file, and the user still may.
+            world.put("mise.toml", "user\n");
+            world.put(".vscode/tasks.json", "user\n");
+            if path.starts_with(".vscode") {
+                fs::remove_dir_all(world.project.join(".vscode")).unwrap();
+            }
+            let mut session = Session::open(&world);
+            session.bash("echo session > .npmrc~; echo session > .npmrc.tmp");
+            let script = format!(
+                "{{ {first}\n}} 2>/dev/null; touch .npmrc~ .npmrc.tmp; touch ready; until [ -e go ]; do sleep 0.02; done; {last}"
+            );
+            let id = session.start_call("bash", json!({"command": script}));
+            assert!(until(LIMIT, || is_there(&world, "ready")), "{first}");
+            run(world.host("bash").args(["-c", &format!("{user}; touch go")]), LIMIT).success();
+            let answer = session.answer_within(&id, LIMIT);
+            let now = String::from_utf8(world.get(path)).unwrap();
+            assert_eq!(now, content, "{first}; {user}: {}", answer.result);
+            assert_eq!(taken(&world), 0, "{first}; {user}: {}", answer.result);
+        }
+    }
+}
+
+/// Ordinary work, in calls of one session.
+const WORK: [&[&str]; 5] = [
+    &["echo a > .npmrc.tmp; mv .npmrc.tmp .npmrc", "cp .npmrc .npmrc~; echo b > .npmrc.tmp; mv .npmrc.tmp .npmrc; rm -f .npmrc~"],
+    &[
+        "set -e; git init -q r; cd r; git config user.name t; git config user.email t@t.invalid; echo x > f; git add f; git commit -qm x
+         git init -q --bare ../b.git; git push -q ../b.git HEAD:refs/heads/main; git clone -q ../b.git ../c",
+        "set -e; cd r; git worktree add -q ../w; cd ../c; git fetch -q; cd ..; mv c d; git -C d status",
+        "rm -rf r b.git d w",
+    ],
+    &[
+        "set -e; for n in 1 2 3 4 5 6 7 8; do d=node_modules/.p$n-x7; mkdir -p $d/config $d/.vscode; echo {} > $d/settings.json
+         echo x > $d/.npmrc || :; echo {} > $d/.vscode/settings.json || :; mv $d node_modules/p$n; done",
+        "set -e; mv node_modules/p1 node_modules/.p1-old; mv node_modules/p2 node_modules/p1; rm -r node_modules/.p1-old",
+    ],
+    &["mkdir -p src/config; echo x > src/config/config; mkdir t; echo {} > t/tasks.json; mv t u; mv u/tasks.json u/launch.json"],
+    &["mkdir locked; echo {} > locked/data; chmod 0 locked", "chmod 700 locked; rm -r locked; mkfifo p; rm p; ln -s src s; rm s"],
+];
+
+fn ordinary_work_loses_nothing(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    for script in WORK.into_iter().flatten() {
+        let answer = session.bash(script);
+        answer.success();
+        for (target, why, _) in denied(&answer) {
+            assert!(!why.contains("quarantine") && !why.contains("taken"), "{script}: {target}: {why}");
+        }
+    }
+    assert_eq!(taken(&world), 0);
+}
+
+fn two_thousand_repositories_are_no_matter(place: Place) {
+    let world = World::new(place);
+    // What `git init` does, without a process for each.
+    let script = "git init -q r && python3 -c '
+import os
+for n in range(2000):
+    os.makedirs(f\"g/{n}/.git/objects\"); os.mkdir(f\"g/{n}/.git/refs\")
+    for name, text in ((\"HEAD\", \"ref: refs/heads/main\\n\"), (\"config\", \"[core]\\n\\tbare = false\\n\")):
+        with open(f\"g/{n}/.git/{name}.lock\", \"w\") as file: file.write(text)
+        os.rename(f\"g/{n}/.git/{name}.lock\", f\"g/{n}/.git/{name}\")
+' && git -C g/1999 status -s && for n in $(seq 20); do git init -q h/$n || exit 1; done";
+    let mut session = Session::open(&world);
+    let id = session.start_call("bash", json!({"command": script}));
+    let answer = session.answer_within(&id, 4 * LIMIT);
+    answer.success();
+    assert_eq!(denied(&answer), [], "{}", answer.result);
+    assert_eq!(taken(&world), 0);
+}
+
+fn too_many_names_are_said_once(place: Place) {
+    let make = |count: usize, last: &str| {
+        format!("for n in $(seq {count}); do mkdir $n; echo {{}} > $n/tasks.json; {last}; done")
+    };
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let answer = session.bash(&make(400, ":"));
+    answer.success();
+    let all = denied(&answer);
+    assert!(
+        matches!(&all[..], [(target, why, 1)] if target == "new names" && why.contains("Nothing was refused")),
+        "{all:?}"
+    );
+    assert_eq!(taken(&world), 0);
+    let answer = session.bash(&format!("rm -r [0-9]*; {}", make(400, "rm -r $n")));
+    assert_eq!((answer.ok(), denied(&answer)), (true, vec![]), "those that are gone take no room");
+}
+
+/// What cannot be taken, each with the command, what the host does before it, and the path.
+fn what_cannot_be_taken_is_named(place: Place) {
+    let full = "cd \"$C\"; mkdir -p .lazaret/quarantine; cd .lazaret/quarantine; for n in $(seq 256); do echo x > $n; done";
+    let cases = [
+        (
+            "echo x > lefthook.yml",
+            "mkdir -p \"$C/.lazaret\"; echo x > \"$C/.lazaret/quarantine\"",
+            "lefthook.yml",
+        ),
+        ("echo x > lefthook.yml", full, "lefthook.yml"),
+        ("mkdir d; echo x > d/lefthook.yml; chmod 500 d", ":", "d/lefthook.yml"),
+        ("mkdir d; echo x > d/lefthook.yml; chmod 0 d", ":", "d/lefthook.yml"),
+    ];
+    for (script, before, path) in cases {
+        let world = World::ablated(place, LOOKED_AT);
+        run(world.host("bash").env("C", &world.central).args(["-c", before]), LIMIT).success();
+        let answer = Session::open(&world).bash(script);
+        let gone = names(&answer, path, "in quarantine");
+        assert!(
+            gone || names(&answer, path, "could NOT be taken away"),
+            "{script}, {before}: {}",
+            answer.result
+        );
+        run(world.host("bash").args(["-c", "test ! -d d || chmod 700 d"]), LIMIT).success();
+        assert_eq!(is_there(&world, path), !gone, "{script}, {before}");
+        assert!(before == ":" || !gone, "{script}, {before}");
+    }
+    // More than a result can name one by one.
+    let world = World::ablated(place, LOOKED_AT);
+    let answer =
+        Session::open(&world).bash("for n in $(seq 20); do mkdir $n; echo x > $n/lefthook.yml; done");
+    let total: u64 = denied(&answer).iter().map(|(.., count)| count).sum();
+    let left = (1..=20).filter(|number| is_there(&world, &format!("{number}/lefthook.yml"))).count();
+    assert_eq!((total, left, taken(&world)), (20, 8, 12), "{}", answer.result);
+    // A path that is longer than the kernel takes.
+    let world = World::ablated(place, LOOKED_AT);
+    let deep = "python3 -c '
+import os
+top, name = os.getcwd(), \"d\" * 200
+os.mkdir(\"a\"); os.chdir(\"a\")
+for n in range(17): os.mkdir(name); os.chdir(name)
+open(\"lefthook.yml\", \"w\").close()
+os.chdir(top)
+os.mkdir(\"q\"); os.chdir(\"q\")
+for n in range(3): os.mkdir(name); os.chdir(name)
+os.rename(top + \"/a\", \"a\")'";
+    let answer = Session::open(&world).bash(deep);
+    answer.success();
+    assert!(
+        denied(&answer).iter().any(|(_, why, _)| why.contains("could NOT be taken away")),
+        "{}",
+        answer.result
+    );
+}
+
+fn what_is_taken_can_be_moved_back(place: Place) {
+    let world = World::ablated(place, LOOKED_AT);
+    let mut session = Session::open(&world);
+    let answer = session.bash("mkdir a; echo kept > a/post-commit; chmod 750 a; mv a .husky");
+    let (_, why, _) = denied(&answer).remove(0);
+    let name = why.rsplit_once("central:").unwrap().1.to_owned();
+    // No call reaches it, and it stays when sessions open and close.
+    assert!(!session.bash(&format!("cat {}/post-commit", world.central.join(&name).display())).ok());
+    drop(session);
+    std::thread::sleep(Duration::from_millis(1100));
+    Session::open(&world).bash("true").success();
+    let back = format!(
+        "mv {} .husky && cat .husky/post-commit && stat -c %a .husky",
+        world.central.join(name).display()
+    );
+    assert_eq!(run(world.host("bash").args(["-c", &back]), LIMIT).success(), "kept\n750\n");
+}
