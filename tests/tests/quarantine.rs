@@ -34,7 +34,13 @@ const ATTACKS: [(&str, &str); 10] = [
     ("echo x > lefthook.yml", "lefthook.yml"),
     ("mkdir -p a/.vscode; echo {} > a/.vscode/tasks.json", "a/.vscode/tasks.json"),
     ("echo x > x; mv x a.code-workspace", "a.code-workspace"),
-    ("echo x > x; ln x lefthook.yml", "lefthook.yml"),
+    (
+        "python3 -c '
+import os
+f = os.open(\".\", os.O_TMPFILE | os.O_RDWR)
+os.link(f\"/proc/self/fd/{f}\", \"lefthook.yml\", src_dir_fd=f, follow_symlinks=True)'",
+        "lefthook.yml",
+    ),
     ("ln -s x .husky", ".husky"),
     ("mkfifo .gitlint", ".gitlint"),
     ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".gitlint\")'", ".gitlint"),
@@ -114,7 +120,9 @@ fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     };
     for (script, directory, path) in REPOSITORIES {
         let (control, world) = (World::ablated(place, OPEN), World::ablated(place, LOOKED_AT));
-        [&control, &world].map(|world| drop(world.put("ordinary/HEAD", "ref: refs/heads/main\n")));
+        for world in [&control, &world] {
+            world.put("ordinary/HEAD", "ref: refs/heads/main\n");
+        }
         let script = format!("{TRAP}{script}");
         let answer = Session::open(&control).bash(&script);
         assert!(springs(&control, directory), "the control of {script}: {}", answer.result);
@@ -240,7 +248,9 @@ for n in range(2000):
     let id = session.start_call("bash", json!({"command": script}));
     let answer = session.answer_within(&id, 4 * LIMIT);
     answer.success();
-    assert_eq!(denied(&answer), [], "{}", answer.result);
+    // That git cannot change the mode of `config` is said, as ever.
+    let mut other = denied(&answer).into_iter().filter(|(target, ..)| !target.ends_with(".git/config"));
+    assert_eq!(other.next(), None, "{}", answer.result);
     assert_eq!(taken(&world), 0);
 }
 
@@ -324,7 +334,10 @@ fn what_is_taken_can_be_moved_back(place: Place) {
     let (_, why, _) = denied(&answer).remove(0);
     let name = why.rsplit_once("central:").unwrap().1.to_owned();
     // No call reaches it, and it stays when sessions open and close.
-    assert!(!session.bash(&format!("cat {}/post-commit", world.central.join(&name).display())).ok());
+    let there = world.central.join(&name);
+    let change =
+        format!("cd {}; echo x > post-commit; rm post-commit; mv ../* $OLDPWD; rm -r ..", there.display());
+    session.bash(&change);
     drop(session);
     std::thread::sleep(Duration::from_millis(1100));
     Session::open(&world).bash("true").success();

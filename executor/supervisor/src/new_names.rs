@@ -159,6 +159,10 @@ impl NewName {
     /// The noted object with its directory, if it is still there.
     fn find(&self) -> Result<Option<(OwnedFd, OwnedFd)>> {
         let (parent, name) = self.path.parent().zip(self.path.file_name()).ok_or(Errno::EINVAL)?;
+        // Its directory could still be opened, and the broker not be told.
+        if self.path.as_os_str().len() >= libc::PATH_MAX as usize {
+            return Err(Errno::ENAMETOOLONG);
+        }
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let open = || {
             let parent = open_without_links(parent)?;
