@@ -173,9 +173,9 @@ impl Matcher {
         self.0.strongest(Descent::to(&self.0, parent).enter(name))
     }
 
-    /// Whether some rule ends with `name`, wherever it requires it to be.
-    pub fn may_end_with(&self, name: &[u8]) -> bool {
-        self.0.rules_of(&fold(name)).next().is_some()
+    /// Whether some rule ends with just this name, and not with a pattern, wherever it requires it to be.
+    pub fn is_last_of_a_rule(&self, name: &[u8]) -> bool {
+        !equal(&self.0.literals, &fold(name)).is_empty()
     }
 
     /// The protected names for which the last name of `relative` is in transit: what a program calls a file that it will rename

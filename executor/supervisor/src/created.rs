@@ -213,6 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_another_holds_is_not_waited_for() {
+        let created = CreatedFiles::new().unwrap();
+        // A lock of an open file stands against those of processes, this one's too.
+        let other =
+            File::options().write(true).open(crate::object::by_descriptor(&created.memory().unwrap()));
+        let other = other.unwrap();
+        fcntl(&other, FcntlArg::F_OFD_SETLK(&lock(libc::F_WRLCK))).unwrap();
+        assert!(created.try_lock_renames().is_err());
+        drop(other);
+        assert!(created.try_lock_renames().is_ok());
+    }
+
+    #[test]
     fn no_more_are_remembered_than_the_bound() {
         let created = CreatedFiles::new().unwrap();
         created.0.set_len(END).unwrap();

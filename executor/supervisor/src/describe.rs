@@ -9,8 +9,6 @@ use policies::{Access, ProtectedName, as_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Why something is reported that could not be taken away.
-const LEFT_THERE: &str = "The call made it where no call may, or where Lazaret could not look at it afterwards. It could NOT be taken away and may still be there.";
 /// Why a name is not found, or the list of name servers not read.
 const NO_DNS: &str = "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
 
@@ -21,7 +19,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
-        (Cause::Misplaced | Cause::LeftThere | Cause::Unchecked, _) => misplaced(refusal),
+        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => new_names(refusal),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
             let why = "In a cell this system call may not access another process's memory or descriptors.";
@@ -31,21 +29,31 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     Denial { count: *count, ..denial }
 }
 
-/// The denial for what a call has misplaced and nobody has taken away.
-fn misplaced(refusal: &Refusal) -> Denial {
-    let (target, why) = match (refusal.misplaced(), refusal.cause) {
-        (Some((_, path)), _) => (path.to_string_lossy().into_owned(), LEFT_THERE),
-        (None, Cause::Unchecked) => (
-            text(refusal),
-            "The call made more files with names that can be protected than are examined once more after it (256). Nothing was refused for this.",
+/// The denial for new names that nobody has taken away.
+fn new_names(refusal: &Refusal) -> Denial {
+    let target = refusal.misplaced().map(|(_, path)| path.to_string_lossy().into_owned());
+    let (why, advice) = match refusal.cause {
+        Cause::Unknown => (
+            "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
+            Some("look at it, if you did not expect it"),
         ),
-        (None, _) => (text(refusal), LEFT_THERE),
+        Cause::Unchecked => (
+            "The call made more files with names that can be protected than are looked at again after it (256). Nothing was refused for this.",
+            None,
+        ),
+        Cause::Misplaced
+        | Cause::LeftThere
+        | Cause::Protected
+        | Cause::Outside
+        | Cause::Network
+        | Cause::Process => (
+            "The call made it where no call may. It could NOT be taken away and may still be there.",
+            Some("remove it if you do not trust it"),
+        ),
     };
-    let remedy = match refusal.cause == Cause::Unchecked {
-        true => Remedy::Nothing,
-        false => Remedy::Advice("look at it, and remove it if you do not trust it".into()),
-    };
-    Denial::new(refusal.kind, target, Barrier::Layer(Layer::ProtectedNames, None), why, remedy)
+    let remedy = advice.map_or(Remedy::Nothing, |advice| Remedy::Advice(advice.into()));
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, target.unwrap_or_else(|| text(refusal)), by, why, remedy)
 }
 
 /// The denial for reading `path`, which is not in the session's views.

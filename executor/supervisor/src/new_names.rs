@@ -1,11 +1,12 @@
 //! The second look: names that a call has made, judged once more when all of the call is dead.
 //!
 //! The rules refuse names on which the host acts when they are made, so this finds something only where a rule was evaded. Noted are names
-//! that a rule refused and that were made nevertheless, and files whose last name some rule protects in another place: a directory may have
+//! that a rule refused and that were made nevertheless, and files that a rule protects by their last name in another place: a directory may have
 //! been moved there. A note is a path with an object's identity. It counts only while that object lies where this call has put it: what
 //! somebody else has made, or moved there, is theirs.
 //!
-//! *Does not*: note what a call only opens, removes or writes; directories that no rule refused; names in leased paths and scratch space;
+//! *Does not*: note what a call only opens, removes or writes; directories that no rule refused; files that no rule refused and whose last
+//! name only a pattern matches (`*.json`), as there are thousands; names in leased paths and scratch space;
 //! objects whose file system reports no birth times.
 
 use crate::areas::Area;
@@ -15,6 +16,7 @@ use crate::object::{is, kind};
 use crate::refusals::{Cause, Refusal, TARGET_MAX};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
+use broker_protocol::limit;
 use executor_layers::leased_mounts::open_without_links;
 use nix::Result;
 use nix::errno::Errno;
@@ -30,6 +32,8 @@ use std::path::{Path, PathBuf};
 const NOTES_MAX: usize = 256;
 /// Maximum number of misplaced objects that are taken after one call: as many as its result can name.
 pub const MISPLACED_MAX: usize = 12;
+/// What else is reported of new names, and a limit that ended the call, must have room in the result too.
+const _: () = assert!(MISPLACED_MAX + 4 <= limit::DENIALS);
 
 /// The names noted of one call.
 #[derive(Default)]
@@ -115,21 +119,20 @@ impl NewNames {
             return Vec::new();
         }
         let lock = rules.lock_renames();
-        let (mut misplaced, mut unchecked) = (Vec::new(), Vec::new());
+        let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for note in &notes {
             match lock.as_ref().map_or(State::Unknown, |_| note.state(rules)) {
                 State::Harmless => {}
                 State::Misplaced if misplaced.len() < MISPLACED_MAX => {
                     misplaced.push(refusal(Cause::Misplaced, [&note.object, path(note)].concat()));
                 }
-                State::Misplaced | State::Unknown => unchecked.push(note),
+                State::Misplaced => left.push(note),
+                State::Unknown => unknown.push(note),
             }
         }
-        if let Some(list) = names_of(&unchecked) {
-            misplaced.push(Refusal {
-                count: unchecked.len().try_into().unwrap_or(u32::MAX),
-                ..refusal(Cause::LeftThere, list)
-            });
+        for (cause, notes) in [(Cause::LeftThere, left), (Cause::Unknown, unknown)] {
+            let count = notes.len().try_into().unwrap_or(u32::MAX);
+            misplaced.extend(names_of(&notes).map(|list| Refusal { count, ..refusal(cause, list) }));
         }
         misplaced.extend(self.full.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
         misplaced
@@ -217,7 +220,7 @@ impl AccessRules {
     fn may_be_misplaced_later(&self, real: &Path, kind: libc::mode_t) -> bool {
         let name = real.file_name().map(OsStr::as_bytes).unwrap_or_default();
         kind != libc::S_IFDIR
-            && self.names(real).may_end_with(name)
+            && self.names(real).is_last_of_a_rule(name)
             && matches!(
                 self.areas.of(real),
                 Some((Area::Project | Area::Central | Area::Repository, Access::Write))
@@ -233,5 +236,54 @@ impl Refusal {
     pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
         let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
         (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(path: &str) -> NewName {
+        NewName { path: path.into(), object: Identity::default(), from: None }
+    }
+
+    fn paths(names: &NewNames) -> Vec<&str> {
+        names.notes.iter().map(|note| note.path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn notes_follow_what_the_call_moves() {
+        let mut names = NewNames::default();
+        ["/z/a/x", "/z/ab/x", "/z/b/y"].into_iter().for_each(|path| names.add(note(path)));
+        names.follow(Path::new("/z/a"), Path::new("/z/c"), false);
+        assert_eq!(paths(&names), ["/z/c/x", "/z/ab/x", "/z/b/y"]);
+        names.follow(Path::new("/z/c"), Path::new("/z/b"), true);
+        assert_eq!(paths(&names), ["/z/b/x", "/z/ab/x", "/z/c/y"]);
+        names.follow(Path::new("/z/b/x"), Path::new("/z/n"), false);
+        assert_eq!(paths(&names), ["/z/n", "/z/ab/x", "/z/c/y"]);
+    }
+
+    #[test]
+    fn notes_are_bounded_and_those_of_what_is_gone_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = NewNames::default();
+        (0..10 * NOTES_MAX).for_each(|number| names.add(note(&format!("/none/{number}"))));
+        assert!(!names.full && names.notes.len() <= NOTES_MAX);
+        for number in 0..2 * NOTES_MAX {
+            let path = folder.path().join(number.to_string());
+            let object = identity_of(std::fs::File::create(&path).unwrap()).unwrap();
+            names.add(NewName { path, object, from: None });
+            assert!(names.notes.len() <= NOTES_MAX);
+        }
+        assert!(names.full);
+    }
+
+    #[test]
+    fn a_list_of_names_has_a_bound() {
+        let long = "/".repeat(TARGET_MAX - 3);
+        let (one, two) = (note(&long), note("/abc"));
+        assert_eq!(names_of(&[]), None);
+        assert_eq!(names_of(&[&two, &two]), Some(b"/abc, /abc".to_vec()));
+        assert_eq!(names_of(&[&one, &two]).unwrap().len(), TARGET_MAX);
     }
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 pub const REFUSALS_MAX: usize = 16;
 /// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
-/// Maximum number of refusals that are sent: with what is misplaced, one for what could not be taken and one if not all was examined.
-pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 2;
+/// Maximum number of refusals that are sent: with what is misplaced, and one each for what is left, what could not be examined, and what was not noted.
+pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 3;
 /// Bytes of an encoded refusal before its target.
 const HEAD: usize = 6;
 /// Bytes of the longest message of a refusal.
@@ -48,20 +48,23 @@ pub enum Cause {
     Process,
     /// The call made it where the rules let none be made.
     Misplaced,
-    /// The same, or it could not be examined; it cannot be taken away.
+    /// The same; there are too many to be taken away.
     LeftThere,
+    /// The call made it, and it could not be examined afterwards.
+    Unknown,
     /// Nothing was refused: there were too many names to examine them all.
     Unchecked,
 }
 
 impl Cause {
-    const ALL: [Cause; 7] = [
+    const ALL: [Cause; 8] = [
         Cause::Protected,
         Cause::Outside,
         Cause::Network,
         Cause::Process,
         Cause::Misplaced,
         Cause::LeftThere,
+        Cause::Unknown,
         Cause::Unchecked,
     ];
 }
