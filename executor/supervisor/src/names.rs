@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::caller::PATH_ONLY;
-use crate::created::identity_of;
+use crate::created::{Identity, identity_of};
 use crate::find::Found;
 use crate::object::{by_descriptor, is, kind, real};
 use broker_protocol::AttemptKind::Write;
@@ -87,6 +87,25 @@ impl Call<'_> {
         let made = open_made(found)?;
         self.rules.remember(real, &made)?;
         Ok(made)
+    }
+
+    /// Notes a name of this kind (`S_IF*`) that was just made or, with `from`, moved there, if it must be looked at again when the call has
+    /// ended. `verdict` is what the rules said about it.
+    pub fn note_name(
+        &self,
+        real: &Path,
+        kind: libc::mode_t,
+        verdict: Result<()>,
+        from: Option<&Path>,
+        object: impl FnOnce() -> Result<Identity>,
+    ) {
+        if verdict.is_ok() && !self.rules.may_be_misplaced_later(real, kind) {
+            return;
+        }
+        // Without an identity nothing could be taken: there the rules stand alone.
+        if let Ok(object) = object() {
+            self.new_names.borrow_mut().add(real, object, from);
+        }
     }
 
     /// `symlinkat`.

@@ -10,13 +10,11 @@
 //! objects whose file system reports no birth times.
 
 use crate::areas::Area;
-use crate::call::Call;
 use crate::created::{IDENTITY_LEN, Identity, identity_of};
 use crate::object::{is, kind};
-use crate::refusals::{Cause, Refusal, TARGET_MAX};
+use crate::refusals::{Cause, MISPLACED_MAX, Refusal, TARGET_MAX};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
-use broker_protocol::limit;
 use executor_layers::leased_mounts::open_without_links;
 use nix::Result;
 use nix::errno::Errno;
@@ -30,10 +28,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of notes per call.
 const NOTES_MAX: usize = 256;
-/// Maximum number of misplaced objects that are taken after one call: as many as its result can name.
-pub const MISPLACED_MAX: usize = 12;
-/// What else is reported of new names, and a limit that ended the call, must have room in the result too.
-const _: () = assert!(MISPLACED_MAX + 4 <= limit::DENIALS);
 
 /// The names noted of one call.
 #[derive(Default)]
@@ -60,41 +54,20 @@ enum State {
     Unknown,
 }
 
-impl Call<'_> {
-    /// Notes a name of this kind (`S_IF*`) that was just made or, with `from`, moved there, as far as the call's end must look at it again.
-    /// `verdict` is what the rules said about it.
-    pub fn note_name(
-        &self,
-        real: &Path,
-        kind: libc::mode_t,
-        verdict: Result<()>,
-        from: Option<&Path>,
-        object: impl FnOnce() -> Result<Identity>,
-    ) {
-        if verdict.is_ok() && !self.rules.may_be_misplaced_later(real, kind) {
-            return;
-        }
-        // Without an identity nothing could be taken. The rules alone must hold there.
-        if let Ok(object) = object() {
-            let from = from.map(Path::to_owned);
-            self.new_names.borrow_mut().add(NewName { path: real.to_owned(), object, from });
-        }
-    }
-}
-
 impl NewNames {
-    fn add(&mut self, new: NewName) {
+    /// Notes an object that now has the name `path`, and had `from` before, if any.
+    pub fn add(&mut self, path: &Path, object: Identity, from: Option<&Path>) {
         if self.full {
             return;
         }
-        self.notes.retain(|note| note.path != new.path);
+        self.notes.retain(|note| note.path != path);
         if self.notes.len() == NOTES_MAX {
             self.notes.retain(|note| matches!(note.find(), Ok(Some(_)) | Err(_)));
             // Otherwise all would be looked for again and again.
             self.full = self.notes.len() > NOTES_MAX / 4 * 3;
         }
         if !self.full {
-            self.notes.push(new);
+            self.notes.push(NewName { path: path.to_owned(), object, from: from.map(Path::to_owned) });
         }
     }
 
@@ -217,7 +190,7 @@ impl NewName {
 
 impl AccessRules {
     /// Whether a new name that the rules allow could be one that they refuse, if a directory above it got another name.
-    fn may_be_misplaced_later(&self, real: &Path, kind: libc::mode_t) -> bool {
+    pub(crate) fn may_be_misplaced_later(&self, real: &Path, kind: libc::mode_t) -> bool {
         let name = real.file_name().map(OsStr::as_bytes).unwrap_or_default();
         kind != libc::S_IFDIR
             && self.names(real).is_last_of_a_rule(name)
@@ -254,7 +227,9 @@ mod tests {
     #[test]
     fn notes_follow_what_the_call_moves() {
         let mut names = NewNames::default();
-        ["/z/a/x", "/z/ab/x", "/z/b/y"].into_iter().for_each(|path| names.add(note(path)));
+        ["/z/a/x", "/z/ab/x", "/z/b/y"]
+            .into_iter()
+            .for_each(|path| names.add(Path::new(path), Identity::default(), None));
         names.follow(Path::new("/z/a"), Path::new("/z/c"), false);
         assert_eq!(paths(&names), ["/z/c/x", "/z/ab/x", "/z/b/y"]);
         names.follow(Path::new("/z/c"), Path::new("/z/b"), true);
@@ -267,12 +242,13 @@ mod tests {
     fn notes_are_bounded_and_those_of_what_is_gone_make_room() {
         let folder = tempfile::tempdir().unwrap();
         let mut names = NewNames::default();
-        (0..10 * NOTES_MAX).for_each(|number| names.add(note(&format!("/none/{number}"))));
+        (0..10 * NOTES_MAX)
+            .for_each(|number| names.add(Path::new(&format!("/none/{number}")), Identity::default(), None));
         assert!(!names.full && names.notes.len() <= NOTES_MAX);
         for number in 0..2 * NOTES_MAX {
             let path = folder.path().join(number.to_string());
             let object = identity_of(std::fs::File::create(&path).unwrap()).unwrap();
-            names.add(NewName { path, object, from: None });
+            names.add(&path, object, None);
             assert!(names.notes.len() <= NOTES_MAX);
         }
         assert!(names.full);

@@ -2,8 +2,7 @@
 //! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
 use crate::created::IDENTITY_LEN;
-use crate::new_names::MISPLACED_MAX;
-use broker_protocol::AttemptKind;
+use broker_protocol::{AttemptKind, limit};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,6 +11,10 @@ use std::path::Path;
 pub const REFUSALS_MAX: usize = 16;
 /// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
+/// Maximum number of misplaced objects that are taken after one call: as many as its result can name.
+pub const MISPLACED_MAX: usize = 12;
+/// What else is reported of new names, and a limit that ended the call, must have room in the result too.
+const _: () = assert!(MISPLACED_MAX + 4 <= limit::DENIALS);
 /// Maximum number of refusals that are sent: with what is misplaced, and one each for what is left, what could not be examined, and what was not noted.
 pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 3;
 /// Bytes of an encoded refusal before its target.
