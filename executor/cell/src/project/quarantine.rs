@@ -45,6 +45,10 @@ pub fn conclude(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
             let remedy = Remedy::Advice(format!("{advice}: {}", place.display()));
             of_repository(path, &why, remedy)
         }
+        Err(Errno::ENOENT | Errno::ESTALE) => {
+            let why = format!("{why}. It is no longer there, and nothing was taken away.");
+            of_repository(path, &why, Remedy::Advice("see where it has gone".into()))
+        }
         Err(errno) => {
             let why = format!("{why}. It could NOT be taken away and may still be there: {}.", errno.desc());
             of_repository(path, &why, Remedy::Advice("remove it if you do not trust it".into()))
@@ -114,7 +118,7 @@ fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) ->
 /// Opens the directory, which is created if necessary, if there is room.
 fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
     undo_directory::make(&spec.central);
-    let above = undo_directory::open(&spec.central).ok_or(Errno::ENOENT)?;
+    let above = undo_directory::open(&spec.central).ok_or(Errno::ENOTDIR)?;
     match mkdirat(&above, NAME, Mode::S_IRWXU) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(errno),
