@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    suite::main(
+    suite::main_of_waiting(
         [
             in_each_place![
                 without_the_orchestrator_nothing_lives_on,

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         a_part_that_stops_for_good_ends_its_call_by_the_clock,
         a_pulled_socket_ends_everything
     ];
-    suite::main([suite::in_own_process(exhausting), others].concat())
+    suite::main_of_waiting([suite::in_own_process(exhausting), others].concat())
 }
 
 /// Stops every process of a session that has this name, as `ps` shows it; they go on when this is dropped.
