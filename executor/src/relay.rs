@@ -389,7 +389,7 @@ impl Finished {
             )
             | Err(_) => {}
         }
-        self.refusals.iter().for_each(|refusal| denied.push(conclude(refusal, spec)));
+        conclude(&self.refusals, spec).into_iter().for_each(|denial| denied.push(denial));
         denied.add_unnamed(self.unnamed);
         if !matches!(self.end, Ok(Ended::Exited(0))) {
             let directory = Path::new(&self.plan.cell.directory);

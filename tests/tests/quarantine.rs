@@ -8,6 +8,7 @@ use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         what_evaded_the_rules_is_gone_before_the_result,
         a_repository_with_a_trap_is_gone_before_the_result,
         what_moves_with_its_directory_is_found,
+        what_lies_in_a_repository_of_the_host_is_found,
         where_the_rules_hold_nothing_is_left_to_take,
         what_is_the_users_stays,
         ordinary_work_loses_nothing,
@@ -136,14 +138,30 @@ fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     }
 }
 
-/// A file that no rule refused when it was made, in a directory that then got another name.
+/// A directory goes with what is in it, and is named once.
 fn what_moves_with_its_directory_is_found(place: Place) {
     let script = "mkdir a; echo {} > a/tasks.json; mkdir a/b; echo {} > a/b/tasks.json; mv a .vscode";
     let world = World::ablated(place, LOOKED_AT);
     let answer = Session::open(&world).bash(script);
-    assert!(names(&answer, ".vscode/tasks.json", "in quarantine"), "{}", answer.result);
-    assert!(!names(&answer, "b/tasks.json", ""), "{}", answer.result);
-    assert!(!is_there(&world, ".vscode/tasks.json"));
+    assert!(names(&answer, "/.vscode", "in quarantine"), "{}", answer.result);
+    assert_eq!(denied(&answer).len(), 1, "{}", answer.result);
+    assert!(!is_there(&world, ".vscode") && taken(&world) == 1);
+}
+
+/// A file that no rule refused when it was made: the user makes its directory a repository before the call ends.
+fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
+    let script =
+        "mkdir -p srv/info; echo x > srv/info/attributes; touch ready; until [ -e go ]; do sleep 0.02; done";
+    for (world, is_taken) in [(World::ablated(place, OPEN), false), (World::new(place), true)] {
+        let mut session = Session::open(&world);
+        let id = session.start_call("bash", json!({"command": script}));
+        assert!(until(LIMIT, || is_there(&world, "ready")));
+        run(world.host("bash").args(["-c", "git init -q --bare srv; touch go"]), LIMIT).success();
+        let answer = session.answer_within(&id, LIMIT);
+        assert_eq!(is_there(&world, "srv/info/attributes"), !is_taken, "{}", answer.result);
+        assert_eq!(names(&answer, "srv/info/attributes", "in quarantine"), is_taken, "{}", answer.result);
+        assert!(is_there(&world, "srv/config"), "the user's own");
+    }
 }
 
 fn where_the_rules_hold_nothing_is_left_to_take(place: Place) {
@@ -161,7 +179,7 @@ fn where_the_rules_hold_nothing_is_left_to_take(place: Place) {
 }
 
 /// What a command does before it waits, what the user does then, what the command does at last, and what the user has.
-const OWN: [(&str, &str, &str, &str, &str); 6] = [
+const OWN: [(&str, &str, &str, &str, &str); 7] = [
     // The user's file in the place of the call's, as editors and `git checkout` put it there.
     ("echo call > lefthook.yml", "echo user > x && mv x lefthook.yml", ":", "lefthook.yml", "user\n"),
     ("echo call > lefthook.yml", "rm lefthook.yml; echo user > lefthook.yml", ":", "lefthook.yml", "user\n"),
@@ -174,6 +192,14 @@ const OWN: [(&str, &str, &str, &str, &str); 6] = [
         ".vscode/tasks.json",
         "call\n",
     ),
+    // The user's file in what the user makes a repository, which the call has moved away and back.
+    (
+        "python3 -c 'import os; os.rename(\"srv/info/attributes\", \"srv/info/attributes\")'; cd srv/info; mv attributes a; mv a attributes; cd ../..",
+        "git init -q --bare srv",
+        ":",
+        "srv/info/attributes",
+        "user\n",
+    ),
     // Files on their way, of an earlier call.
     (":", "echo user > .npmrc~ && mv .npmrc~ .npmrc", ":", ".npmrc", "user\n"),
     // What only is opened.
@@ -185,6 +211,7 @@ fn what_is_the_users_stays(place: Place) {
         for world in [World::ablated(place, LOOKED_AT), World::new(place)] {
             // Where the rules hold, the command makes no such file, and the user still may.
             world.put("mise.toml", "user\n");
+            world.put("srv/info/attributes", "user\n");
             world.put(".vscode/tasks.json", "user\n");
             if path.starts_with(".vscode") {
                 fs::remove_dir_all(world.project.join(".vscode")).unwrap();
@@ -220,7 +247,7 @@ const WORK: [&[&str]; 5] = [
         "set -e; mv node_modules/p1 node_modules/.p1-old; mv node_modules/p2 node_modules/p1; rm -r node_modules/.p1-old",
     ],
     &["mkdir -p src/config; echo x > src/config/config; mkdir t; echo {} > t/tasks.json; mv t u; mv u/tasks.json u/launch.json"],
-    &["mkdir locked; echo {} > locked/data; chmod 0 locked", "chmod 700 locked; rm -r locked; for n in $(seq 500); do mkdir -p m/$n; echo {} > m/$n/package.json; done; mkfifo p; rm p; ln -s src s; rm s"],
+    &["mkdir locked; echo {} > locked/config; chmod 0 locked", "chmod 700 locked; rm -r locked; for n in $(seq 500); do mkdir -p m/$n; echo {} > m/$n/package.json; done; mkfifo p; rm p; ln -s src s; rm s"],
 ];
 
 fn ordinary_work_loses_nothing(place: Place) {
@@ -267,6 +294,8 @@ fn too_many_names_are_said_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let answer = session.bash(&make(400, ":"));
+    assert_eq!((answer.ok(), denied(&answer)), (true, vec![]), "none can have come elsewhere");
+    let answer = session.bash(&format!("rm -r [0-9]*; {}; mkdir a; mv a b", make(400, ":")));
     answer.success();
     let all = denied(&answer);
     assert!(
@@ -303,11 +332,17 @@ fn what_cannot_be_taken_is_named(place: Place) {
     }
     // More than a result can name one by one.
     let world = World::ablated(place, LOOKED_AT);
-    let answer =
-        Session::open(&world).bash("for n in $(seq 20); do mkdir $n; echo x > $n/lefthook.yml; done");
+    let answer = Session::open(&world)
+        .bash("for n in $(seq 20); do mkdir $n; echo x > $n/lefthook.yml; done; echo x > lefthook.yml");
     let total: u64 = denied(&answer).iter().map(|(.., count)| count).sum();
     let left = (1..=20).filter(|number| is_there(&world, &format!("{number}/lefthook.yml"))).count();
-    assert_eq!((total, left, taken(&world)), (20, 8, 12), "{}", answer.result);
+    assert_eq!((total, left, taken(&world)), (21, 9, 12), "{}", answer.result);
+    assert!(!is_there(&world, "lefthook.yml"), "what lies at the top is taken first");
+    // Nor do names that no rule refused take its place.
+    let world = World::ablated(place, LOOKED_AT);
+    let answer = Session::open(&world)
+        .bash("for n in $(seq 300); do mkdir $n; echo {} > $n/tasks.json; done; echo x > lefthook.yml");
+    assert!(names(&answer, "/lefthook.yml", "in quarantine"), "{}", answer.result);
     // A path that is longer than the kernel takes.
     let world = World::ablated(place, LOOKED_AT);
     let deep = "python3 -c '
@@ -360,17 +395,19 @@ fn what_is_taken_can_be_moved_back(place: Place) {
     let answer = session.bash("mkdir a; echo kept > a/post-commit; chmod 750 a; mv a .husky");
     let (_, why, _) = denied(&answer).remove(0);
     let name = why.rsplit_once("central:").unwrap().1.to_owned();
-    // No call reaches it, and it stays when sessions open and close.
+    // No call reaches it, and it stays when sessions open and close. Nobody enters it by mistake.
     let there = world.central.join(&name);
+    assert_eq!(there.parent().unwrap().metadata().unwrap().mode() & 0o777, 0);
     let change =
         format!("cd {}; echo x > post-commit; rm post-commit; mv ../* $OLDPWD; rm -r ..", there.display());
     session.bash(&change);
     drop(session);
     std::thread::sleep(Duration::from_millis(1100));
     Session::open(&world).bash("true").success();
+    let holder = there.parent().unwrap().display();
     let back = format!(
-        "mv {} .husky && cat .husky/post-commit && stat -c %a .husky",
-        world.central.join(name).display()
+        "chmod 700 {holder} && mv {} .husky && cat .husky/post-commit && stat -c %a .husky",
+        there.display()
     );
     assert_eq!(run(world.host("bash").args(["-c", &back]), LIMIT).success(), "kept\n750\n");
 }

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::caller::PATH_ONLY;
 use crate::created::{Identity, identity_of};
 use crate::find::Found;
+use crate::new_names::NewName;
 use crate::object::{by_descriptor, is, kind, real};
 use broker_protocol::AttemptKind::Write;
 use executor_layers::take_back::take_back;
@@ -90,7 +91,8 @@ impl Call<'_> {
     }
 
     /// Notes a name of this kind (`S_IF*`) that was just made or, with `from`, moved there, if it must be looked at again when the call has
-    /// ended. `verdict` is what the rules said about it.
+    /// ended. `verdict` is what the rules said about it. What existed before is noted only where they refused the new name: otherwise it
+    /// may be the user's.
     pub fn note_name(
         &self,
         real: &Path,
@@ -104,7 +106,7 @@ impl Call<'_> {
         }
         // Without an identity nothing could be taken: there the rules stand alone.
         if let Ok(object) = object() {
-            self.new_names.borrow_mut().add(real, object, from);
+            self.new_names.borrow_mut().add(NewName::new(real, kind, object, from, verdict));
         }
     }
 
@@ -168,7 +170,9 @@ impl Call<'_> {
         linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
         self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
-        self.note_name(&to, kind(&stat), verdict, None, || identity_of(&object));
+        if verdict.is_err() {
+            self.note_name(&to, kind(&stat), verdict, None, || identity_of(&object));
+        }
         Ok(Answer::Value(0))
     }
 
@@ -197,14 +201,34 @@ impl Call<'_> {
                 self.check_made(found, name, kind(&fstat(moved)?))?;
             }
         }
-        self.new_names.borrow_mut().follow(&from, &to, exchange);
-        for (moved, name, was) in [(&old.object, &to, &from), (&new.object, &from, &to)] {
-            if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
-                self.rules.remember(name, moved)?;
-                self.note_name(name, kind(&fstat(moved)?), verdict, Some(was), || identity_of(moved));
-            }
-        }
+        self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
         Ok(Answer::Value(0))
+    }
+
+    /// Records what a rename has moved; `verdict` is what the rules said about it.
+    fn have_moved(
+        &self,
+        (old, from): (&Found, &Path),
+        (new, to): (&Found, &Path),
+        exchange: bool,
+        verdict: Result<()>,
+    ) -> Result<()> {
+        let there = old.object.as_ref().map(|object| (object, from, to));
+        let back = new.object.as_ref().filter(|_| exchange).map(|object| (object, to, from));
+        for (object, _, name) in there.iter().chain(&back) {
+            self.rules.remember(name, *object)?;
+        }
+        // Of two names of one file, the kernel moves neither.
+        let identity = |found: &Found| found.object.as_ref().and_then(|object| identity_of(object).ok());
+        if identity(new).is_none_or(|replaced| identity(old) != Some(replaced)) {
+            let moved = there.iter().chain(&back).map(|(object, ..)| fstat(object));
+            let is_directory = moved.flatten().any(|stat| is(&stat, libc::S_IFDIR));
+            self.new_names.borrow_mut().follow(from, to, exchange, is_directory);
+        }
+        for (object, was, name) in there.iter().chain(&back).filter(|_| verdict.is_err()) {
+            self.note_name(name, kind(&fstat(object)?), verdict, Some(was), || identity_of(object));
+        }
+        Ok(())
     }
 
     fn may_rename(

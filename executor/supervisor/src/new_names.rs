@@ -1,11 +1,11 @@
 //! The second look: names that a call has made, judged once more when all of the call is dead.
 //!
 //! The rules refuse names on which the host acts when they are made, so this finds something only where a rule was evaded. Noted are names
-//! that a rule refused and that were made nevertheless, and files that a rule protects by their last name in another place: a directory may have
-//! been moved there. A note is a path with an object's identity. It counts only while that object lies where this call has put it: what
+//! that a rule refused and that were made nevertheless, and new files that a rule protects by their last name in another place: a directory
+//! may have been moved there. A note is a path with an object's identity. It counts only while that object lies where this call has put it: what
 //! somebody else has made, or moved there, is theirs.
 //!
-//! *Does not*: note what a call only opens, removes or writes; directories that no rule refused; files that no rule refused and whose last
+//! *Does not*: note what a call only opens, removes or writes; what existed before, under a name that no rule refused; such directories; files that no rule refused and whose last
 //! name only a pattern matches (`*.json`), as there are thousands; names in leased paths and scratch space;
 //! objects whose file system reports no birth times.
 
@@ -34,14 +34,20 @@ const NOTES_MAX: usize = 256;
 pub struct NewNames {
     notes: Vec<NewName>,
     /// Whether there were more than could be noted.
-    full: bool,
+    is_full: bool,
+    /// Whether a directory was moved: what lies below it may be misplaced now.
+    moves_directories: bool,
 }
 
-struct NewName {
+pub struct NewName {
     path: PathBuf,
+    /// `S_IF*`.
+    kind: libc::mode_t,
     object: Identity,
     /// Where it was moved from, if it was.
     from: Option<PathBuf>,
+    /// Whether a rule refused the name, and it came about nevertheless.
+    was_refused: bool,
 }
 
 /// What has become of a noted object.
@@ -55,24 +61,27 @@ enum State {
 }
 
 impl NewNames {
-    /// Notes an object that now has the name `path`, and had `from` before, if any.
-    pub fn add(&mut self, path: &Path, object: Identity, from: Option<&Path>) {
-        if self.full {
-            return;
-        }
-        self.notes.retain(|note| note.path != path);
-        if self.notes.len() == NOTES_MAX {
+    /// Adds a note, in place of one for the same path.
+    pub fn add(&mut self, new: NewName) {
+        self.notes.retain(|note| note.path != new.path);
+        if self.notes.len() >= NOTES_MAX && !self.is_full {
             self.notes.retain(|note| matches!(note.find(), Ok(Some(_)) | Err(_)));
             // Otherwise all would be looked for again and again.
-            self.full = self.notes.len() > NOTES_MAX / 4 * 3;
+            self.is_full = self.notes.len() > NOTES_MAX / 4 * 3;
         }
-        if !self.full {
-            self.notes.push(NewName { path: path.to_owned(), object, from: from.map(Path::to_owned) });
+        if !self.is_full {
+            self.notes.push(new);
+        } else if new.was_refused
+            // What a rule allowed makes room for what none did.
+            && let Some(allowed) = self.notes.iter_mut().find(|note| !note.was_refused)
+        {
+            *allowed = new;
         }
     }
 
     /// Follows the notes when this call moves what they are about, or a directory above it.
-    pub fn follow(&mut self, from: &Path, to: &Path, exchange: bool) {
+    pub fn follow(&mut self, from: &Path, to: &Path, exchange: bool, is_directory: bool) {
+        self.moves_directories |= is_directory;
         for note in &mut self.notes {
             let moved = |from, to: &Path| {
                 let below = note.path.strip_prefix(from).ok()?;
@@ -87,17 +96,25 @@ impl NewNames {
 
     /// Judges what was noted, with the cell dead, by the rules for making it where it is now.
     pub fn examine(&mut self, rules: &AccessRules) -> Vec<Refusal> {
-        let notes = std::mem::take(&mut self.notes);
-        if notes.is_empty() && !self.full || !rules.takes_misplaced {
+        let mut notes = std::mem::take(&mut self.notes);
+        let are_missing = self.is_full && self.moves_directories;
+        if notes.is_empty() && !are_missing || !rules.takes_misplaced {
             return Vec::new();
         }
+        // A directory goes with what is in it, and the host acts most on what lies at the top.
+        notes.sort_by_key(|note| note.path.as_os_str().len());
         let lock = rules.lock_renames();
         let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut taken: Vec<&Path> = Vec::new();
         for note in &notes {
+            if taken.iter().any(|above| note.path.starts_with(above)) {
+                continue;
+            }
             match lock.as_ref().map_or(State::Unknown, |_| note.state(rules)) {
                 State::Harmless => {}
                 State::Misplaced if misplaced.len() < MISPLACED_MAX => {
                     misplaced.push(refusal(Cause::Misplaced, [&note.object, path(note)].concat()));
+                    taken.push(&note.path);
                 }
                 State::Misplaced => left.push(note),
                 State::Unknown => unknown.push(note),
@@ -107,7 +124,7 @@ impl NewNames {
             let count = notes.len().try_into().unwrap_or(u32::MAX);
             misplaced.extend(names_of(&notes).map(|list| Refusal { count, ..refusal(cause, list) }));
         }
-        misplaced.extend(self.full.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
+        misplaced.extend(are_missing.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
         misplaced
     }
 }
@@ -132,6 +149,19 @@ fn names_of(notes: &[&NewName]) -> Option<Vec<u8>> {
 }
 
 impl NewName {
+    /// A note about an object of this kind (`S_IF*`) that now has the name `path`, and had `from` before, if any; `verdict` is what the
+    /// rules said about that.
+    pub fn new(
+        path: &Path,
+        kind: libc::mode_t,
+        object: Identity,
+        from: Option<&Path>,
+        verdict: Result<()>,
+    ) -> Self {
+        let from = from.map(Path::to_owned);
+        Self { path: path.to_owned(), kind, object, from, was_refused: verdict.is_err() }
+    }
+
     /// The noted object with its directory, if it is still there.
     fn find(&self) -> Result<Option<(OwnedFd, OwnedFd)>> {
         let (parent, name) = self.path.parent().zip(self.path.file_name()).ok_or(Errno::EINVAL)?;
@@ -158,6 +188,8 @@ impl NewName {
         let verdict = match self.find() {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
             Ok(None) => Ok(()),
+            // Where it cannot be looked at, it is only known what its path allows.
+            Err(_) if !self.was_refused => rules.may_have(&self.path, self.kind),
             Err(_) => return State::Unknown,
         };
         match verdict {
@@ -217,7 +249,7 @@ mod tests {
     use super::*;
 
     fn note(path: &str) -> NewName {
-        NewName { path: path.into(), object: Identity::default(), from: None }
+        NewName::new(Path::new(path), libc::S_IFREG, Identity::default(), None, Ok(()))
     }
 
     fn paths(names: &NewNames) -> Vec<&str> {
@@ -227,14 +259,12 @@ mod tests {
     #[test]
     fn notes_follow_what_the_call_moves() {
         let mut names = NewNames::default();
-        ["/z/a/x", "/z/ab/x", "/z/b/y"]
-            .into_iter()
-            .for_each(|path| names.add(Path::new(path), Identity::default(), None));
-        names.follow(Path::new("/z/a"), Path::new("/z/c"), false);
+        ["/z/a/x", "/z/ab/x", "/z/b/y"].into_iter().for_each(|path| names.add(note(path)));
+        names.follow(Path::new("/z/a"), Path::new("/z/c"), false, false);
         assert_eq!(paths(&names), ["/z/c/x", "/z/ab/x", "/z/b/y"]);
-        names.follow(Path::new("/z/c"), Path::new("/z/b"), true);
+        names.follow(Path::new("/z/c"), Path::new("/z/b"), true, false);
         assert_eq!(paths(&names), ["/z/b/x", "/z/ab/x", "/z/c/y"]);
-        names.follow(Path::new("/z/b/x"), Path::new("/z/n"), false);
+        names.follow(Path::new("/z/b/x"), Path::new("/z/n"), false, false);
         assert_eq!(paths(&names), ["/z/n", "/z/ab/x", "/z/c/y"]);
     }
 
@@ -242,16 +272,17 @@ mod tests {
     fn notes_are_bounded_and_those_of_what_is_gone_make_room() {
         let folder = tempfile::tempdir().unwrap();
         let mut names = NewNames::default();
-        (0..10 * NOTES_MAX)
-            .for_each(|number| names.add(Path::new(&format!("/none/{number}")), Identity::default(), None));
-        assert!(!names.full && names.notes.len() <= NOTES_MAX);
+        (0..10 * NOTES_MAX).for_each(|number| names.add(note(&format!("/none/{number}"))));
+        assert!(!names.is_full && names.notes.len() <= NOTES_MAX);
         for number in 0..2 * NOTES_MAX {
             let path = folder.path().join(number.to_string());
             let object = identity_of(std::fs::File::create(&path).unwrap()).unwrap();
-            names.add(&path, object, None);
+            names.add(NewName { object, ..note(path.to_str().unwrap()) });
             assert!(names.notes.len() <= NOTES_MAX);
         }
-        assert!(names.full);
+        assert!(names.is_full);
+        names.add(NewName { was_refused: true, ..note("/z/refused") });
+        assert!(names.notes.len() <= NOTES_MAX && paths(&names).contains(&"/z/refused"));
     }
 
     #[test]

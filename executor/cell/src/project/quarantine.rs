@@ -3,7 +3,7 @@
 //! Only the object that the call's supervisor names is taken, and only where that still lies; and nothing that was protected when the session
 //! opened. What cannot be taken is reported, and stays. Nothing is taken without a result that names it.
 //!
-//! *Does not*: cross file systems, change modes to reach something, or wait for the lock on names.
+//! *Does not*: cross file systems, change modes to reach something, or wait for the lock on names longer than 50 ms.
 
 use super::left_files::of_repository;
 use broker_protocol::{Denial, Remedy, Zone};
@@ -16,12 +16,14 @@ use nix::Result;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
-use nix::sys::stat::{Mode, fstat, mkdirat};
+use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::Access;
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -29,21 +31,34 @@ use std::time::Duration;
 const NAME: &str = "quarantine";
 /// Maximum number of objects in it.
 const TAKEN_MAX: usize = 256;
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 /// How often the lock is tried for, each time after a millisecond.
-const LOCK_TRIES: usize = 5;
+const LOCK_TRIES: usize = 50;
 
-/// Describes a refusal for the result of its call, and takes away what the call has misplaced.
-pub fn conclude(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
-    let Some((identity, path)) = refusal.misplaced() else { return describe(refusal, spec) };
+/// Describes the refusals of a call for its result, and takes away what the call has misplaced.
+pub fn conclude(refusals: &[Refusal], spec: &SandboxSpec) -> Vec<Denial> {
+    let is_misplaced = refusals.iter().any(|refusal| refusal.misplaced().is_some());
+    let memory = spec.created.as_ref().filter(|_| is_misplaced);
+    let names = memory.and_then(|memory| memory.try_clone().ok()).map(CreatedFiles::of);
+    let lock = OnceCell::new();
+    let lock = || lock.get_or_init(|| names.as_ref().and_then(lock_of)).is_some();
+    let each = refusals.iter().map(|refusal| match refusal.misplaced() {
+        Some((identity, path)) => describe_taking(path, take(identity, path, &lock, spec), spec),
+        None => describe(refusal, spec),
+    });
+    each.collect()
+}
+
+fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Denial {
     let why =
         "The call made it here, where your programs act on it by themselves and no call may make anything";
-    match take(identity, path, spec) {
-        Ok(name) => {
-            let place = spec.central.join(undo_directory::NAME).join(NAME).join(&name);
-            let advice = "look at it; if you trust it, you can move it back outside the sandbox";
-            let why = format!("{why}. It is in quarantine: central:{}/{NAME}/{name}", undo_directory::NAME);
-            let remedy = Remedy::Advice(format!("{advice}: {}", place.display()));
-            of_repository(path, &why, remedy)
+    match taken {
+        Ok(place) => {
+            let why = format!("{why}. It is in quarantine: central:{}", place.display());
+            let holder = spec.central.join(place.parent().unwrap_or(&place));
+            let advice =
+                "nobody may enter its directory; to look at it or move it back, outside the sandbox:";
+            of_repository(path, &why, Remedy::Advice(format!("{advice} chmod 700 {}", holder.display())))
         }
         Err(Errno::ENOENT | Errno::ESTALE) => {
             let why = format!("{why}. It is no longer there, and nothing was taken away.");
@@ -56,38 +71,64 @@ pub fn conclude(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     }
 }
 
-/// Moves the object into quarantine; returns its name there.
-fn take(identity: &[u8], path: &Path, spec: &SandboxSpec) -> Result<String> {
+/// Moves the object into quarantine; returns its path there, relative to the central root.
+fn take(identity: &[u8], path: &Path, lock: &dyn Fn() -> bool, spec: &SandboxSpec) -> Result<PathBuf> {
     // The path comes from a cell's first process.
-    if !is_in_reach(path, spec) {
+    if !is_in_reach(path, spec) || holds_protected(path, spec) {
         return Err(Errno::EPERM);
     }
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
     let parent = open_without_links(parent)?;
     let quarantine = open_quarantine(spec)?;
-    let memory = spec.created.as_ref().ok_or(Errno::ENOLCK)?;
-    let names = CreatedFiles::of(memory.try_clone().map_err(|_| Errno::EMFILE)?);
-    let _lock = (0..LOCK_TRIES).find_map(|_| lock(&names)).ok_or(Errno::ENOLCK)?;
+    if !lock() {
+        return Err(Errno::ENOLCK);
+    }
     check(&parent, name, identity, spec)?;
     let number = random::bytes().map_err(|_| Errno::EIO)?;
-    let taken = format!("{:016x}", u64::from_le_bytes(number));
-    let flags = RenameFlags::RENAME_NOREPLACE;
-    renameat2(&parent, name, &quarantine, taken.as_str(), flags)?;
-    // The user's programs do not know the lock: what is somebody else's goes back.
-    if let Err(errno) = check(&quarantine, OsStr::new(&taken), identity, spec) {
-        let back = renameat2(&quarantine, taken.as_str(), &parent, name, flags);
-        // Where it cannot go back, the result says where it lies.
-        return back.map_or(Ok(taken), |()| Err(errno));
+    let holder = format!("{:016x}", u64::from_le_bytes(number));
+    mkdirat(&quarantine, holder.as_str(), Mode::S_IRWXU)?;
+    let moved = move_into(&quarantine, &holder, (&parent, name), identity, spec);
+    if moved.is_err() {
+        // If it cannot be removed, an empty directory stays.
+        let _ = unlinkat(&quarantine, holder.as_str(), UnlinkatFlags::RemoveDir);
     }
-    Ok(taken)
+    moved.map(|()| [undo_directory::NAME, NAME, &holder].iter().collect::<PathBuf>().join(name))
 }
 
-fn lock(names: &CreatedFiles) -> Option<RenameLock<'_>> {
-    let lock = names.try_lock_renames().ok();
-    if lock.is_none() {
-        sleep(Duration::from_millis(1));
+/// Moves it into the directory `holder`, which nobody can enter afterwards: a shell's prompt there would run git in what may be a
+/// repository.
+fn move_into(
+    quarantine: &OwnedFd,
+    holder: &str,
+    (parent, name): (&OwnedFd, &OsStr),
+    identity: &[u8],
+    spec: &SandboxSpec,
+) -> Result<()> {
+    let holder = openat(quarantine, holder, DIRECTORY, Mode::empty())?;
+    let flags = RenameFlags::RENAME_NOREPLACE;
+    renameat2(parent, name, &holder, name, flags)?;
+    // The user's programs do not know the lock: what is somebody else's goes back. Where it cannot, the result says where it lies.
+    if let Err(errno) = check(&holder, name, identity, spec)
+        && renameat2(&holder, name, parent, name, flags).is_ok()
+    {
+        return Err(errno);
     }
-    lock
+    fchmod(&holder, Mode::empty())
+}
+
+fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
+    (0..LOCK_TRIES).find_map(|_| {
+        let lock = names.try_lock_renames().ok();
+        if lock.is_none() {
+            sleep(Duration::from_millis(1));
+        }
+        lock
+    })
+}
+
+/// Whether something protected lies there or below.
+fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
+    spec.objects.has_place_below(path) || spec.pins.iter().any(|pin| pin.path.starts_with(path))
 }
 
 /// Whether calls may change names there, and Lazaret keeps nothing there.
@@ -98,7 +139,8 @@ fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
     let linked = spec.linked.iter().filter(|_| spec.policy.project == Access::Write);
     let mut roots = zones.chain(linked.map(|linked| linked.common.as_path()));
     let own = spec.central.join(undo_directory::NAME);
-    roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
+    let is_plain = path.components().skip(1).all(|name| matches!(name, Component::Normal(_)));
+    is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
 }
 
 /// Checks that a name leads to this object, and that it was not protected when the session opened.
@@ -123,9 +165,8 @@ fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(errno),
     }
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let directory = openat2(&above, NAME, OpenHow::new().flags(flags).resolve(inside))?;
+    let directory = openat2(&above, NAME, OpenHow::new().flags(DIRECTORY).resolve(inside))?;
     let entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::EMFILE)?)?.iter().count();
     // `.` and `..` are entries too.
     if entries >= TAKEN_MAX + 2 { Err(Errno::EDQUOT) } else { Ok(directory) }
