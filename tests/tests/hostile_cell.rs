@@ -83,10 +83,19 @@ fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
         .arg(lazaret.get_program())
         .args(lazaret.get_args());
     let beside = run(&mut usual, LIMIT);
+    // `lazaret session` sends one itself, whenever it opens a session.
+    let line = json!({"id": "a", "tool": "bash", "input": {"command": "echo works"}}).to_string();
+    let script = "ulimit -Sn 1024; { echo \"$0\"; sleep 3; } | \"$@\"";
+    let mut session = other.host("bash");
+    session.args(["-c", script, &line]).arg(lazaret.get_program());
+    session.args(lazaret.get_args().take_while(|word| *word != "run")).arg("session");
+    session.arg("--project").arg(&other.project).arg("--central").arg(&other.central);
+    let session = run(&mut session, LIMIT);
     process::kill_tree(held.pid());
     held.finish(LIMIT);
     assert!(control, "an ordinary program can send descriptors (full: {full})");
     assert_eq!(beside.success(), "works\n");
+    assert!(session.text().contains("\"result\":\"works"), "{session:?}");
 }
 
 /// Makes inotify instances, at most as many as it is told, and says how many.

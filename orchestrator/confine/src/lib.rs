@@ -17,6 +17,7 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use orchestrator_lines::json;
 use seccompiler::sock_filter;
 use std::fs;
@@ -100,9 +101,20 @@ pub fn in_force() -> Option<&'static Confinement> {
     IN_FORCE.get()
 }
 
+/// Limit on this process's descriptors: the executor's. The kernel counts descriptors in flight on sockets per user and checks the
+/// count against the sender's limit, so a cell that leaves its own unread would otherwise keep us from opening another session.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Where it fails, a session that cannot be opened says why. Not before: programs that this process has started keep the usual limit.
+fn allow_descriptors() -> nix::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard)
+}
+
 /// Confines this process permanently.
 pub fn confine(needs: &Needs) -> &'static Confinement {
     IN_FORCE.get_or_init(|| {
+        let _ = allow_descriptors();
         let in_force = match has_one_thread() {
             Ok(()) => confine_thread(needs),
             // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
@@ -214,6 +226,7 @@ fn terminals() -> impl Iterator<Item = PathBuf> {
 #[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use nix::sys::signal::kill;
     use nix::unistd::getppid;
     use std::io::{self, Read, Write};
