@@ -74,7 +74,8 @@ fn a_client_that_does_not_read_is_given_up_and_no_other_one_waits() {
         json!({"toolId": confirm["toolId"], "conversationId": "quick", "approved": false}),
     );
     assert_eq!(payloads(&quick.to_end(), "chat:stream-end")[0]["reason"], "done");
-    let ended = until(LIMIT, || sidecar.get("/health").json()["runs"] == 0);
+    // All of its output goes through once nobody waits for it.
+    let ended = until(4 * LIMIT, || sidecar.get("/health").json()["runs"] == 0);
     assert!(ended, "its run goes on for nobody");
     let memory = process::figure(sidecar.running.pid(), "status", "VmHWM").unwrap();
     assert!(memory < 120 << 10, "{memory} KiB");
