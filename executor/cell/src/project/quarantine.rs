@@ -137,8 +137,12 @@ fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
     let zones =
         zones.filter(|zone| spec.command_access(*zone) == Access::Write).map(|zone| spec.zone(zone).0);
     let linked = spec.linked.iter().filter(|_| spec.policy.project == Access::Write);
-    let mut roots = zones.chain(linked.map(|linked| linked.common.as_path()));
-    let own = spec.central.join(undo_directory::NAME);
+    let roots = zones.chain(linked.map(|linked| linked.common.as_path()));
+    lies_below(path, roots, &spec.central.join(undo_directory::NAME))
+}
+
+/// Whether a path lies below one of `roots` and not in `own`, with no `..` on the way; links are not followed.
+fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &Path) -> bool {
     let is_plain = path.components().skip(1).all(|name| matches!(name, Component::Normal(_)));
     is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
 }
@@ -170,4 +174,35 @@ fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
     let entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::EMFILE)?)?.iter().count();
     // `.` and `..` are entries too.
     if entries >= TAKEN_MAX + 2 { Err(Errno::EDQUOT) } else { Ok(directory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a first process that was taken over might report.
+    #[test]
+    fn nothing_outside_the_roots_is_in_reach() {
+        let in_reach = |path: &str| {
+            let roots = ["/h/p", "/h/c"].map(Path::new).into_iter();
+            lies_below(Path::new(path), roots, Path::new("/h/c/.lazaret"))
+        };
+        assert!(in_reach("/h/p/a") && in_reach("/h/c/x/y"));
+        for path in [
+            "/h/p",
+            "/h/p/",
+            "/h/pp/a",
+            "/h/p/../secret",
+            "/h/p/a/../../secret",
+            "/h/p/..",
+            "/h/c/o/../.lazaret/project",
+            "/h/c/.lazaret",
+            "/h/c/.lazaret/quarantine/x",
+            "h/p/a",
+            "a/h/p/x",
+            "",
+        ] {
+            assert!(!in_reach(path), "{path}");
+        }
+    }
 }
