@@ -226,7 +226,6 @@ fn terminals() -> impl Iterator<Item = PathBuf> {
 #[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use nix::sys::signal::kill;
     use nix::unistd::getppid;
     use std::io::{self, Read, Write};
