@@ -1,6 +1,7 @@
 //! What evaded the rules on new names is taken away when its call has ended, and nothing else is. A test build lets it pass; the control is one
 //! that does not take it away either.
 
+use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
 use lazaret_tests::suite::Test;
@@ -24,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         ordinary_work_loses_nothing,
         two_thousand_repositories_are_no_matter,
         too_many_names_are_said_once,
+        names_that_take_long_hold_up_nobody,
         what_cannot_be_taken_is_named,
         what_lies_on_another_file_system_is_named,
         what_is_taken_can_be_moved_back
@@ -305,6 +307,29 @@ fn too_many_names_are_said_once(place: Place) {
     assert_eq!(taken(&world), 0);
     let answer = session.bash(&format!("rm -r [0-9]*; {}", make(400, "rm -r $n")));
     assert_eq!((answer.ok(), denied(&answer)), (true, vec![]), "those that are gone take no room");
+}
+
+/// A path whose every directory could be a repository takes milliseconds to judge, and other calls wait for the lock meanwhile: in a
+/// debug build all of these took 12 seconds. What lies at the top is judged all the same.
+fn names_that_take_long_hold_up_nobody(place: Place) {
+    // In the flat tier each move of a directory costs a look below it.
+    let depth = if place.tier == Tier::Flat { 30 } else { 700 };
+    let script = format!(
+        "python3 -c '
+import os
+os.mkdir(\"info\")
+for n in range(250):
+    os.mkdir(f\"info/{{n}}\"); open(f\"info/{{n}}/config\", \"w\").close()
+for n in range({depth}):
+    os.mkdir(\"t\"); os.rename(\"info\", \"t/info\"); os.rename(\"t\", \"info\")
+'; echo x > lefthook.yml"
+    );
+    let world = World::ablated(place, LOOKED_AT);
+    let answer = Session::open(&world).bash(&script);
+    answer.success();
+    assert!(names(&answer, "/lefthook.yml", "in quarantine"), "{}", answer.result);
+    let is_told = names(&answer, "new names", "Nothing was refused");
+    assert!(is_told || place.tier == Tier::Flat, "{}", answer.result);
 }
 
 /// What cannot be taken, each with the command, what the host does before it, and the path.

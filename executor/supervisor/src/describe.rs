@@ -38,7 +38,7 @@ fn new_names(refusal: &Refusal) -> Denial {
             Some("look at it, if you did not expect it"),
         ),
         Cause::Unchecked => (
-            "The call made more files with names that can be protected than are looked at again after it (256). Nothing was refused for this.",
+            "The call made more files with names that can be protected, or put them deeper, than are looked at again after it (256 files, 50 ms). Nothing was refused for this.",
             None,
         ),
         Cause::Misplaced

@@ -1,13 +1,13 @@
 //! The second look: names that a call has made, judged once more when all of the call is dead.
 //!
-//! The rules refuse names on which the host acts when they are made, so this finds something only where a rule was evaded. Noted are names
-//! that a rule refused and that were made nevertheless, and new files that a rule protects by their last name in another place: a directory
-//! may have been moved there. A note is a path with an object's identity. It counts only while that object lies where this call has put it: what
-//! somebody else has made, or moved there, is theirs.
+//! The rules refuse names on which the host acts when they are made, so this finds something only where a rule was evaded. Noted are
+//! names that a rule refused and that were made nevertheless, and new files that a rule protects by their last name in another place:
+//! a directory may have been moved there. A note is a path with an object's identity. It counts only while that object lies where this
+//! call has put it: what somebody else has made, or moved there, is theirs.
 //!
-//! *Does not*: note what a call only opens, removes or writes; what existed before, under a name that no rule refused; such directories; files that no rule refused and whose last
-//! name only a pattern matches (`*.json`), as there are thousands; names in leased paths and scratch space;
-//! objects whose file system reports no birth times.
+//! *Does not*: note what a call only opens, removes or writes; what existed before, under a name that no rule refused; directories that
+//! no rule refused; files that no rule refused and whose last name only a pattern matches (`*.json`), as there are thousands; names in
+//! leased paths and scratch space; objects whose file system reports no birth times.
 
 use crate::areas::Area;
 use crate::created::{IDENTITY_LEN, Identity, identity_of};
@@ -25,9 +25,13 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Maximum number of notes per call.
 const NOTES_MAX: usize = 256;
+
+/// How long all of them are looked at. Meanwhile other cells wait for the lock on names, and a path can be made to cost milliseconds.
+const TIME: Duration = Duration::from_millis(50);
 
 /// The names noted of one call.
 #[derive(Default)]
@@ -97,16 +101,23 @@ impl NewNames {
     /// Judges what was noted, with the cell dead, by the rules for making it where it is now.
     pub fn examine(&mut self, rules: &AccessRules) -> Vec<Refusal> {
         let mut notes = std::mem::take(&mut self.notes);
-        let are_missing = self.is_full && self.moves_directories;
+        // Without one of these, what was not noted is where it may be.
+        let mut are_missing =
+            self.is_full && (self.moves_directories || notes.iter().any(|note| note.was_refused));
         if notes.is_empty() && !are_missing || !rules.takes_misplaced {
             return Vec::new();
         }
-        // A directory goes with what is in it, and the host acts most on what lies at the top.
-        notes.sort_by_key(|note| note.path.as_os_str().len());
+        // A directory goes with what is in it, and the host acts most on what lies at the top, which also costs least.
+        notes.sort_by_key(|note| (!note.was_refused, note.path.as_os_str().len()));
+        let until = Instant::now() + TIME;
         let lock = rules.lock_renames();
         let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken: Vec<&Path> = Vec::new();
         for note in &notes {
+            if Instant::now() > until {
+                are_missing = true;
+                break;
+            }
             if taken.iter().any(|above| note.path.starts_with(above)) {
                 continue;
             }
@@ -117,7 +128,8 @@ impl NewNames {
                     taken.push(&note.path);
                 }
                 State::Misplaced => left.push(note),
-                State::Unknown => unknown.push(note),
+                State::Unknown if note.was_refused => unknown.push(note),
+                State::Unknown => are_missing = true,
             }
         }
         for (cause, notes) in [(Cause::LeftThere, left), (Cause::Unknown, unknown)] {
@@ -189,7 +201,9 @@ impl NewName {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
             Ok(None) => Ok(()),
             // Where it cannot be looked at, it is only known what its path allows.
-            Err(_) if !self.was_refused => rules.may_have(&self.path, self.kind),
+            Err(errno) if !self.was_refused && errno != Errno::ENAMETOOLONG => {
+                rules.may_have(&self.path, self.kind)
+            }
             Err(_) => return State::Unknown,
         };
         match verdict {

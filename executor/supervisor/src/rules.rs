@@ -277,7 +277,11 @@ impl AccessRules {
     /// Records what a cell has created, if its name is protected.
     pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
         let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
-        if protected || self.transit(real).is_some() { self.created.add(object) } else { Ok(()) }
+        // One that is moved again and again is recorded once: there is room for so many files only.
+        if (protected || self.transit(real).is_some()) && !self.created.has(&object) {
+            return self.created.add(object);
+        }
+        Ok(())
     }
 
     /// May an object of this kind (`S_IF*`), other than an empty directory created here, have this name?
