@@ -45,6 +45,7 @@ pub use created::{CreatedFiles, RenameLock};
 pub use describe::describe;
 pub use explain::{Leasable, explain};
 pub use named::named;
+pub use protection::born;
 pub use refusals::{Cause, MESSAGE_MAX, MESSAGES_MAX, Refusal, Refusals};
 pub use rules::AccessRules;
 pub use self_test::SelfTest;

@@ -196,16 +196,11 @@ impl Call<'_> {
         self.same_area(&from, &to)?;
         renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
             .map_err(self.refused_by_kernel(&to))?;
-        for (moved, found, name) in [(&old.object, &new, &to), (&new.object, &old, &from)] {
-            if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
-                self.check_made(found, name, kind(&fstat(moved)?))?;
-            }
-        }
         self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
         Ok(Answer::Value(0))
     }
 
-    /// Records what a rename has moved; `verdict` is what the rules said about it.
+    /// Checks and records what a rename has moved; `verdict` is what the rules said about it.
     fn have_moved(
         &self,
         (old, from): (&Found, &Path),
@@ -213,20 +208,24 @@ impl Call<'_> {
         exchange: bool,
         verdict: Result<()>,
     ) -> Result<()> {
-        let there = old.object.as_ref().map(|object| (object, from, to));
-        let back = new.object.as_ref().filter(|_| exchange).map(|object| (object, to, from));
-        for (object, _, name) in there.iter().chain(&back) {
-            self.rules.remember(name, *object)?;
+        let there = old.object.as_ref().map(|object| (object, new, from, to));
+        let back = new.object.as_ref().filter(|_| exchange).map(|object| (object, old, to, from));
+        let kinds = |(object, at, was, name)| Ok((object, kind(&fstat(object)?), at, was, name));
+        let moved = there.into_iter().chain(back).map(kinds).collect::<Result<Vec<_>>>()?;
+        for (_, kind, at, _, name) in &moved {
+            self.check_made(at, name, *kind)?;
+        }
+        for (object, _, _, _, name) in &moved {
+            self.rules.remember_moved(name, object)?;
         }
         // Of two names of one file, the kernel moves neither.
         let identity = |found: &Found| found.object.as_ref().and_then(|object| identity_of(object).ok());
         if identity(new).is_none_or(|replaced| identity(old) != Some(replaced)) {
-            let moved = there.iter().chain(&back).map(|(object, ..)| fstat(object));
-            let is_directory = moved.flatten().any(|stat| is(&stat, libc::S_IFDIR));
+            let is_directory = moved.iter().any(|(_, kind, ..)| *kind == libc::S_IFDIR);
             self.new_names.borrow_mut().follow(from, to, exchange, is_directory);
         }
-        for (object, was, name) in there.iter().chain(&back).filter(|_| verdict.is_err()) {
-            self.note_name(name, kind(&fstat(object)?), verdict, Some(was), || identity_of(object));
+        for (object, kind, _, was, name) in moved.into_iter().filter(|_| verdict.is_err()) {
+            self.note_name(name, kind, verdict, Some(was), || identity_of(object));
         }
         Ok(())
     }

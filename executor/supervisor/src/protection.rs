@@ -91,6 +91,6 @@ fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// When a file was created, if the file system reports it.
-fn born(object: &OwnedFd) -> Option<SystemTime> {
+pub fn born(object: &OwnedFd) -> Option<SystemTime> {
     File::from(object.try_clone().ok()?).metadata().ok()?.created().ok()
 }

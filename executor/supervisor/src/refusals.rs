@@ -31,7 +31,8 @@ pub struct Refusal {
     pub kind: AttemptKind,
     /// The rule that refused it.
     pub cause: Cause,
-    /// A real path (with the object's identity before it, if it is misplaced), an address with its port, or the name of a system call; its first `TARGET_MAX` bytes.
+    /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes. Of what is misplaced, the
+    /// object's identity and the whole path.
     pub target: Vec<u8>,
     /// How often.
     pub count: u32,

@@ -276,12 +276,21 @@ impl AccessRules {
 
     /// Records what a cell has created, if its name is protected.
     pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
-        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
-        // One that is moved again and again is recorded once: there is room for so many files only.
-        if (protected || self.transit(real).is_some()) && !self.created.has(&object) {
+        if self.is_recorded_at(real) { self.created.add(object) } else { Ok(()) }
+    }
+
+    /// Records what was moved, if its name is protected, and only once: there is room for so many files only.
+    pub(crate) fn remember_moved(&self, real: &Path, object: &OwnedFd) -> Result<()> {
+        if self.is_recorded_at(real) && !self.created.has(object) {
             return self.created.add(object);
         }
         Ok(())
+    }
+
+    /// Whether what a cell has created is recorded under this name.
+    fn is_recorded_at(&self, real: &Path) -> bool {
+        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
+        protected || self.transit(real).is_some()
     }
 
     /// May an object of this kind (`S_IF*`), other than an empty directory created here, have this name?

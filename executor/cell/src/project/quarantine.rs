@@ -10,7 +10,7 @@ use broker_protocol::{Denial, Remedy, Zone};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
-use executor_supervisor::{CreatedFiles, Refusal, RenameLock, describe};
+use executor_supervisor::{CreatedFiles, Refusal, RenameLock, born, describe};
 use executor_sys::random;
 use nix::Result;
 use nix::dir::Dir;
@@ -21,7 +21,6 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::Access;
 use std::cell::OnceCell;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::thread::sleep;
@@ -154,8 +153,7 @@ fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) ->
         return Err(Errno::ESTALE);
     }
     let stat = fstat(&object)?;
-    let born = || File::from(object.try_clone().ok()?).metadata().ok()?.created().ok();
-    match spec.objects.protection((stat.st_dev, stat.st_ino), born) {
+    match spec.objects.protection((stat.st_dev, stat.st_ino), || born(&object)) {
         Some(_) => Err(Errno::EPERM),
         None => Ok(()),
     }
