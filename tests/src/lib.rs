@@ -31,4 +31,4 @@ pub use session::Session;
 pub use suite::Test;
 pub use terminal::Terminal;
 pub use wire::Broker;
-pub use world::World;
+pub use world::{Mount, World};

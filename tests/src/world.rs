@@ -196,6 +196,26 @@ impl Drop for World {
     }
 }
 
+/// Something that a test has mounted, until it is dropped. Only root mounts.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// `mount` with these arguments, at `place`.
+    #[track_caller]
+    pub fn of(place: &Path, arguments: &[&str]) -> Self {
+        let mut mount = Command::new("mount");
+        mount.args(arguments).arg(place);
+        assert!(mount.status().expect("mount starts").success(), "{mount:?}");
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 fn chown_link(path: &Path, uid: u32, gid: u32) {
     let changed = if path.is_symlink() {
         std::os::unix::fs::lchown(path, Some(uid), Some(gid))

@@ -10,7 +10,7 @@ use lazaret_tests::process::until;
 use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, LIMIT, Mount, Place, Session, World, in_each_place, run};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
@@ -19,7 +19,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -808,22 +807,6 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     broker.done(1);
     broker.send(&yes(2, &inner, Extent::Session));
     assert_eq!(broker.done(2).outcome.error(), Some(ErrorKind::DeniedPolicy));
-}
-
-/// Something that the test has mounted.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn of(place: &Path, arguments: &[&str]) -> Self {
-        assert!(Command::new("mount").args(arguments).arg(place).status().unwrap().success());
-        Self(place.to_owned())
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }
 
 fn what_is_mounted_below_is_not_granted(place: Place) {

@@ -8,11 +8,10 @@ use broker_protocol::{
 };
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::wire::{Received, shell};
-use lazaret_tests::{Broker, Chance, LIMIT, Place, Session, World, in_each_place, suite};
+use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, in_each_place, suite};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::json;
-use std::process::Command;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -176,7 +175,7 @@ fn a_full_disk_is_an_error_with_a_name(place: Place) {
         return;
     }
     let world = World::new(place);
-    let _disk = Disk::mount(&world);
+    let _disks = small_disks(&world);
     let (mut broker, _) = Broker::open(&world);
     broker.call(1, write("file", &[b'a'; 400_000]));
     let done = broker.call(2, write("file", &[b'b'; 900_000]));
@@ -198,26 +197,8 @@ fn answer_error(parts: &[u8]) -> Option<ErrorKind> {
 }
 
 /// A file system of 1 MiB under each of a world's roots.
-struct Disk([std::path::PathBuf; 2]);
-
-impl Disk {
-    fn mount(world: &World) -> Self {
-        let roots = [world.project.clone(), world.central.clone()];
-        let account = world.place.account();
-        let options = format!("size=1m,mode=700,uid={},gid={}", account.uid, account.gid);
-        for root in &roots {
-            let mut mount = Command::new("mount");
-            mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(root);
-            assert!(mount.status().unwrap().success(), "{mount:?}");
-        }
-        Self(roots)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        for root in &self.0 {
-            let _ = Command::new("umount").arg("--lazy").arg(root).status();
-        }
-    }
+fn small_disks(world: &World) -> [Mount; 2] {
+    let account = world.place.account();
+    let options = format!("size=1m,mode=700,uid={},gid={}", account.uid, account.gid);
+    [&world.project, &world.central].map(|root| Mount::of(root, &["-t", "tmpfs", "-o", &options, "tmpfs"]))
 }

@@ -5,13 +5,12 @@ use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Mount, Place, Session, World, in_each_place, run};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 pub fn tests() -> Vec<Test> {
@@ -389,25 +388,13 @@ os.rename(top + \"/a\", \"a\")'";
     );
 }
 
-/// A file system of its own under the project.
-struct Disk(PathBuf);
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
 fn what_lies_on_another_file_system_is_named(place: Place) {
     if !geteuid().is_root() {
         println!("{place:?}: not tried, as only root mounts");
         return;
     }
     let world = World::ablated(place, LOOKED_AT);
-    let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&world.project);
-    assert!(mount.status().unwrap().success());
-    let _disk = Disk(world.project.clone());
+    let _disk = Mount::of(&world.project, &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]);
     world.make_folder(&world.project);
     let answer = Session::open(&world).bash("echo x > lefthook.yml; head -c 2000000 /dev/zero > fill");
     assert!(names(&answer, "lefthook.yml", "may still be there"), "{}", answer.result);
