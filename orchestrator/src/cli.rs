@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy, run,
-    serve, session, shell, tools, undo,
+    approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy, serve,
+    session, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{
@@ -15,6 +15,7 @@ use orchestrator_doctor::Doctor;
 use orchestrator_lines::json::failed_result;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{SessionOptions, USED_BY, is_used};
+use orchestrator_run::Run;
 use orchestrator_terminal::print;
 use orchestrator_text::known;
 use orchestrator_why::Why;
@@ -92,12 +93,12 @@ struct RunAlone {
 
 #[derive(Subcommand)]
 enum RunCommand {
-    Run(run::Run),
+    Run(Run),
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Run(run::Run),
+    Run(Run),
     Why(Why),
     Call(call::Call),
     History(history::History),
@@ -128,9 +129,6 @@ pub fn main() -> ExitCode {
         // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
         return ExitCode::from(if is_command("hook") { hook::REFUSED } else { exit::LAZARET });
-    }
-    if shell::is_meant() {
-        return ExitCode::from(shell::main());
     }
     let cli = match parse() {
         Ok(cli) => cli,

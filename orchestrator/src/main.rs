@@ -1,9 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod shell;
 mod result;
-mod run;
 mod call;
 mod history;
 mod undo;

@@ -189,6 +189,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orchestrator-run",
+        &[
+            "broker-protocol",
+            "orchestrator-text",
+            "orchestrator-session",
+            "orchestrator-lines",
+            "orchestrator-install",
+            "orchestrator-terminal",
+            "orchestrator-confine",
+            "orchestrator-options",
+        ],
+    ),
+    (
         "orchestrator-why",
         &[
             "broker-protocol",
@@ -238,6 +251,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-confine",
             "orchestrator-options",
             "orchestrator-doctor",
+            "orchestrator-run",
             "orchestrator-why",
             "orchestrator-acp",
             "orchestrator-sidecar",
@@ -549,14 +563,9 @@ fn forbids_unsafe(member: &str) -> bool {
     member.starts_with("executor") && !matches!(member, "executor/sys" | "executor/attack")
 }
 
-/// The files that may start a program: one of the orchestrator's, `lazaret-bash`, which executes the program beside it, and those
-/// of the tracer, which starts the command in its cell.
-const STARTERS: [&str; 4] = [
-    "orchestrator/options/src/start.rs",
-    "orchestrator/src/bin/lazaret-bash.rs",
-    "executor/trace/src/main.rs",
-    "executor/trace/src/trace.rs",
-];
+/// The files that may start a program: one of the orchestrator's, and those of the tracer, which starts the command in its cell.
+const STARTERS: [&str; 3] =
+    ["orchestrator/options/src/start.rs", "executor/trace/src/main.rs", "executor/trace/src/trace.rs"];
 
 /// Only one file of the orchestrator, and the executor's own system calls, start processes.
 pub fn one_file_starts_processes(root: &Path) -> Violations {

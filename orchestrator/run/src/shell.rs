@@ -10,24 +10,22 @@ use orchestrator_install::shell_arguments::Arguments;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
-use std::path::Path;
+use orchestrator_text::known;
+use std::process::ExitCode;
 
-/// The program name that makes this program a shell.
-const NAME: &str = "lazaret-bash";
-
-/// Whether we were started under that name; a login shell's name begins with a dash.
-pub fn is_meant() -> bool {
-    let name = std::env::args_os().next().unwrap_or_default();
-    let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_prefix('-').unwrap_or(name) == NAME
-}
-
-/// Runs the shell; returns the exit code.
-pub fn main() -> u8 {
-    run().unwrap_or_else(|failed| {
+/// Runs the shell.
+pub fn main() -> ExitCode {
+    let environment: Vec<_> = std::env::vars_os().collect();
+    if let Err(error) = known::learn(&environment) {
+        // The message contains no value from outside, and at this point nothing exists that could redact one.
+        eprintln!("lazaret-bash: {error}");
+        return ExitCode::from(exit::LAZARET);
+    }
+    let code = run().unwrap_or_else(|failed| {
         print::problem(&failed.message);
         exit::LAZARET
-    })
+    });
+    ExitCode::from(code)
 }
 
 fn run() -> Result<u8, Failed> {
