@@ -1,11 +1,10 @@
 //! A model server on this machine: answers each request with the next reply, and records the requests.
 
+use crate::serving::Serving;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 /// The reply to one request.
 #[derive(Clone, Debug)]
@@ -38,9 +37,10 @@ pub struct SeenRequest {
     pub body: Value,
 }
 
-/// A server that runs until the test's process ends.
+/// A server that runs until this is dropped.
 pub struct ModelServer {
     address: SocketAddr,
+    _serving: Serving,
     asked: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
@@ -70,18 +70,13 @@ impl ModelServer {
         let address = listener.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<SeenRequest>>>::default();
         let (all, reply) = (asked.clone(), Arc::new(reply));
-        thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let (all, reply) = (all.clone(), reply.clone());
-                thread::spawn(move || {
-                    let Some(request) = read(&mut stream) else { return };
-                    let made = reply(&request);
-                    all.lock().expect("no test panics with it").push(request);
-                    answer(stream, &made);
-                });
-            }
+        let serving = Serving::at_once(listener, move |mut stream| {
+            let Some(request) = read(&mut stream) else { return };
+            let made = reply(&request);
+            all.lock().expect("no test panics with it").push(request);
+            answer(stream, &made);
         });
-        Self { address, asked }
+        Self { address, _serving: serving, asked }
     }
 
     pub fn url(&self) -> String {
@@ -126,6 +121,6 @@ fn answer(mut stream: TcpStream, reply: &Reply) {
     match end {
         ReplyEnd::Whole => drop(stream.write_all(b"0\r\n\r\n")),
         ReplyEnd::Cut => {}
-        ReplyEnd::Hang => thread::sleep(Duration::from_secs(600)),
+        ReplyEnd::Hang => drop(stream.read(&mut [0])),
     }
 }

@@ -7,10 +7,11 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, Process, Running};
 use lazaret_tests::rows::{self, Verdict};
+use lazaret_tests::serving::Listener;
 use lazaret_tests::suite::Test;
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, User, World, in_each_place, once, run};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -526,6 +527,7 @@ struct Fixture {
     tcp: String,
     tcp6: String,
     tcp_any: String,
+    _servers: [Serving; 5],
     udp: String,
     abstract_name: String,
     datagrams: UnixDatagram,
@@ -572,17 +574,19 @@ impl Fixture {
         let_inherit(&leaked).unwrap();
         let abstract_name = format!("lazaret-{}", unique());
         let socket_file = world.outside.join("listener.sock");
-        serve_unix(UnixListener::bind(&socket_file).unwrap(), &secret);
+        let file = serve(UnixListener::bind(&socket_file).unwrap(), &secret);
         fs::set_permissions(&socket_file, fs::Permissions::from_mode(0o777)).unwrap();
         let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
-        serve_unix(UnixListener::bind_addr(&address).unwrap(), &secret);
+        let unnamed = serve(UnixListener::bind_addr(&address).unwrap(), &secret);
         let address = SocketAddr::from_abstract_name(format!("{abstract_name}-datagram")).unwrap();
         let datagrams = UnixDatagram::bind_addr(&address).unwrap();
         datagrams.set_nonblocking(true).unwrap();
+        let [tcp, tcp6, tcp_any] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"].map(|at| serve_tcp(at, &secret));
         Self {
-            tcp: serve_tcp("127.0.0.1:0", &secret),
-            tcp6: serve_tcp("[::1]:0", &secret),
-            tcp_any: serve_tcp("0.0.0.0:0", &secret),
+            tcp: tcp.0,
+            tcp6: tcp6.0,
+            tcp_any: tcp_any.0,
+            _servers: [file, unnamed, tcp.1, tcp6.1, tcp_any.1],
             udp: serve_udp(&secret),
             setuid: put_setuid(&world),
             segment: SharedSegment::make(1_000_000_000).unwrap(),
@@ -884,18 +888,15 @@ fn put_setuid(world: &World) -> String {
     target.display().to_string()
 }
 
-/// Answers every connection with the secret.
-fn serve_tcp(address: &str, secret: &str) -> String {
+/// Answers every connection with the secret, until the second value is dropped.
+fn serve_tcp(address: &str, secret: &str) -> (String, Serving) {
     let listener = TcpListener::bind(address).unwrap();
-    let name = listener.local_addr().unwrap().to_string();
-    let secret = secret.to_owned();
-    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &secret)));
-    name
+    (listener.local_addr().unwrap().to_string(), serve(listener, secret))
 }
 
-fn serve_unix(listener: UnixListener, secret: &str) {
+fn serve<L: Listener<Stream: Read + Write>>(listener: L, secret: &str) -> Serving {
     let secret = secret.to_owned();
-    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &secret)));
+    Serving::one_by_one(listener, move |stream| answer(stream, &secret))
 }
 
 fn answer(mut stream: impl Read + Write, secret: &str) {

@@ -13,7 +13,7 @@ use lazaret_tests::process::until;
 use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, LIMIT, Place, Serving, Session, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};
@@ -43,6 +43,7 @@ pub fn tests() -> Vec<Test> {
 struct Server {
     port: u16,
     hits: Arc<AtomicUsize>,
+    _serving: Serving,
 }
 
 impl Server {
@@ -50,23 +51,19 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
         let counted = hits.clone();
-        thread::spawn(move || {
-            while let Ok((mut client, _)) = listener.accept() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                thread::spawn(move || {
-                    let mut request = [0; 4096];
-                    let length = client.read(&mut request).unwrap_or(0);
-                    if request[..length].starts_with(b"HOLD") {
-                        let _ = client.write_all(b"held\n");
-                        let _ = client.read(&mut request);
-                        return;
-                    }
-                    let _ = client
-                        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
-                });
+        let serving = Serving::at_once(listener, move |mut client| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 4096];
+            let length = client.read(&mut request).unwrap_or(0);
+            if request[..length].starts_with(b"HOLD") {
+                let _ = client.write_all(b"held\n");
+                let _ = client.read(&mut request);
+                return;
             }
+            let _ =
+                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
         });
-        Self { port, hits }
+        Self { port, hits, _serving: serving }
     }
 
     fn hits(&self) -> usize {

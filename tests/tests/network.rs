@@ -8,7 +8,7 @@ use broker_protocol::{
 };
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::wire::{Received, opening};
-use lazaret_tests::{Broker, Finished, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, Finished, LIMIT, Place, Serving, Session, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -42,6 +42,7 @@ pub fn tests() -> Vec<Test> {
 struct Server {
     port: u16,
     hits: Arc<AtomicUsize>,
+    _serving: Serving,
 }
 
 impl Server {
@@ -49,17 +50,13 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
         let counted = hits.clone();
-        thread::spawn(move || {
-            while let Ok((mut client, _)) = listener.accept() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                thread::spawn(move || {
-                    let _ = client.read(&mut [0; 4096]);
-                    let _ = client
-                        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
-                });
-            }
+        let serving = Serving::at_once(listener, move |mut client| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = client.read(&mut [0; 4096]);
+            let _ =
+                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
         });
-        Self { port, hits }
+        Self { port, hits, _serving: serving }
     }
 
     fn hits(&self) -> usize {

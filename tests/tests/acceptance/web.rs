@@ -2,14 +2,13 @@
 
 use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, Test, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 pub fn tests() -> Vec<Test> {
     in_each_place![
@@ -27,6 +26,7 @@ pub fn tests() -> Vec<Test> {
 struct Engine {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
+    _serving: Serving,
 }
 
 impl Engine {
@@ -36,14 +36,11 @@ impl Engine {
 
     fn serving(status: u16, media: &'static str, body: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let engine = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
-        let asked = engine.asked.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                serve(stream.unwrap(), status, media, &body, &asked);
-            }
-        });
-        engine
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let count = asked.clone();
+        let serving =
+            Serving::one_by_one(listener, move |stream| serve(stream, status, media, &body, &count));
+        Self { address, asked, _serving: serving }
     }
 
     fn searxng(results: Value) -> Self {

@@ -8,7 +8,7 @@ use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Test, World, once, run};
+use lazaret_tests::{LIMIT, Serving, Test, World, once, run};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -17,7 +17,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 #[path = "../../../orchestrator/keys/tests/fake_bus/mod.rs"]
 mod fake_bus;
@@ -36,6 +35,7 @@ pub fn tests() -> Vec<Test> {
 struct Bus {
     address: String,
     connections: Arc<AtomicUsize>,
+    _serving: Serving,
 }
 
 impl Bus {
@@ -55,14 +55,11 @@ impl Bus {
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         let connections = Arc::<AtomicUsize>::default();
         let (count, serve) = (connections.clone(), Arc::new(serve));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                count.fetch_add(1, Ordering::SeqCst);
-                let serve = serve.clone();
-                thread::spawn(move || serve(stream));
-            }
+        let serving = Serving::at_once(listener, move |stream| {
+            count.fetch_add(1, Ordering::SeqCst);
+            serve(stream);
         });
-        Self { address: format!("unix:path={}", path.display()), connections }
+        Self { address: format!("unix:path={}", path.display()), connections, _serving: serving }
     }
 
     fn connections(&self) -> usize {

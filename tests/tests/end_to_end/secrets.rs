@@ -1,6 +1,6 @@
 //! Criterion 5 of the main job: the secrets of the machine and the network stay out of a cell, in both tiers.
 
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, Test, World, in_each_place, run};
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn nothing_outside_is_written(place: Place) {
 fn no_address_answers(place: Place) {
     let world = World::new(place);
     let visits = Arc::new(AtomicU32::new(0));
-    let address = listen(&world.canary, visits.clone());
+    let (address, _serving) = listen(&world.canary, visits.clone());
     let (host, port) = address.rsplit_once(':').unwrap();
     let connect =
         format!("import socket; s=socket.create_connection(('{host}',{port}),2); print(s.recv(99))");
@@ -90,15 +90,13 @@ fn no_address_answers(place: Place) {
 }
 
 /// Says the secret to whoever connects, and counts them.
-fn listen(secret: &str, visits: Arc<AtomicU32>) -> String {
+fn listen(secret: &str, visits: Arc<AtomicU32>) -> (String, Serving) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let secret = secret.to_owned();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            visits.fetch_add(1, Ordering::SeqCst);
-            let _ = write!(stream, "HTTP/1.0 200 OK\r\n\r\n{secret}\n");
-        }
+    let serving = Serving::one_by_one(listener, move |mut stream| {
+        visits.fetch_add(1, Ordering::SeqCst);
+        let _ = write!(stream, "HTTP/1.0 200 OK\r\n\r\n{secret}\n");
     });
-    address
+    (address, serving)
 }
