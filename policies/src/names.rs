@@ -8,7 +8,7 @@
 
 use crate::error::PolicyError;
 use crate::fold::{fold, fold_pattern};
-use crate::pattern::{Case, Pattern, PatternError, Plain};
+use crate::pattern::{Case, Pattern, PatternError, Plain, has_signs};
 use crate::repository::is_git_name;
 use crate::source::Origin;
 use crate::steps;
@@ -264,6 +264,12 @@ impl Compiled {
             None => name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
         };
         self.conditions.push((context, except));
+        // Nearly all names are no patterns, and every session waits for them.
+        if !has_signs(last) {
+            let text = fold_pattern(last).to_ascii_lowercase();
+            self.literals.push((text.into_bytes(), index));
+            return Ok(());
+        }
         for pattern in parse(last)?.into_plain() {
             match pattern.literal().map(<[u8]>::to_vec) {
                 Some(text) => self.literals.push((text, index)),

@@ -12,9 +12,6 @@ use thiserror::Error;
 /// Most plain patterns that the braces of one may stand for.
 pub const ALTERNATIVES_MAX: usize = 256;
 
-/// The characters that mean more than themselves: a text without them is a pattern of one name.
-pub(crate) const SIGNS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
-
 /// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PatternError {
@@ -64,7 +61,7 @@ pub(crate) struct Pattern(Vec<Plain>);
 
 impl Pattern {
     pub(crate) fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
-        if !text.contains(['{', '}']) {
+        if !text.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
             return Ok(Self(vec![Plain::parse(text, case)?]));
         }
         expand(text)?.iter().map(|plain| Plain::parse(plain, case)).collect::<Result<_, _>>().map(Self)
@@ -86,6 +83,16 @@ impl Pattern {
     pub(crate) fn into_plain(self) -> Vec<Plain> {
         self.0
     }
+}
+
+/// Whether a text is a pattern of one name, and not just that name.
+pub(crate) fn has_signs(text: &str) -> bool {
+    text.bytes().any(|byte| is_sign(&byte) || matches!(byte, b'{' | b'}'))
+}
+
+/// The signs of a pattern without braces.
+fn is_sign(byte: &u8) -> bool {
+    matches!(byte, b'*' | b'?' | b'\\' | b'[' | b']')
 }
 
 /// A pattern without braces. Its bytes are folded.
@@ -111,7 +118,6 @@ enum Sign {
 
 impl Plain {
     fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
-        let is_sign = |byte: &u8| b"*?\\[]".contains(byte);
         let text: Vec<u8> = text.bytes().map(|byte| case.fold(byte)).collect();
         let Some(first) = text.iter().position(is_sign) else {
             return Ok(Self { case, head: text, middle: Vec::new(), tail: Vec::new() });

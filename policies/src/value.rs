@@ -2,7 +2,7 @@
 
 use crate::fold::fold_pattern;
 use crate::host::HostPath;
-use crate::pattern::{Case, Pattern, PatternError, SIGNS};
+use crate::pattern::{Case, Pattern, PatternError, has_signs};
 use crate::tool::{self, NeverMatches};
 use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
@@ -258,7 +258,7 @@ fn check_glob(name: &str) -> Result<(), ValueError> {
     [name, &folded]
         .into_iter()
         .take(1 + usize::from(different))
-        .filter(|text| text.contains(SIGNS))
+        .filter(|text| has_signs(text))
         .try_for_each(|text| Pattern::parse(text, Case::Ignored).map(drop))
         .map_err(ValueError::Glob)
 }
