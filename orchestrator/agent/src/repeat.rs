@@ -17,6 +17,9 @@ impl Repeats {
     /// Adds a call; returns how often it occurs among the last ones, including this one, if that is too often.
     pub fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
         let mut hasher = DefaultHasher::new();
+        // The same fields in another order are the same call.
+        let mut input = input.clone();
+        input.sort_all_objects();
         (tool, input.to_string()).hash(&mut hasher);
         let call = hasher.finish();
         let before = self.0.iter().filter(|other| **other == call).count();
@@ -32,6 +35,15 @@ impl Repeats {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_order_of_fields_makes_no_other_call() {
+        let mut repeats = Repeats::default();
+        let orders = [r#"{"a":1,"b":[{"c":2,"d":3}]}"#, r#"{"b":[{"d":3,"c":2}],"a":1}"#];
+        let [first, second] = orders.map(|text| serde_json::from_str(text).unwrap());
+        assert_eq!((repeats.take("x", &first), repeats.take("x", &second)), (None, None));
+        assert_eq!(repeats.take("x", &first), Some(3));
+    }
 
     #[test]
     fn the_third_call_alike_of_eight_is_a_circle() {

@@ -26,10 +26,11 @@ pub fn digest(program: &[u8]) -> Digest {
     Digest(Sha256::digest(program).into())
 }
 
-/// SHA-256 of an entry with its program.
+/// SHA-256 of an entry with its program. Sorted: moving a field of [`HookEntry`] must not ask the user again.
 fn fingerprint(entry: &HookEntry, program: &[u8]) -> String {
-    let text = json!({ "entry": entry, "program": digest(program).to_string() }).to_string();
-    digest(text.as_bytes()).to_string()
+    let mut text = json!({ "entry": entry, "program": digest(program).to_string() });
+    text.sort_all_objects();
+    digest(text.to_string().as_bytes()).to_string()
 }
 
 /// The hooks that the user has accepted.
@@ -87,6 +88,8 @@ mod tests {
             HookEntry { timeout_s: 6, ..entry.clone() },
             HookEntry { profile: "dev".into(), ..entry.clone() },
         ];
+        let known = "4a7d972f997521386091d69306b6312c10e27542b1f208274912603f0bea5b27";
+        assert_eq!(fingerprint(&entry, b"p"), known, "what was accepted before is still accepted");
         let accepted = Accepted(Map::from_iter([("a".to_owned(), fingerprint(&entry, b"p").into())]));
         assert!(accepted.has(&entry, b"p") && !accepted.has(&entry, b"q"));
         assert!(!others.iter().any(|other| accepted.has(other, b"p")));

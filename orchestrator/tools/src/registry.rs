@@ -385,8 +385,11 @@ impl ClientTool {
         &self.name
     }
 
-    /// The effect that the executor decides on.
+    /// The effect that the executor decides on. Sorted: an approval holds for the same fields in any order, and a rule for what it
+    /// names of them.
     pub fn effect(&self, input: &Value) -> Effect {
+        let mut input = input.clone();
+        input.sort_all_objects();
         Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
     }
 
@@ -470,6 +473,19 @@ mod tests {
 
     fn names(registry: &Registry, scope: Option<&Scope>) -> Vec<String> {
         registry.list(scope).iter().map(|entry| entry.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn an_effect_is_the_same_for_the_same_fields_in_any_order() {
+        let mut registry = Registry::default();
+        registry.register(local("alpha")).unwrap();
+        let Ok(Entry::Registered(tool)) = registry.get("alpha") else { panic!("it is registered") };
+        let orders =
+            [r#"{"b":{"d":1,"c":[{"f":2,"e":3}]},"a":4}"#, r#"{"a":4,"b":{"c":[{"e":3,"f":2}],"d":1}}"#];
+        let [first, second] = orders.map(|text| tool.effect(&serde_json::from_str(text).unwrap()));
+        assert_eq!(first, second);
+        let Effect::Added { input, .. } = first else { panic!("{first:?}") };
+        assert_eq!(input, orders[1]);
     }
 
     #[test]

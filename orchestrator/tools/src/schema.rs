@@ -321,7 +321,7 @@ mod tests {
             (json!({}), "missing field `name`"),
             (
                 json!({"name": "ab", "x": 1}),
-                "unknown field `x`, expected one of `at`, `count`, `each`, `fix`, `kind`, `list`, `name`, `one`, `ten`",
+                "unknown field `x`, expected one of `name`, `count`, `kind`, `list`, `at`, `one`, `each`, `ten`, `fix`",
             ),
             (json!({"name": 1}), "field `name`: expected a string that matches ^[a-z]+$, this is 1"),
             (json!({"name": "a"}), "field `name`: expected a string that matches ^[a-z]+$, this is \"a\""),

@@ -637,6 +637,30 @@ fn forms_of_other_systems_become_ours() {
 }
 
 #[test]
+fn what_is_stored_is_the_same_for_the_same_fields_in_any_order() {
+    let stored = |text: &str| {
+        let Plan::State(command) = plan("memory", serde_json::from_str(text).unwrap()) else {
+            panic!("{text}")
+        };
+        command.apply(None).unwrap().save.unwrap()
+    };
+    assert_eq!(
+        stored(r#"{"action":"set","key":"a","value":{"x":1,"y":2}}"#),
+        stored(r#"{"value":{"y":2,"x":1},"key":"a","action":"set"}"#)
+    );
+}
+
+#[test]
+fn a_schema_is_sorted() {
+    for tool in &TOOLS {
+        let schema = tool.to_json()["inputSchema"].take();
+        let mut sorted = schema.clone();
+        sorted.sort_all_objects();
+        assert_eq!(schema.to_string(), sorted.to_string(), "{}", tool.name);
+    }
+}
+
+#[test]
 fn other_names_of_the_small_tools_mean_the_same() {
     assert_eq!(
         plan("remember", json!({"key": "a", "value": 1})),

@@ -106,7 +106,9 @@ impl ToolInput for Memory {
             MemoryAction::Get => Action::Get(key()?),
             MemoryAction::Delete => Action::Delete(key()?),
             MemoryAction::Set => {
-                let (key, value) = (key()?, required("value", self.value)?);
+                let (key, mut value) = (key()?, required("value", self.value)?);
+                // The file is written, and asked about, the same for the same fields in any order.
+                value.sort_all_objects();
                 if value.to_string().len() > VALUE_MAX {
                     let (name, found) = ("value".into(), excerpt(&value));
                     let rule = format!("expected at most {VALUE_MAX} bytes of JSON");
