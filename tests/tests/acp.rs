@@ -171,7 +171,7 @@ fn ask(method: &str, params: Value) -> Value {
 }
 
 fn exited(code: u32) -> Value {
-    json!({ "exitCode": code, "signal": null })
+    json!({ "exitCode": code })
 }
 
 /// A world with a key in its home, and what tries to read it and to leave the project.
@@ -328,7 +328,7 @@ fn a_terminal_lives_until_it_is_released() {
     ];
     let answers = editor.prompt(&steps);
     assert_eq!(answers[0]["error"]["code"], -32002, "{answers:?}");
-    assert_eq!(answers[2]["result"], json!({ "exitCode": null, "signal": "SIGKILL" }), "{answers:?}");
+    assert_eq!(answers[2]["result"], json!({ "signal": "SIGKILL" }), "{answers:?}");
     assert_eq!(answers[4]["error"]["code"], -32002, "{answers:?}");
 }
 
@@ -395,6 +395,9 @@ fn other_messages_pass_whole() {
         [json!({ "line": "no JSON" }), json!({ "line": "[]" }), json!({ "line": stolen.to_string() })];
     let codes: Vec<_> = editor.prompt(&steps).iter().map(|answer| answer["error"]["code"].clone()).collect();
     assert_eq!(codes, [-32700, -32600, -32600]);
+    let steps = [ask("fs/other", json!({})), ask("terminal/create", json!({ "command": 1 }))];
+    let codes: Vec<_> = editor.prompt(&steps).iter().map(|answer| answer["error"]["code"].clone()).collect();
+    assert_eq!(codes, [-32601, -32602]);
     let own = json!({ "toolCall": {}, "options": [], "_meta": { "\u{e4}": [1, null] } });
     editor.answer = "mine";
     let answer = editor.prompt(&[ask("session/request_permission", own)]).remove(0);

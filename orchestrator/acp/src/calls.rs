@@ -1,8 +1,9 @@
 //! Makes one tool call for the agent: its approval questions go to the editor's user, its result is returned.
 
 use crate::links::Links;
-use crate::message::{Code, Fault};
+use crate::message::failure;
 use crate::permission;
+use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
 use orchestrator_session::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, Invocation, Live, Session,
@@ -79,7 +80,8 @@ impl Calls {
         let task = tokio::task::spawn_local(async move {
             let approval = match params {
                 Some(params) => {
-                    permission::approval(links.ask_editor(permission::METHOD, params).await.as_ref())
+                    let method = CLIENT_METHOD_NAMES.session_request_permission;
+                    permission::approval(links.ask_editor(method, params).await)
                 }
                 None => Approval::No,
             };
@@ -89,26 +91,26 @@ impl Calls {
     }
 
     /// Makes a call and waits for its result.
-    pub async fn make(&self, of: &str, tool: &str, input: Value) -> Result<Arc<CallResult>, Fault> {
+    pub async fn make(&self, of: &str, tool: &str, input: Value) -> Result<Arc<CallResult>, Error> {
         let call = self.start(tool, input, false);
         let result = self.follow(of, call, |_| {}).await.ok_or_else(ended)?;
         match &result.error {
-            Some(failed) => Err(fault(failed)),
+            Some(failed) => Err(error(failed)),
             None => Ok(result),
         }
     }
 }
 
 /// Our session has ended: no more calls are possible.
-pub fn ended() -> Fault {
-    Fault::new(Code::Internal, "the session has ended")
+pub fn ended() -> Error {
+    failure(ErrorCode::InternalError, "the session has ended")
 }
 
 /// The error that an agent gets for a failed call.
-pub fn fault(failed: &Failed) -> Fault {
+fn error(failed: &Failed) -> Error {
     let code = match failed.kind {
-        ErrorKind::InvalidInput | ErrorKind::UnknownTool => Code::InvalidParams,
-        ErrorKind::NotFound => Code::ResourceNotFound,
+        ErrorKind::InvalidInput | ErrorKind::UnknownTool => ErrorCode::InvalidParams,
+        ErrorKind::NotFound => ErrorCode::ResourceNotFound,
         ErrorKind::DeniedPolicy
         | ErrorKind::DeniedUser
         | ErrorKind::ApprovalTimeout
@@ -121,8 +123,8 @@ pub fn fault(failed: &Failed) -> Fault {
         | ErrorKind::Cancelled
         | ErrorKind::ExecutorLost
         | ErrorKind::Protocol
-        | ErrorKind::Internal => Code::Internal,
+        | ErrorKind::Internal => ErrorCode::InternalError,
     };
     let data = json!({ "kind": failed.kind.name(), "layer": failed.kind.layer().name() });
-    Fault { code, message: failed.message.clone(), data: Some(data) }
+    failure(code, &failed.message).data(data)
 }

@@ -1,6 +1,7 @@
 //! The connections to the editor and the agent, and our own requests to the editor.
 
 use crate::message::{self, Kind, Message};
+use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,7 +34,7 @@ impl Links {
     }
 
     /// Sends a request to the editor; returns its result, if it has one. Dropping the future stops waiting.
-    pub async fn ask_editor(&self, method: &str, params: Value) -> Option<Value> {
+    pub async fn ask_editor(&self, method: &str, params: impl Serialize) -> Option<Value> {
         self.last.set(self.last.get() + 1);
         let id = format!("{OURS}{}", self.last.get());
         let (reply, answer) = oneshot::channel();

@@ -1,26 +1,8 @@
 //! One JSON-RPC 2.0 message on a line of its own, as in ACP.
 
+use agent_client_protocol_schema::v1::{ClientResponse, Error, ErrorCode};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-/// The error in the response to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub code: Code,
-    pub message: String,
-    /// Additional data for programs.
-    pub data: Option<Value>,
-}
-
-/// Codes of JSON-RPC 2.0, section 5.1, and of ACP's schema (`ErrorCode`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    Parse = -32700,
-    InvalidRequest = -32600,
-    MethodNotFound = -32601,
-    InvalidParams = -32602,
-    Internal = -32603,
-    ResourceNotFound = -32002,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
@@ -36,27 +18,21 @@ pub struct Message {
     body: Map<String, Value>,
 }
 
-impl Fault {
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
-    }
-}
-
 impl Message {
-    pub fn parse(line: &[u8]) -> Result<Self, Fault> {
+    pub fn parse(line: &[u8]) -> Result<Self, Error> {
         let value = serde_json::from_slice(line)
-            .map_err(|error| Fault::new(Code::Parse, format!("this is no JSON: {error}")))?;
+            .map_err(|error| failure(ErrorCode::ParseError, format!("this is no JSON: {error}")))?;
         let Value::Object(body) = value else {
-            return Err(Fault::new(Code::InvalidRequest, "a message is an object"));
+            return Err(failure(ErrorCode::InvalidRequest, "a message is an object"));
         };
         let id = body.get("id").cloned();
         let (kind, method) = match (body.get("method"), id) {
             (Some(Value::String(method)), Some(id)) => (Kind::Request { id }, method.clone()),
             (Some(Value::String(method)), None) => (Kind::Notification, method.clone()),
-            (Some(_), _) => return Err(Fault::new(Code::InvalidRequest, "`method` is a string")),
+            (Some(_), _) => return Err(failure(ErrorCode::InvalidRequest, "`method` is a string")),
             (None, Some(id)) => (Kind::Response { id }, String::new()),
             (None, None) => {
-                return Err(Fault::new(Code::InvalidRequest, "a message has a `method` or an `id`"));
+                return Err(failure(ErrorCode::InvalidRequest, "a message has a `method` or an `id`"));
             }
         };
         Ok(Self { kind, method, body })
@@ -83,22 +59,21 @@ impl Message {
     }
 }
 
+/// The error in the response to a request.
+pub fn failure(code: ErrorCode, message: impl Into<String>) -> Error {
+    Error::new(code.into(), message)
+}
+
 /// A request as a line.
-pub fn request(id: &str, method: &str, params: Value) -> Vec<u8> {
+pub fn request(id: &str, method: &str, params: impl Serialize) -> Vec<u8> {
     line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// The response to a request as a line.
-pub fn response(id: &Value, answer: Result<Value, Fault>) -> Vec<u8> {
+/// The response to a request as a line. An agent gets back the very ID that it chose, of whatever type.
+pub fn response(id: &Value, answer: Result<ClientResponse, Error>) -> Vec<u8> {
     line(&match answer {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(Fault { code, message, data }) => {
-            let mut error = json!({ "code": code as i32, "message": message });
-            if let Some(data) = data {
-                error["data"] = data;
-            }
-            json!({ "jsonrpc": "2.0", "id": id, "error": error })
-        }
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
     })
 }
 
@@ -115,10 +90,10 @@ mod tests {
     #[test]
     fn what_is_no_message_is_an_error_and_what_is_one_passes_whole() {
         for (text, code) in [
-            ("{", Code::Parse),
-            ("[]", Code::InvalidRequest),
-            ("{}", Code::InvalidRequest),
-            (r#"{"method":1,"id":2}"#, Code::InvalidRequest),
+            ("{", ErrorCode::ParseError),
+            ("[]", ErrorCode::InvalidRequest),
+            ("{}", ErrorCode::InvalidRequest),
+            (r#"{"method":1,"id":2}"#, ErrorCode::InvalidRequest),
         ] {
             assert_eq!(Message::parse(text.as_bytes()).unwrap_err().code, code, "{text}");
         }

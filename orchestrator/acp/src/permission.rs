@@ -1,21 +1,28 @@
 //! The question to the editor's user whether a call may run.
 
+use agent_client_protocol_schema::v1::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
 use broker_protocol::{Coverage, Extent};
 use orchestrator_session::{Approval, ApprovalQuestion};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
-pub const METHOD: &str = "session/request_permission";
+/// The IDs of the options that are a yes.
+const ONCE: &str = "once";
+const SESSION: &str = "session";
 
 /// The parameters of a question; `None` if its input is too long to be shown completely: nobody can approve what they have not
 /// seen.
-pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
+pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPermissionRequest> {
     let rows = question.rows()?;
     let challenge = &question.challenge;
     let (tool, why, rule, risk) = (&question.tool, &challenge.why, &challenge.rule, challenge.risk.name());
     let (count, input) = (rows.len(), rows.join("\n"));
     let text =
         format!("{why} (rule `{rule}`, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)");
-    let mut options = vec![json!({ "optionId": "once", "name": "Allow this call", "kind": "allow_once" })];
+    let mut options = vec![PermissionOption::new(ONCE, "Allow this call", PermissionOptionKind::AllowOnce)];
     let covered = match challenge.covers {
         Coverage::Rule => Some("all calls that this rule is about"),
         Coverage::Call => Some("this same call"),
@@ -24,30 +31,28 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
     };
     if let Some(covered) = covered {
         let name = format!("Allow {covered} for this session");
-        options.push(json!({ "optionId": "session", "name": name, "kind": "allow_always" }));
+        options.push(PermissionOption::new(SESSION, name, PermissionOptionKind::AllowAlways));
     }
-    options.push(json!({ "optionId": "no", "name": "No", "kind": "reject_once" }));
-    Some(json!({
-        "sessionId": session,
-        "toolCall": {
-            // If the agent knew this ID, it could overwrite what the editor shows for it.
-            "toolCallId": format!("lazaret-{}", challenge.nonce),
-            "title": format!("May `{tool}` run in a cell?"),
-            "kind": if tool == "bash" { "execute" } else { "other" },
-            "status": "pending",
-            "content": [{ "type": "content", "content": { "type": "text", "text": text } }],
-        },
-        "options": options,
-    }))
+    options.push(PermissionOption::new("no", "No", PermissionOptionKind::RejectOnce));
+    let fields = ToolCallUpdateFields::new()
+        .title(format!("May `{tool}` run in a cell?"))
+        .kind(if tool == "bash" { ToolKind::Execute } else { ToolKind::Other })
+        .status(ToolCallStatus::Pending)
+        .content(vec![text.into()]);
+    // If the agent knew this ID, it could overwrite what the editor shows for it.
+    let call = ToolCallUpdate::new(format!("lazaret-{}", challenge.nonce), fields);
+    Some(RequestPermissionRequest::new(session.to_owned(), call, options))
 }
 
 /// Only an explicit yes is a yes.
-pub fn approval(answer: Option<&Value>) -> Approval {
-    let outcome = answer.map(|answer| &answer["outcome"]);
-    let said = outcome.map(|outcome| (outcome["outcome"].as_str(), outcome["optionId"].as_str()));
-    match said {
-        Some((Some("selected"), Some("once"))) => Approval::Yes(Extent::Once),
-        Some((Some("selected"), Some("session"))) => Approval::Yes(Extent::Session),
+pub fn approval(answer: Option<Value>) -> Approval {
+    let answer = answer.and_then(|answer| RequestPermissionResponse::deserialize(answer).ok());
+    let Some(RequestPermissionOutcome::Selected(selected)) = answer.map(|answer| answer.outcome) else {
+        return Approval::No;
+    };
+    match &*selected.option_id.0 {
+        ONCE => Approval::Yes(Extent::Once),
+        SESSION => Approval::Yes(Extent::Session),
         _ => Approval::No,
     }
 }
@@ -55,17 +60,18 @@ pub fn approval(answer: Option<&Value>) -> Approval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_a_yes_in_so_many_words_is_one() {
-        let said = |outcome: Value| approval(Some(&json!({ "outcome": outcome })));
+        let said = |outcome: Value| approval(Some(json!({ "outcome": outcome })));
         let selected = |option: &str| said(json!({ "outcome": "selected", "optionId": option }));
         assert_eq!(selected("once"), Approval::Yes(Extent::Once));
         assert_eq!(selected("session"), Approval::Yes(Extent::Session));
         assert_eq!(selected("no"), Approval::No);
         assert_eq!(said(json!({ "outcome": "cancelled", "optionId": "once" })), Approval::No);
         assert_eq!(said(json!({ "optionId": "once" })), Approval::No);
-        assert_eq!(approval(Some(&json!("once"))), Approval::No);
+        assert_eq!(approval(Some(json!("once"))), Approval::No);
         assert_eq!(approval(None), Approval::No);
     }
 }

@@ -3,8 +3,13 @@
 use crate::calls::Calls;
 use crate::files;
 use crate::links::{Links, is_ours};
-use crate::message::{Code, Fault, Kind, Message, response};
+use crate::message::{Kind, Message, failure, response};
 use crate::terminals::Terminals;
+use agent_client_protocol_schema::MethodDispatchError;
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, AgentRequest, ClientResponse, Error, ErrorCode, FileSystemCapabilities,
+    KillTerminalResponse, ReleaseTerminalResponse, WaitForTerminalExitResponse,
+};
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_options::project::real;
 use serde_json::{Value, json};
@@ -16,8 +21,13 @@ use tokio::sync::Semaphore;
 /// How many requests of the agent may be in progress; beyond that, nothing more is read from it until one is answered.
 const ANSWERING: usize = 128;
 
-/// Requests that open a session with a directory.
-const OPENING: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
+/// Requests that open a session with a directory. The last is not stable, so that its name is in no list of the crate's.
+const OPENING: [&str; 4] = [
+    AGENT_METHOD_NAMES.session_new,
+    AGENT_METHOD_NAMES.session_load,
+    AGENT_METHOD_NAMES.session_resume,
+    "session/fork",
+];
 
 /// The proxy between an editor and an agent.
 pub struct Proxy {
@@ -27,33 +37,6 @@ pub struct Proxy {
     pub root: PathBuf,
 }
 
-/// Requests of the agent that we answer ourselves.
-#[derive(Clone, Copy, Debug)]
-enum CellRequest {
-    Read,
-    Write,
-    Create,
-    Output,
-    Wait,
-    Kill,
-    Release,
-}
-
-impl CellRequest {
-    fn of(method: &str) -> Option<Self> {
-        Some(match method {
-            "fs/read_text_file" => CellRequest::Read,
-            "fs/write_text_file" => CellRequest::Write,
-            "terminal/create" => CellRequest::Create,
-            "terminal/output" => CellRequest::Output,
-            "terminal/wait_for_exit" => CellRequest::Wait,
-            "terminal/kill" => CellRequest::Kill,
-            "terminal/release" => CellRequest::Release,
-            _ => return None,
-        })
-    }
-}
-
 impl Proxy {
     /// Handles the editor's messages until its input ends.
     pub async fn hear_editor(&self, mut lines: Lines) {
@@ -61,25 +44,26 @@ impl Proxy {
             match message.map(|message| self.of_editor(message)) {
                 Ok(Ok(Some(message))) => self.links.to_agent(message.into_line()).await,
                 Ok(Ok(None)) => {}
-                Ok(Err((id, fault))) => self.links.to_editor(response(&id, Err(fault))).await,
-                Err(fault) => self.links.to_editor(response(&Value::Null, Err(fault))).await,
+                Ok(Err((id, error))) => self.links.to_editor(response(&id, Err(error))).await,
+                Err(error) => self.links.to_editor(response(&Value::Null, Err(error))).await,
             }
         }
     }
 
     /// What is passed on to the agent of a message from the editor.
-    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, (Value, Fault)> {
+    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, (Value, Error)> {
         let Kind::Request { id } = message.kind.clone() else { return Ok(self.links.take_answer(message)) };
-        if message.method == "initialize" {
+        if message.method == AGENT_METHOD_NAMES.initialize {
             offer(message.params_mut());
         }
         match self.check_directories(&message.method, message.params()) {
-            Err(text) => Err((id, Fault::new(Code::InvalidParams, text))),
+            Err(text) => Err((id, failure(ErrorCode::InvalidParams, text))),
             Ok(()) => Ok(Some(message)),
         }
     }
 
-    /// Checks that all directories of a session are in the project.
+    /// Checks that all directories of a session are in the project. Those of methods that the crate does not know, too: an agent may
+    /// know them.
     fn check_directories(&self, method: &str, params: &Value) -> Result<(), String> {
         match &params["cwd"] {
             Value::Null if OPENING.contains(&method) => {
@@ -118,54 +102,74 @@ impl Proxy {
         while let Some(message) = next_message(&mut lines).await {
             let message = match message {
                 Ok(message) => message,
-                Err(fault) => {
-                    self.links.to_agent(response(&Value::Null, Err(fault))).await;
+                Err(error) => {
+                    self.links.to_agent(response(&Value::Null, Err(error))).await;
                     continue;
                 }
             };
-            let (Kind::Request { id }, own) = (message.kind.clone(), CellRequest::of(&message.method)) else {
-                // A notification gets no answer, but an editor might still act on it.
-                if !is_of_cells(&message.method) {
-                    self.links.to_editor(message.into_line()).await;
-                }
-                continue;
-            };
-            match own {
-                Some(own) => {
+            match message.kind.clone() {
+                Kind::Request { id } if is_of_cells(&message.method) => {
                     // The semaphore is never closed.
                     let Ok(permit) = answering.clone().acquire_owned().await else { return };
                     let proxy = self.clone();
                     tokio::task::spawn_local(async move {
-                        let answer = proxy.answer(own, message.params()).await;
+                        let answer = proxy.answer(&message).await;
                         proxy.links.to_agent(response(&id, answer)).await;
                         drop(permit);
                     });
                 }
-                None if is_of_cells(&message.method) => {
-                    let text =
-                        format!("{} is not offered; the editor would do it outside of cells", message.method);
-                    let fault = Fault::new(Code::MethodNotFound, text);
-                    self.links.to_agent(response(&id, Err(fault))).await;
+                // A notification gets no answer, but an editor might still act on it.
+                Kind::Notification if is_of_cells(&message.method) => {}
+                Kind::Request { id } if is_ours(&id) => {
+                    let error = failure(ErrorCode::InvalidRequest, "ids that begin with `lazaret-` are ours");
+                    self.links.to_agent(response(&id, Err(error))).await;
                 }
-                None if is_ours(&id) => {
-                    let fault = Fault::new(Code::InvalidRequest, "ids that begin with `lazaret-` are ours");
-                    self.links.to_agent(response(&id, Err(fault))).await;
+                Kind::Request { .. } | Kind::Notification | Kind::Response { .. } => {
+                    self.links.to_editor(message.into_line()).await;
                 }
-                None => self.links.to_editor(message.into_line()).await,
             }
         }
     }
 
-    async fn answer(&self, own: CellRequest, params: &Value) -> Result<Value, Fault> {
-        match own {
-            CellRequest::Read => files::read(&self.calls, params).await,
-            CellRequest::Write => files::write(&self.calls, params).await,
-            CellRequest::Create => self.terminals.create(params),
-            CellRequest::Output => self.terminals.output(params),
-            CellRequest::Wait => self.terminals.wait(params).await,
-            CellRequest::Kill => self.terminals.kill(params),
-            CellRequest::Release => self.terminals.release(params),
-        }
+    /// Answers a request of the agent that only cells may carry out.
+    async fn answer(&self, message: &Message) -> Result<ClientResponse, Error> {
+        use {AgentRequest as Wanted, ClientResponse as Answer};
+        let terminals = &self.terminals;
+        Ok(match AgentRequest::from_method_and_params(&message.method, message.params()) {
+            Ok(Wanted::ReadTextFileRequest(wanted)) => {
+                Answer::ReadTextFileResponse(files::read(&self.calls, wanted).await?)
+            }
+            Ok(Wanted::WriteTextFileRequest(wanted)) => {
+                Answer::WriteTextFileResponse(files::write(&self.calls, wanted).await?)
+            }
+            Ok(Wanted::CreateTerminalRequest(wanted)) => {
+                Answer::CreateTerminalResponse(terminals.create(wanted)?)
+            }
+            Ok(Wanted::TerminalOutputRequest(wanted)) => {
+                Answer::TerminalOutputResponse(terminals.output(&wanted.session_id, &wanted.terminal_id)?)
+            }
+            Ok(Wanted::WaitForTerminalExitRequest(wanted)) => {
+                let status = terminals.wait(&wanted.session_id, &wanted.terminal_id).await?;
+                Answer::WaitForTerminalExitResponse(WaitForTerminalExitResponse::new(status))
+            }
+            Ok(Wanted::KillTerminalRequest(wanted)) => {
+                terminals.kill(&wanted.session_id, &wanted.terminal_id)?;
+                Answer::KillTerminalResponse(KillTerminalResponse::new())
+            }
+            Ok(Wanted::ReleaseTerminalRequest(wanted)) => {
+                terminals.release(&wanted.session_id, &wanted.terminal_id)?;
+                Answer::ReleaseTerminalResponse(ReleaseTerminalResponse::new())
+            }
+            Err(MethodDispatchError::InvalidPayload { source, .. }) => {
+                return Err(failure(ErrorCode::InvalidParams, source.to_string()));
+            }
+            // The crate's lists are open: what they have beyond this is refused like what they do not have.
+            Ok(_) | Err(_) => {
+                let text =
+                    format!("{} is not offered; the editor would do it outside of cells", message.method);
+                return Err(failure(ErrorCode::MethodNotFound, text));
+            }
+        })
     }
 }
 
@@ -175,12 +179,12 @@ fn is_of_cells(method: &str) -> bool {
 }
 
 /// The next message, or the error in it; `None` at the end.
-async fn next_message(lines: &mut Lines) -> Option<Result<Message, Fault>> {
+async fn next_message(lines: &mut Lines) -> Option<Result<Message, Error>> {
     loop {
         return match lines.next().await {
             Next::Line(line) if line.trim_ascii().is_empty() => continue,
             Next::Line(line) => Some(Message::parse(&line)),
-            Next::TooLong => Some(Err(Fault::new(Code::Parse, "a message has at most 4 MiB"))),
+            Next::TooLong => Some(Err(failure(ErrorCode::ParseError, "a message has at most 4 MiB"))),
             Next::End => None,
         };
     }
@@ -193,7 +197,8 @@ fn offer(params: &mut Value) {
     if !capabilities.is_object() {
         *capabilities = json!({});
     }
-    capabilities["fs"] = json!({ "readTextFile": true, "writeTextFile": true });
+    // Not what else an editor may offer there: it would do that outside of cells.
+    capabilities["fs"] = json!(FileSystemCapabilities::new().read_text_file(true).write_text_file(true));
     capabilities["terminal"] = json!(true);
 }
 

@@ -1,12 +1,15 @@
 //! Commands of the agent that keep running between its messages, each in a cell.
 
 use crate::calls::{self, Calls};
-use crate::files::{absolute, parse};
-use crate::message::{Code, Fault};
+use crate::files::absolute;
+use crate::message::failure;
+use agent_client_protocol_schema::v1::{
+    CreateTerminalRequest, CreateTerminalResponse, EnvVariable, Error, ErrorCode, SessionId,
+    TerminalExitStatus, TerminalId, TerminalOutputResponse,
+};
 use broker_protocol::{Ended, ErrorKind};
 use nix::sys::signal::Signal;
 use orchestrator_session::{Call, CallHandle, CallResult};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,47 +21,11 @@ const TERMINALS: usize = 64;
 /// Maximum bytes of a terminal's output to keep.
 const OUTPUT: usize = 1 << 20;
 
-/// As `CreateTerminalRequest` in ACP's schema.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Create {
-    session_id: String,
-    command: String,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: Vec<Variable>,
-    cwd: Option<String>,
-    output_byte_limit: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Variable {
-    name: String,
-    value: String,
-}
-
-/// The common parameters of requests about one terminal.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OfTerminal {
-    session_id: String,
-    terminal_id: String,
-}
-
-/// As `TerminalExitStatus` in ACP's schema: both are absent if the command did not end by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExitStatus {
-    exit_code: Option<u32>,
-    signal: Option<String>,
-}
-
 struct Terminal {
-    session: String,
+    session: SessionId,
     handle: CallHandle,
     output: RefCell<Tail>,
-    ended: watch::Sender<Option<ExitStatus>>,
+    ended: watch::Sender<Option<TerminalExitStatus>>,
 }
 
 /// The terminals of the agent.
@@ -66,7 +33,7 @@ pub struct Terminals {
     calls: Rc<Calls>,
     /// The time limit of a command, in seconds: the policy's maximum, since the agent has its own.
     timeout_s: u32,
-    by_id: RefCell<HashMap<String, Rc<Terminal>>>,
+    by_id: RefCell<HashMap<TerminalId, Rc<Terminal>>>,
     last: Cell<u64>,
 }
 
@@ -75,11 +42,10 @@ impl Terminals {
         Self { calls, timeout_s, by_id: RefCell::default(), last: Cell::new(0) }
     }
 
-    pub fn create(&self, params: &Value) -> Result<Value, Fault> {
-        let create: Create = parse(params)?;
+    pub fn create(&self, create: CreateTerminalRequest) -> Result<CreateTerminalResponse, Error> {
         if self.by_id.borrow().len() == TERMINALS {
             let message = format!("there are {TERMINALS} terminals; release those that are not needed");
-            return Err(Fault::new(Code::Internal, message));
+            return Err(failure(ErrorCode::InternalError, message));
         }
         let call = self.calls.start("bash", input(&create, self.timeout_s)?, true);
         let most = create.output_byte_limit.map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));
@@ -90,58 +56,59 @@ impl Terminals {
             ended: watch::Sender::new(None),
         });
         self.last.set(self.last.get() + 1);
-        let id = format!("cell-{}", self.last.get());
+        let id = TerminalId::new(format!("cell-{}", self.last.get()));
         self.by_id.borrow_mut().insert(id.clone(), terminal.clone());
         tokio::task::spawn_local(follow(self.calls.clone(), terminal, call));
-        Ok(json!({ "terminalId": id }))
+        Ok(CreateTerminalResponse::new(id))
     }
 
-    pub fn output(&self, params: &Value) -> Result<Value, Fault> {
-        let terminal = self.find(params)?;
+    pub fn output(&self, session: &SessionId, id: &TerminalId) -> Result<TerminalOutputResponse, Error> {
+        let terminal = self.find(session, id)?;
         let (output, truncated) = terminal.output.borrow().text();
         let status = terminal.ended.borrow().clone();
-        Ok(json!({ "output": output, "truncated": truncated, "exitStatus": status }))
+        Ok(TerminalOutputResponse::new(output, truncated).exit_status(status))
     }
 
-    pub async fn wait(&self, params: &Value) -> Result<Value, Fault> {
-        let mut ended = self.find(params)?.ended.subscribe();
+    pub async fn wait(&self, session: &SessionId, id: &TerminalId) -> Result<TerminalExitStatus, Error> {
+        let mut ended = self.find(session, id)?.ended.subscribe();
         let status = ended.wait_for(Option::is_some).await.map_err(|_| calls::ended())?.clone();
-        Ok(json!(status.unwrap_or_default()))
+        Ok(status.unwrap_or_default())
     }
 
     /// `terminal/kill`: its output can still be read.
-    pub fn kill(&self, params: &Value) -> Result<Value, Fault> {
-        self.find(params)?.handle.cancel();
-        Ok(json!({}))
+    pub fn kill(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
+        self.find(session, id)?.handle.cancel();
+        Ok(())
     }
 
     /// `terminal/release`: kills and removes it.
-    pub fn release(&self, params: &Value) -> Result<Value, Fault> {
-        self.find(params)?.handle.cancel();
-        let named: OfTerminal = parse(params)?;
-        self.by_id.borrow_mut().remove(&named.terminal_id);
-        Ok(json!({}))
+    pub fn release(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
+        self.kill(session, id)?;
+        self.by_id.borrow_mut().remove(id);
+        Ok(())
     }
 
-    fn find(&self, params: &Value) -> Result<Rc<Terminal>, Fault> {
-        let named: OfTerminal = parse(params)?;
-        let found = self.by_id.borrow().get(&named.terminal_id).cloned();
-        found.filter(|terminal| terminal.session == named.session_id).ok_or_else(|| {
-            let message = format!("there is no terminal {:?} in this session", named.terminal_id);
-            Fault::new(Code::ResourceNotFound, message)
+    fn find(&self, session: &SessionId, id: &TerminalId) -> Result<Rc<Terminal>, Error> {
+        let found = self.by_id.borrow().get(id).cloned();
+        found.filter(|terminal| terminal.session == *session).ok_or_else(|| {
+            let message = format!("there is no terminal {:?} in this session", id.0);
+            failure(ErrorCode::ResourceNotFound, message)
         })
     }
 }
 
 /// The input of `bash`. With arguments, the command runs without a shell; alone, it is a shell command line, as in other clients.
-fn input(create: &Create, timeout_s: u32) -> Result<Value, Fault> {
+fn input(create: &CreateTerminalRequest, timeout_s: u32) -> Result<Value, Error> {
     let is_name = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0']);
     if let Some(variable) = create.env.iter().find(|variable| !is_name(&variable.name)) {
-        return Err(Fault::new(Code::InvalidParams, format!("{:?} is no name of a variable", variable.name)));
+        return Err(failure(
+            ErrorCode::InvalidParams,
+            format!("{:?} is no name of a variable", variable.name),
+        ));
     }
     let mut words: Vec<String> = Vec::new();
     if !create.env.is_empty() {
-        let pair = |Variable { name, value }: &Variable| format!("{name}={value}");
+        let pair = |EnvVariable { name, value, .. }: &EnvVariable| format!("{name}={value}");
         words.push("env".into());
         words.extend(create.env.iter().map(pair));
     }
@@ -164,7 +131,7 @@ fn input(create: &Create, timeout_s: u32) -> Result<Value, Fault> {
 /// Stores what a command prints until it has ended.
 async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
     let output = |bytes: &[u8]| terminal.output.borrow_mut().push(bytes);
-    let result = calls.follow(&terminal.session, call, output).await;
+    let result = calls.follow(&terminal.session.0, call, output).await;
     let status = match &result {
         Some(result) => {
             if let Some(why) = why(result) {
@@ -172,7 +139,7 @@ async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
             }
             exit_status(result)
         }
-        None => ExitStatus::default(),
+        None => TerminalExitStatus::new(),
     };
     terminal.ended.send_replace(Some(status));
 }
@@ -184,21 +151,22 @@ fn why(result: &CallResult) -> Option<&str> {
     (failed.kind != ErrorKind::ExitNonzero || denied).then_some(failed.message.as_str())
 }
 
-fn exit_status(result: &CallResult) -> ExitStatus {
+/// Neither a code nor a signal if the command did not end by itself.
+fn exit_status(result: &CallResult) -> TerminalExitStatus {
+    let exited = |code: Option<u32>| TerminalExitStatus::new().exit_code(code);
     let killed = |number: i32| {
-        let signal =
-            Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
-        ExitStatus { signal: Some(signal), exit_code: None }
+        let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+        TerminalExitStatus::new().signal(name)
     };
     match result.ended {
-        Some(Ended::Exited(code)) => ExitStatus { exit_code: u32::try_from(code).ok(), signal: None },
+        Some(Ended::Exited(code)) => exited(u32::try_from(code).ok()),
         Some(Ended::Signalled(number)) => killed(number),
         Some(Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_)) => {
             killed(Signal::SIGKILL as i32)
         }
-        // The same exit code as in a shell.
-        Some(Ended::NotStarted(_)) => ExitStatus { exit_code: Some(127), signal: None },
-        Some(Ended::NoDirectory(_)) | None => ExitStatus { exit_code: Some(126), signal: None },
+        // The same exit codes as in a shell.
+        Some(Ended::NotStarted(_)) => exited(Some(127)),
+        Some(Ended::NoDirectory(_)) | None => exited(Some(126)),
     }
 }
 
@@ -242,6 +210,7 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
 
     #[test]
     fn the_end_of_an_output_is_kept_whole_characters() {
@@ -258,21 +227,24 @@ mod tests {
 
     #[test]
     fn a_command_alone_is_a_line_and_with_arguments_a_program() {
-        let of =
-            |json: Value| input(&Create::deserialize(json).unwrap(), 9).map(|input| input["command"].clone());
-        let create = |rest: Value| {
+        let parsed = |rest: Value| {
             let mut create = json!({ "sessionId": "s", "command": "make all" });
             create.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-            of(create)
+            CreateTerminalRequest::deserialize(create)
         };
+        let create = |rest: Value| input(&parsed(rest).unwrap(), 9).map(|input| input["command"].clone());
         assert_eq!(create(json!({})), Ok(json!("make all")));
         assert_eq!(create(json!({ "args": ["x y"] })), Ok(json!(["make all", "x y"])));
         let variable = json!([{ "name": "A", "value": "b c" }]);
         assert_eq!(create(json!({ "env": variable })), Ok(json!(["env", "A=b c", "bash", "-c", "make all"])));
+        // A word or variable that the crate skipped would make another command of it.
+        for odd in [json!({ "args": ["x", 1] }), json!({ "env": [{ "name": "A" }] })] {
+            assert!(parsed(odd).is_err());
+        }
         for name in ["", "A=B", "-i", "\0"] {
             let variable = json!([{ "name": name, "value": "" }]);
-            assert_eq!(create(json!({ "env": variable })).unwrap_err().code, Code::InvalidParams);
+            assert_eq!(create(json!({ "env": variable })).unwrap_err().code, ErrorCode::InvalidParams);
         }
-        assert_eq!(create(json!({ "cwd": "sub" })).unwrap_err().code, Code::InvalidParams);
+        assert_eq!(create(json!({ "cwd": "sub" })).unwrap_err().code, ErrorCode::InvalidParams);
     }
 }
