@@ -36,6 +36,7 @@ pub fn tests() -> Vec<Test> {
         what_has_the_inode_of_a_secret_that_is_gone_is_used,
         metadata_of_the_machines_devices_is_not_changed,
         secrets_that_commands_have_made_tracked_stay_closed,
+        a_repository_that_comes_about_in_a_submodules_place_is_said,
         an_index_that_nobody_can_read_opens_no_secret,
         what_the_user_tracks_is_nobody_elses,
         names_that_commands_hide_from_git_status_are_said,
@@ -476,7 +477,7 @@ const USERS_GIT: &str = "git status; echo two > a.txt; echo two > b.md; git diff
     git x; git var GIT_EDITOR; git commit --amend -m three; git init -q \"$T/made\"; cd src 2>/dev/null && git status; true";
 
 /// Settings, the file that they name, and where it has to be made first.
-const SETTINGS: [(&str, &str); 15] = [
+const SETTINGS: [(&str, &str); 20] = [
     ("[core]\n\thooksPath = tools/git-hooks\n", "tools/git-hooks/pre-commit"),
     ("[CORE]\n\tHooksPath = \"tools/my hooks\" ; mine\n", "tools/my hooks/post-commit"),
     ("[include]\n\tpath = ../dev.gitconfig\n", "dev.gitconfig"),
@@ -491,6 +492,14 @@ const SETTINGS: [(&str, &str); 15] = [
     ("[alias]\n\tx = !sh \"$PWD/tools/z\"\n", "tools/z"),
     ("[core]\n\tsshCommand = tools/ssh\n[alias]\n\tx = fetch ssh://h.invalid/x\n", "tools/ssh"),
     ("[gpg]\n\tprogram = tools/gpg\n[commit]\n\tgpgSign = true\n", "tools/gpg"),
+    ("[core]\n\thooksPath = ~{user}/../../../..{project}/tools/git-hooks\n", "tools/git-hooks/pre-commit"),
+    ("[include]\n\tpath = ~{user}/../../../..{project}/dev.gitconfig\n", "dev.gitconfig"),
+    ("[filter \"f\"]\n\tclean = $HOME/../../../../../../..{project}/tools/clean %f\n", "tools/clean"),
+    (
+        "[filter \"f\"]\n\tclean = sh \\\"${HOME}/../../../../../../..{project}/my tools\\\"/clean\n",
+        "my tools/clean",
+    ),
+    ("[filter \"f\"]\n\tclean = {project}/my\\\\ tools/clean\n", "my tools/clean"),
     (
         "[core]\n\tattributesFile = tools/attributes\n[diff \"g\"]\n\ttextconv = touch sprung; cat\n",
         "tools/attributes",
@@ -524,7 +533,10 @@ fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
     for (settings, file) in SETTINGS {
         for there in [false, true] {
             let scene = |world: &World| {
-                with_settings(world, settings);
+                let user = run(world.host("id").arg("-un"), LIMIT).success();
+                let project = world.project.display().to_string();
+                let settings = settings.replace("{user}", user.trim()).replace("{project}", &project);
+                with_settings(world, &settings);
                 if there {
                     world.put_program(
                         file,
@@ -885,6 +897,52 @@ fn what_the_user_tracks_is_nobody_elses(place: Place) {
     on_host(&world, "git add -f .env; git commit -qm mine");
     assert_eq!(reads_secret(&world), (true, "null".into()));
     assert!(!world.central.join(".lazaret/tracked").exists());
+}
+
+/// A command makes a repository where the project has a submodule that is not checked out, with the address of a private one: the
+/// user's `git pull` goes on into it.
+fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
+    const NAMES: &str =
+        "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t";
+    const UPSTREAM: &str = "git init -q -b main $O/private; cd $O/private; echo $S > s; git add s; git commit -qm s
+        git init -q -b main $O/up; cd $O/up; git update-index --add --cacheinfo 160000,$(git -C $O/private rev-parse HEAD),lib
+        printf '[submodule \"lib\"]\n\tpath = lib\n\turl = https://h.invalid/lib\n' > .gitmodules; git add .gitmodules; git commit -qm one
+        cd $P; rm -rf .git; git clone -q $O/up $O/clone; cp -r $O/clone/. .
+        cd $O/up; git update-index --cacheinfo 160000,$(git commit-tree -m two $(git write-tree)),lib; git commit -qm two; git branch -f two";
+    const ATTACK: &str = "mkdir -p lib; cd lib; git init -q .; mkdir -p .git; { cat .git/config
+        printf '[remote \"origin\"]\n\turl = %s/private\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n' $O; } > c
+        mv c .git/config.lock; mv -f .git/config.lock .git/config; git commit -q --allow-empty -m x";
+    let scene = || {
+        let world = World::new(place);
+        let places = [("O", &world.outside), ("P", &world.project)];
+        let places: String =
+            places.iter().map(|(name, path)| format!("{name}='{}'; ", path.display())).collect();
+        on_host(&world, &format!("{NAMES}; S={}; {places}{UPSTREAM}", world.canary));
+        (world, format!("{NAMES}; {places}"))
+    };
+    let pulled = |world: &World| {
+        on_host(world, "git pull -q 2>&1 || true; git -C lib show origin/main:s 2>&1 || true")
+            .contains(&world.canary)
+    };
+    assert!(!pulled(&scene().0), "nothing is fetched without the attack");
+    let (world, places) = scene();
+    on_host(&world, &format!("{places}{ATTACK}"));
+    assert!(pulled(&world), "the control does not work");
+    let lib_of = |world: &World| world.project.join("lib").display().to_string();
+    let (world, places) = scene();
+    let mut session = Session::open(&world);
+    let said = session.bash("git init -q other; git status -s").result.to_string();
+    assert!(!said.contains("submodule"), "{said}");
+    let said = session.bash(&format!("{places}{ATTACK}")).result.to_string();
+    assert!(said.contains("where the project has a submodule") && said.contains(&lib_of(&world)), "{said}");
+    let later = session.bash("true").result.to_string();
+    assert!(!later.contains("submodule"), "it is said once: {later}");
+    session.close(LIMIT);
+    // Made where no submodule was, until a later session.
+    let (world, places) = scene();
+    Session::open(&world).bash(&format!("git rm -q --cached lib; {places}{ATTACK}")).result.to_string();
+    let said = Session::open(&world).bash("git reset -q").result.to_string();
+    assert!(said.contains("where the project has a submodule") && said.contains(&lib_of(&world)), "{said}");
 }
 
 /// A name that no command may make, in a commit, where the user's `git status` does not look.

@@ -8,7 +8,7 @@ use crate::links;
 use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
 use crate::protected_objects::ProtectedObjects;
 use crate::worker::{SETTINGS_MAX, Setting, SettingKind};
-use nix::unistd::Uid;
+use nix::unistd::{Uid, User};
 use policies::{git_config_worktree, names_no_path};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -193,7 +193,7 @@ impl Reading<'_> {
                 }
             }
             SettingKind::Command | SettingKind::Other => {
-                for (word, may_be) in words(&setting.value, setting.kind) {
+                for (word, may_be) in words(&setting.value, setting.kind, &self.user.home) {
                     let Some(path) = self.expanded(&word) else { continue };
                     self.name(source, key, &path, may_be)?;
                     // A path after an expansion: `$(git rev-parse --show-toplevel)/tools/x`.
@@ -201,6 +201,7 @@ impl Reading<'_> {
                         && fs::symlink_metadata(&path).is_err()
                     {
                         self.name(source, key, rest, may_be)?;
+                        self.name_ends(source, key, rest)?;
                     }
                 }
             }
@@ -227,43 +228,111 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A path as git expands it; `None` if it is not a file, or one in another user's home.
+    /// Records the files that lie where `path` ends: the expansion before it may lead to a directory above the project, as
+    /// `$WORK/project/tools/x` does.
+    fn name_ends(&mut self, source: &Source, key: &str, path: &Path) -> Result<(), ProtectError> {
+        let mut names = path.components();
+        while names.next().is_some() && !names.as_path().as_os_str().is_empty() {
+            self.name(source, key, names.as_path(), MayBe::Present)?;
+        }
+        Ok(())
+    }
+
+    /// A path as git and a shell expand it; `None` if it is not a file, or one of a user that does not exist.
     fn expanded(&self, value: &[u8]) -> Option<PathBuf> {
         let value = value.strip_prefix(b":(optional)").unwrap_or(value);
         if value.is_empty() || value.len() >= libc::PATH_MAX as usize || value.contains(&0) {
             return None;
         }
-        match value.strip_prefix(b"~") {
-            Some(b"") => Some(self.user.home.clone()),
-            Some([b'/', rest @ ..]) => Some(self.user.home.join(OsStr::from_bytes(rest.trim_ascii_start()))),
-            Some(_) => None,
-            None => Some(PathBuf::from(OsStr::from_bytes(value))),
+        let Some(rest) = value.strip_prefix(b"~") else {
+            return Some(PathBuf::from(OsStr::from_bytes(value)));
+        };
+        let (name, below) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
+        let home = match name {
+            b"" => self.user.home.clone(),
+            name => User::from_name(std::str::from_utf8(name).ok()?).ok()??.dir,
+        };
+        match below.iter().position(|byte| *byte != b'/') {
+            Some(start) => Some(home.join(OsStr::from_bytes(&below[start..]))),
+            None => Some(home),
         }
     }
 }
 
 /// Words that may be files: in any command, those that look like a path; as arguments, those that exist.
-fn words(value: &[u8], kind: SettingKind) -> Vec<(Vec<u8>, MayBe)> {
-    let value = without_variables(value);
+fn words(value: &[u8], kind: SettingKind, home: &Path) -> Vec<(Vec<u8>, MayBe)> {
+    let value = without_variables(&with_home(value, home));
+    let unquoted = unquoted(&value);
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>{}$=,!".contains(byte);
     let plain = value.split(ends).filter(|word| !word.is_empty());
     let quoted = |quote| value.split(move |byte| *byte == quote).skip(1).step_by(2).map(<[u8]>::trim_ascii);
     let first = plain.clone().next();
     let words = plain.chain(quoted(b'"')).chain(quoted(b'\'')).chain([value.trim_ascii()]);
-    let counts = |word: &[u8]| {
+    let words = words.map(|word| (word, !word.contains(&b' ')));
+    let words = words.chain(unquoted.iter().map(|word| (word.as_slice(), true)));
+    let counts = |word: &[u8], is_one: bool| {
         let url = word.windows(3).any(|part| part == b"://");
         let path = word.contains(&b'/') || word.contains(&b'.') && word.iter().any(u8::is_ascii_alphabetic);
         match kind {
             _ if word.starts_with(b"-") || url => None,
             // A program of the machine, found in `PATH`: never in the project.
             SettingKind::Command if first == Some(word) && !word.contains(&b'/') => None,
-            SettingKind::Command if path && !word.contains(&b' ') => Some(MayBe::File),
+            SettingKind::Command if path && is_one => Some(MayBe::File),
             SettingKind::Command => Some(MayBe::Present),
             SettingKind::Other if path => Some(MayBe::Present),
             SettingKind::Other | SettingKind::Path | SettingKind::Include => None,
         }
     };
-    words.filter_map(|word| Some((word.to_vec(), counts(word)?))).collect()
+    words.filter_map(|(word, is_one)| Some((word.to_vec(), counts(word, is_one)?))).collect()
+}
+
+/// A command line with the home for each `$HOME`.
+fn with_home(value: &[u8], home: &Path) -> Vec<u8> {
+    let mut parts = value.split(|byte| *byte == b'$');
+    let mut expanded = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let rest = match part.strip_prefix(b"{HOME}") {
+            Some(rest) => Some(rest),
+            None => {
+                part.strip_prefix(b"HOME").filter(|rest| !rest.first().is_some_and(|byte| is_in_names(*byte)))
+            }
+        };
+        match rest {
+            Some(rest) => expanded.extend([home.as_os_str().as_bytes(), rest].concat()),
+            None => expanded.extend([b"$", part].concat()),
+        }
+    }
+    expanded
+}
+
+/// The words of a command line in which a quote or a backslash stands, without those.
+fn unquoted(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let (mut word, mut marked, mut quote) = (Vec::new(), false, None);
+    let mut bytes = value.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', None | Some(b'"')) => {
+                word.extend(bytes.next());
+                marked = true;
+            }
+            (b'"' | b'\'', None) => (quote, marked) = (Some(byte), true),
+            (_, Some(end)) if byte == end => quote = None,
+            (_, None) if byte.is_ascii_whitespace() || b"`;|&()<>".contains(&byte) => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|_| marked));
+                marked = false;
+            }
+            (_, None | Some(_)) => word.push(byte),
+        }
+    }
+    words.extend(Some(word).filter(|_| marked));
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Whether a byte can stand in the name of a shell's variable.
+fn is_in_names(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// A command line with a blank for each `$NAME`: the text after it counts as a path of its own.
@@ -271,7 +340,7 @@ fn without_variables(value: &[u8]) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b'$');
     let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        let end = part.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let end = part.iter().position(|byte| !is_in_names(*byte));
         plain.push(b' ');
         plain.extend_from_slice(&part[end.unwrap_or(part.len())..]);
     }
@@ -437,7 +506,7 @@ mod tests {
     fn words_of_commands_are_files_by_their_look_or_because_they_are() {
         let words = |value: &str, kind| {
             let text = |(word, may_be)| (String::from_utf8(word).unwrap(), may_be);
-            words(value.as_bytes(), kind).into_iter().map(text).collect::<BTreeSet<_>>()
+            words(value.as_bytes(), kind, Path::new("/h/u")).into_iter().map(text).collect::<BTreeSet<_>>()
         };
         let set = |words: &[(&str, MayBe)]| -> BTreeSet<_> {
             words.iter().map(|(word, may_be)| ((*word).to_owned(), *may_be)).collect()
@@ -453,11 +522,37 @@ mod tests {
         let found = command("sh \"$TOP/a b/x\" ${T}/c $(pwd)/d");
         assert!(found.is_superset(&set(&[("/a b/x", present), ("/c", file), ("/d", file)])), "{found:?}");
         assert!(command("\"tools/a b\" x").is_superset(&set(&[("tools/a b", present)])), "quoted");
+        for (value, want) in [
+            ("$HOME/x", "/h/u/x"),
+            ("sh ${HOME}/x $HOMER/y", "/h/u/x"),
+            ("my\\ tools/x", "my tools/x"),
+            ("sh \"$HOME/my tools\"/'x y' z", "/h/u/my tools/x y"),
+            ("sh \"a\\\"b\"/c", "a\"b/c"),
+        ] {
+            let found = command(value);
+            assert!(found.iter().any(|(word, _)| word == want), "{value}: {found:?}");
+        }
+        assert!(command("$HOMER/x").is_superset(&set(&[("/x", file)])), "another variable");
         assert!(command("X=a/b;(c/d)").is_superset(&set(&[("a/b", file), ("c/d", file)])));
         let other = |value| words(value, SettingKind::Other);
         assert_eq!(other("main"), set(&[]));
         assert_eq!(other("a.json"), set(&[("a.json", present)]));
         assert_eq!(other("https://h.invalid/a"), set(&[]));
+    }
+
+    #[test]
+    fn a_path_behind_a_variable_is_looked_for_from_each_of_its_names_on() {
+        let project = Project::new();
+        project.put(".git/config", "run=$WORK/p/tools/x\n");
+        assert_eq!(project.paths(), ["/p/tools/x", "p/tools/x", "tools/x", "x"]);
+    }
+
+    #[test]
+    fn a_home_is_that_of_the_user_who_is_named() {
+        let project = Project::new();
+        project.put(".git/config", "path=~root/h\npath=~root//h/i\npath=~no-such-user/h\npath=~\n");
+        let root = User::from_name("root").unwrap().unwrap().dir.display().to_string();
+        assert_eq!(project.paths(), [format!("{root}/h"), format!("{root}/h/i"), "home".to_owned()]);
     }
 
     #[test]

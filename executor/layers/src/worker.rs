@@ -37,6 +37,8 @@ pub const HEADER_LEN: usize = 8 + SESSION_LEN;
 pub const FILES_MAX: usize = 1024;
 /// Maximum number of index names in an answer.
 pub const INDEXED_MAX: usize = 4096;
+/// Maximum number of submodules in a [`RepositoryAnswer`].
+pub const SUBMODULES_MAX: usize = 64;
 /// Maximum number of settings of one file.
 pub const SETTINGS_MAX: usize = 4096;
 /// Maximum bytes of a setting's key.
@@ -121,6 +123,8 @@ pub struct RepositoryAnswer {
     pub files: Vec<InHead>,
     /// The protected names in the index, at most [`INDEXED_MAX`]; `None` if there are more, or it cannot be read completely.
     pub index: Option<Vec<IndexedName>>,
+    /// The places of submodules in the index, the first [`SUBMODULES_MAX`].
+    pub submodules: Vec<Vec<u8>>,
     /// Something that git itself never puts into an index.
     pub fault: Option<IndexFault>,
     /// Whether some object replaces another (`git replace`), as far as that can be determined.

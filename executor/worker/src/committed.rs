@@ -12,7 +12,7 @@ use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
 use crate::root::{LISTING, READING, open_beneath};
 use executor_layers::worker::{
-    INDEXED_MAX, InHead, IndexFault, IndexedName, RepositoryAnswer, RepositoryQuery,
+    INDEXED_MAX, InHead, IndexFault, IndexedName, RepositoryAnswer, RepositoryQuery, SUBMODULES_MAX,
 };
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -57,8 +57,7 @@ impl Committed<'_> {
             entry.map_or(InHead::Nothing, |(mode, object)| self.compare(path, &mode, &object))
         };
         let files = query.files.iter().map(in_head).collect();
-        let (index, fault) = self.index(own);
-        RepositoryAnswer { files, index, fault, replaces: self.replaces() }
+        RepositoryAnswer { files, replaces: self.replaces(), ..self.index(own) }
     }
 
     /// Whether there are refs of `git replace`, in files of their own or all in one.
@@ -75,14 +74,15 @@ impl Committed<'_> {
         loose || packed().is_some_and(|text| text.split(|byte| *byte == b'\n').any(is_one))
     }
 
-    /// The protected names in the index of the directory `own`, and any fault in it.
-    fn index(&self, own: &Path) -> (Option<Vec<IndexedName>>, Option<IndexFault>) {
+    /// What the index of the directory `own` has.
+    fn index(&self, own: &Path) -> RepositoryAnswer {
         let path = own.join("index");
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
-            return (Some(Vec::new()), None);
+            return RepositoryAnswer { index: Some(Vec::new()), ..RepositoryAnswer::default() };
         }
         let Some(files) = self.index_files(own, &path) else {
-            return (None, Some(IndexFault::Unreadable));
+            let fault = Some(IndexFault::Unreadable);
+            return RepositoryAnswer { fault, ..RepositoryAnswer::default() };
         };
         let entries = || files.iter().flat_map(|file| &file.entries);
         let outside = entries().find(|entry| !git_index::is_in_work_tree(&entry.path));
@@ -93,7 +93,9 @@ impl Committed<'_> {
             .take(INDEXED_MAX + 1)
             .collect();
         let known = names.len() <= INDEXED_MAX && files.iter().all(|file| file.whole);
-        (known.then_some(names), fault)
+        let submodules = entries().filter(|entry| entry.submodule).map(|entry| entry.path.clone());
+        let submodules = submodules.take(SUBMODULES_MAX).collect();
+        RepositoryAnswer { index: known.then_some(names), submodules, fault, ..RepositoryAnswer::default() }
     }
 
     /// The index at `path`, and the shared one on which it is based.

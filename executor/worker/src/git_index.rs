@@ -13,6 +13,9 @@ use policies::may_be_dot_git;
 const NAME_MAX: usize = 4096;
 /// Bytes of an entry before its object: times, device, inode, mode, owner, size.
 const STAT: usize = 40;
+/// Where its mode is, and the mode of a submodule's place.
+const MODE: usize = 24;
+const SUBMODULE: u32 = 0o160_000;
 /// The length of the name.
 const LENGTH: u16 = 0x0fff;
 /// `assume-unchanged`; the next flag says that more flags follow.
@@ -27,6 +30,8 @@ pub struct IndexEntry {
     pub path: Vec<u8>,
     /// Whether `git status` ignores the file.
     pub hidden: bool,
+    /// Whether it is the place of a submodule.
+    pub submodule: bool,
 }
 
 /// The part of an index that is in one file.
@@ -121,12 +126,20 @@ fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
     offset.is_some_and(|offset| offset as usize == end)
 }
 
-/// The fields before the name: its length, and whether the entry is hidden.
-fn head(rest: &mut &[u8], width: usize) -> Option<(u16, bool)> {
+/// The fields before the name.
+struct Head {
+    length: u16,
+    hidden: bool,
+    submodule: bool,
+}
+
+fn head(rest: &mut &[u8], width: usize) -> Option<Head> {
+    let submodule = u32_of(&mut rest.get(MODE..)?)? == SUBMODULE;
     *rest = rest.get(STAT + width..)?;
     let flags = u16_of(rest)?;
     let more = if flags & EXTENDED == 0 { 0 } else { u16_of(rest)? };
-    Some((flags & LENGTH, flags & ASSUME_VALID != 0 || more & SKIP_WORKTREE != 0))
+    let hidden = flags & ASSUME_VALID != 0 || more & SKIP_WORKTREE != 0;
+    Some(Head { length: flags & LENGTH, hidden, submodule })
 }
 
 /// Whether a name has its stored length; for a long name that is only a minimum.
@@ -137,22 +150,22 @@ fn has_length(path: &[u8], length: u16) -> bool {
 /// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
-    let (length, hidden) = head(rest, width)?;
+    let Head { length, hidden, submodule } = head(rest, width)?;
     let path = name(rest)?.to_vec();
     // The NUL after the name is the first byte of padding.
     let filling = (start - rest.len()).next_multiple_of(8) - (start - rest.len());
     *rest = rest.get(filling..)?;
-    has_length(&path, length).then_some(IndexEntry { path, hidden })
+    has_length(&path, length).then_some(IndexEntry { path, hidden, submodule })
 }
 
 /// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
-    let (length, hidden) = head(rest, width)?;
+    let Head { length, hidden, submodule } = head(rest, width)?;
     let kept = before.len().checked_sub(distance(rest)?)?;
     let mut path = before.get(..kept)?.to_vec();
     path.extend_from_slice(name(rest)?);
     let fits = path.len() <= NAME_MAX && has_length(&path, length);
-    fits.then_some((IndexEntry { path, hidden }, kept == 0))
+    fits.then_some((IndexEntry { path, hidden, submodule }, kept == 0))
 }
 
 fn name<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {

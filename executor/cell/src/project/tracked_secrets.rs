@@ -6,8 +6,8 @@
 //! has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, one file per line, until git no
 //! longer tracks it or the user removes the line. What the host does between sessions is the user's.
 //!
-//! Also reported: objects that replace others (`git replace`), and an index that can no longer be read completely. An
-//! index that git must not use is set aside: git writes to whatever names it has, even `../.bashrc`.
+//! Also reported: objects that replace others (`git replace`), repositories that come about in a submodule's place, and an index that can
+//! no longer be read completely. An index that git must not use is set aside: git writes to whatever names it has, even `../.bashrc`.
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
@@ -92,6 +92,8 @@ pub struct TrackedSecrets {
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
     record: BTreeSet<String>,
+    /// Submodules' places with a repository that was there when the session opened, or that a result has named.
+    known: BTreeSet<Vec<u8>>,
 }
 
 /// What git tracks, as paths relative to the project.
@@ -105,11 +107,13 @@ struct Tracked {
     fault: Option<IndexFault>,
     /// Whether some object replaces another.
     replaces: bool,
+    /// The places of submodules.
+    submodules: BTreeSet<Vec<u8>>,
 }
 
 impl Tracked {
     fn of(answer: Option<RepositoryAnswer>, files: &[PathBuf], project: &Path) -> Self {
-        let Some(RepositoryAnswer { files: in_head, index, fault, replaces }) = answer else {
+        let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces }) = answer else {
             return Self::default();
         };
         let found = files.iter().zip(in_head).filter(|(_, in_head)| *in_head != InHead::Nothing);
@@ -118,7 +122,8 @@ impl Tracked {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
         let head = found.filter_map(|(path, _)| below(path, project)).collect();
-        Self { index: index.map(|_| names), head, fault, replaces }
+        let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
+        Self { index: index.map(|_| names), head, fault, replaces, submodules }
     }
 
     /// Whether git tracks it, or may track it.
@@ -162,7 +167,9 @@ impl TrackedSecrets {
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
         let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
-        let mut tracked_secrets = Self { repository, created, closed, seen, tracked, directory, record };
+        let mut tracked_secrets =
+            Self { repository, created, closed, seen, tracked, directory, record, known: BTreeSet::new() };
+        tracked_secrets.known.extend(tracked_secrets.new_in_submodules(spec));
         if tracked_secrets.record != before {
             tracked_secrets.write(&before);
         }
@@ -177,7 +184,7 @@ impl TrackedSecrets {
     ) -> Vec<Denial> {
         let seen = self.repository.state();
         if seen == self.seen {
-            return Vec::new();
+            return self.in_submodules(spec);
         }
         self.seen = seen;
         let mut now = Tracked::of(ask(&self.repository, &self.closed), &self.closed, &spec.project);
@@ -194,7 +201,23 @@ impl TrackedSecrets {
             self.write(&before);
         }
         self.tracked = now;
+        denials.extend(self.in_submodules(spec));
         denials
+    }
+
+    /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
+    fn in_submodules(&mut self, spec: &SandboxSpec) -> Vec<Denial> {
+        let new = self.new_in_submodules(spec);
+        let denials =
+            new.iter().map(|path| in_submodule(&spec.project.join(OsStr::from_bytes(path)))).collect();
+        self.known.extend(new);
+        denials
+    }
+
+    fn new_in_submodules(&self, spec: &SandboxSpec) -> Vec<Vec<u8>> {
+        let git = |path: &[u8]| spec.project.join(OsStr::from_bytes(path)).join(".git");
+        let places = self.tracked.submodules.difference(&self.known);
+        places.filter(|path| fs::symlink_metadata(git(path)).is_ok()).cloned().collect()
     }
 
     /// Sets aside an index that git must not use, and reports one that can no longer be read
@@ -315,6 +338,13 @@ fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
     let advice =
         format!("look at `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}`");
     Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
+}
+
+fn in_submodule(path: &Path) -> Denial {
+    let why = "A repository has come about here, where the project has a submodule. If a command made it: your `git pull` or `git fetch` may \
+               go on into it, and would then fetch, with your rights, from the address in its settings, into files that commands read.";
+    let advice = "look at `remote` in its `.git/config` before you pull or fetch, or remove its `.git`";
+    of_repository(path, why, Remedy::Advice(advice.into()))
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
