@@ -35,11 +35,12 @@ use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::{Online, Reach};
-use executor_layers::spec::{SandboxSpec, Scratch};
+use executor_layers::scratch::Scratch;
+use executor_layers::spec::SandboxSpec;
 use executor_layers::throw_away;
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
+    caches, environment, git_settings, home_files, probe, relay, stale_temporaries, undo_directory,
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
@@ -47,10 +48,8 @@ use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
@@ -188,17 +187,19 @@ pub fn open(
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
-    let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
-        // A throw-away session needs mounts.
-        Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
-            return Err(OpenError::ThrowAway(format!("{step}: {source}")));
-        }
-        // The machine denies this user some of the namespaces: then none of them are used.
-        Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
-            (build(&policy, Tier::Flat, abi, (&zones, tracer), user)?, Some(format!("{step}: {source}")))
-        }
-        built => (built?, None),
-    };
+    let (sandbox, refusal) =
+        match build_settled(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
+            // A throw-away session needs mounts.
+            Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
+                return Err(OpenError::ThrowAway(format!("{step}: {source}")));
+            }
+            // The machine denies this user some of the namespaces: then none of them are used.
+            Err(OpenError::Layer { step, source, refused: Some(_), .. }) => (
+                build_settled(&policy, Tier::Flat, abi, (&zones, tracer), user)?,
+                Some(format!("{step}: {source}")),
+            ),
+            built => (built?, None),
+        };
     let Sandbox { spec, started, also_closed, created, watch } = sandbox;
     let Started { warden, fds, relay, beside: Beside { cgroup, worker, capacity, mut audit, .. } } = started;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
@@ -362,6 +363,28 @@ fn throw_away(
     Ok(tracer)
 }
 
+/// How often a sandbox is built while protected names vanish as they are pinned.
+const BUILDS_MAX: usize = 10;
+
+/// Builds a sandbox. Where a program outside removes a protected name between its discovery and its pin, as a package manager or a
+/// checkout may, what is there now is searched again: to go on without the pin would leave open what was only moved.
+fn build_settled(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    abi: u32,
+    in_zones: (&(PathBuf, PathBuf), Option<PathBuf>),
+    user: &User,
+) -> Result<Sandbox, OpenError> {
+    for _ in 1..BUILDS_MAX {
+        match build(policy, tier, abi, in_zones.clone(), user) {
+            Err(OpenError::Layer { layer: Layer::ProtectedNames, source, .. })
+                if source.kind() == io::ErrorKind::NotFound => {}
+            built => return built,
+        }
+    }
+    build(policy, tier, abi, in_zones, user)
+}
+
 fn build(
     policy: &EffectivePolicy,
     tier: Tier,
@@ -374,7 +397,8 @@ fn build(
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
-    let scratch = scratch(layers, zones, user).map_err(OpenError::Plan)?;
+    let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name).map(Into::into));
+    let scratch = scratch.map_err(OpenError::Plan)?;
     let environment = build_environment(&policy, user, &scratch, zones);
     let ablation = user.ablation.clone();
     let spec = SandboxSpec::new(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment);
@@ -399,7 +423,7 @@ fn build(
     }
     let (created, watch) = opened.unzip();
     also_closed.extend(refused);
-    ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
+    fill_home(&mut spec, user).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec, user) {
         Ok(started) => Ok(Sandbox { spec, started, also_closed, created, watch }),
@@ -557,14 +581,15 @@ fn look_through(
     Ok((found, Some(opened.map_err(OpenError::Plan)?)))
 }
 
-/// Makes git in cells ignore hidden files. If cells have a home on the host the file is written here, otherwise with their mounts.
-fn ignore_hidden(spec: &mut SandboxSpec) -> io::Result<()> {
+/// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
+fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
+    spec.give_identity(&user.git().files);
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }
-    match (&spec.git_ignore, &spec.scratch.host) {
-        (Some(content), Some(_)) => git_ignore::write(&spec.scratch.home, content),
-        (Some(_) | None, _) => Ok(()),
+    match &spec.scratch.host {
+        Some(_) => home_files::write(&spec.scratch.home, &spec.home_files),
+        None => Ok(()),
     }
 }
 
@@ -588,44 +613,4 @@ fn build_environment(
     own.extend(own_state::variables(policy, &zones.1));
     let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
     user.ablation.environment(built, &user.variables)
-}
-
-/// Where private files lie: in mounts of the session's own, or in a host directory that only the user can enter.
-fn scratch(layers: LayerSet, zones: &(PathBuf, PathBuf), user: &User) -> io::Result<Scratch> {
-    if layers.has(Layer::MountNamespace) {
-        return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
-    }
-    let host = host_directory(zones, user)?;
-    let made = Scratch { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
-    let mut private = DirBuilder::new();
-    private.mode(0o700);
-    private.create(&made.home)?;
-    private.create(&made.tmp)?;
-    made.shared().map_or(Ok(()), |shared| private.create(shared))?;
-    Ok(made)
-}
-
-/// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
-fn host_directory(zones: &(PathBuf, PathBuf), user: &User) -> io::Result<PathBuf> {
-    let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(|name| user.variable(name));
-    let places =
-        named.map(PathBuf::from).filter(|path| path.is_absolute()).chain(["/tmp".into(), "/var/tmp".into()]);
-    let in_root = |path: &Path| {
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        real.starts_with(&zones.0) || real.starts_with(&zones.1)
-    };
-    let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
-    for place in places.filter(|place| !in_root(place)) {
-        match nix::unistd::mkdtemp(&place.join("lazaret-XXXXXX")) {
-            Ok(made) => return Ok(made),
-            Err(errno) => last = errno.into(),
-        }
-        tried.push(place.display().to_string());
-    }
-    let message = format!(
-        "no private directory can be made in {}: {last}; set TMPDIR or XDG_RUNTIME_DIR to a directory outside the roots that may be \
-         written",
-        tried.join(", ")
-    );
-    Err(io::Error::new(last.kind(), message))
 }

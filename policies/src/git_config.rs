@@ -66,8 +66,46 @@ fn all(text: &str, setting: impl Fn(&str, &str) -> Option<()>) -> Option<()> {
 /// The value of `core.worktree`, which a submodule's settings have. A file in which anything stands for which more of the format
 /// would have to be understood names none.
 pub fn git_config_worktree(bytes: &[u8]) -> Option<String> {
+    let mut worktree = None;
+    plain_values(bytes, |section, name, value| {
+        if section == "core" && name == "worktree" {
+            worktree = Some(plain(value)?);
+        }
+        Some(())
+    })?;
+    worktree
+}
+
+/// Whose commits git makes, as far as a file says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitIdentity {
+    /// `user.name`
+    pub name: Option<String>,
+    /// `user.email`
+    pub email: Option<String>,
+}
+
+/// What the `user` section of an account's settings says; `None` if the file includes others, which may say something else for some
+/// repositories, or if more of the format would have to be understood.
+pub fn git_identity(bytes: &[u8]) -> Option<GitIdentity> {
+    let mut identity = GitIdentity::default();
+    plain_values(bytes, |section, name, value| {
+        match (section, name) {
+            ("user", "name") => identity.name = Some(plain(value)?),
+            ("user", "email") => identity.email = Some(plain(value)?),
+            (section, _) if section.starts_with("include") => return None,
+            (_, _) => {}
+        }
+        Some(())
+    })?;
+    Some(identity)
+}
+
+/// Gives `take` each setting: its section, its name in lower case, and its value as it is written. `None` if `take` says so, or at a
+/// line that is none of a section, a setting or a comment.
+fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<()>) -> Option<()> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX)?;
-    let (mut section, mut worktree) = (None, None);
+    let mut section = None;
     for line in text.split('\n') {
         let body = line.trim_matches([' ', '\t']);
         if body.ends_with('\\') || body.chars().any(|c| c.is_control() && c != '\t' || c == '\u{feff}') {
@@ -77,17 +115,16 @@ pub fn git_config_worktree(bytes: &[u8]) -> Option<String> {
             section = Some(section_of(rest.strip_suffix(']')?)?);
             continue;
         }
-        let Some((name, value)) = body.split_once('=').filter(|_| section.as_deref() == Some("core")) else {
-            continue;
-        };
-        if name.trim_matches([' ', '\t']).eq_ignore_ascii_case("worktree") {
-            let value = value.trim_matches([' ', '\t']);
-            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-            worktree = Some(value.to_owned()).filter(|value| !value.contains(['"', '\\', ';', '#']));
-            worktree.as_ref()?;
-        }
+        let Some((section, (name, value))) = section.as_deref().zip(body.split_once('=')) else { continue };
+        take(section, &name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']))?;
     }
-    worktree
+    Some(())
+}
+
+/// A value, in quotes or without, in which nothing would have to be read in another way than it stands.
+fn plain(value: &str) -> Option<String> {
+    let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    (!value.contains(['"', '\\', ';', '#'])).then(|| value.to_owned())
 }
 
 /// `core`, or `remote.*` for any remote.
@@ -176,6 +213,29 @@ mod tests {
         let long = |length: usize| "[core]\nworktree = a\n".to_owned() + &"\n".repeat(length - 20);
         assert!(git_config_worktree(long(GIT_CONFIG_MAX).as_bytes()).is_some());
         assert!(git_config_worktree(long(GIT_CONFIG_MAX + 1).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn an_identity_is_read_where_a_file_says_it_plainly() {
+        let identity = |name: &str, email: &str| {
+            Some(GitIdentity { name: Some(name.into()), email: Some(email.into()) })
+        };
+        for (text, want) in [
+            (
+                "[user]\n\tname = A \u{c9}\n\temail = a@h.invalid\n[alias]\n\tx = !a; b\n",
+                identity("A \u{c9}", "a@h.invalid"),
+            ),
+            ("[User]\nName=\"A B\"\nEMAIL=x\n[user]\nname = C\n", identity("C", "x")),
+            ("# [user]\n[core]\n\teditor = vim # x\n", Some(GitIdentity::default())),
+            ("", Some(GitIdentity::default())),
+            ("[user]\nname = A\n[include]\npath = x\n", None),
+            ("[user]\nname = A\n[includeIf \"gitdir:~/w/\"]\npath = x\n", None),
+            ("[user]\nname = A \\\nB\n", None),
+            ("[user]\nname = \"A\" # x\n", None),
+            ("[user] name = A\n", None),
+        ] {
+            assert_eq!(git_identity(text.as_bytes()), want, "{text}");
+        }
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub use decide::{Judgement, Question, Verdict, decide, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
-pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config, names_no_path};
+pub use git_config::{
+    GIT_CONFIG_MAX, GitIdentity, git_config_worktree, git_identity, is_harmless_git_config, names_no_path,
+};
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};

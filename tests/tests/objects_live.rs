@@ -13,6 +13,7 @@ use std::process::Command;
 pub fn tests() -> Vec<Test> {
     in_each_place![
         no_repository_comes_about_where_its_settings_are_open,
+        a_session_opens_while_protected_names_come_and_go,
         file_tools_make_no_repository,
         no_head_is_carried_to_where_none_is_made,
         no_repository_comes_about_between_two_sessions,
@@ -28,6 +29,20 @@ pub fn tests() -> Vec<Test> {
         files_on_their_way_to_a_protected_name_are_not_changed,
         ordinary_work_with_repositories_goes_on
     ]
+}
+
+/// As where a package manager of the user's works in another terminal.
+fn a_session_opens_while_protected_names_come_and_go(place: Place) {
+    let world = World::new(place);
+    let churn = "until [ -e stop ]; do for d in 1 2 3 4; do mkdir -p d$d/.vscode d$d/.idea; done; sleep 0.002; rm -rf d1 d2 d3 d4; sleep 0.002; done";
+    let mut host = world.host("bash");
+    let churn = Running::start(host.args(["-c", churn]));
+    for _ in 0..12 {
+        let finished = run(&mut world.cell("echo done"), LIMIT);
+        assert_eq!(finished.success(), "done\n", "{}", finished.errors());
+    }
+    world.put("stop", "");
+    churn.finish(LIMIT);
 }
 
 /// Settings that make git run a program when it looks what has changed, and the members of a repository.

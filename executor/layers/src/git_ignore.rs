@@ -7,10 +7,10 @@
 
 use crate::spec::{SandboxSpec, ViewKind};
 use nix::fcntl::OFlag;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The file, below a home.
@@ -41,19 +41,8 @@ impl SandboxSpec {
         }
         content.extend_from_slice(HEAD);
         content.extend(lines);
-        self.git_ignore = Some(content);
+        self.home_files.push((FILE, content));
     }
-}
-
-/// Writes `content` to the ignore file in the cells' home, which is presently at `home`.
-///
-/// # Errors
-/// The kernel's.
-pub fn write(home: &Path, content: &[u8]) -> io::Result<()> {
-    let file = home.join(FILE);
-    let directory = file.parent().unwrap_or(home);
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    File::options().write(true).create_new(true).mode(0o600).open(file)?.write_all(content)
 }
 
 /// A pattern for each path of `hidden` in the project: relative to the project's root, and to each

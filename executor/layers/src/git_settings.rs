@@ -400,10 +400,10 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// A file of settings has more than [`SETTINGS_BYTES_MAX`] bytes.
-struct TooLong;
+pub(crate) struct TooLong;
 
 /// The content of a regular file, following links as git does; `None` if git reads nothing there.
-fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
+pub(crate) fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return Ok(None) };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod scratch;
 pub mod spec;
 pub mod probe;
 pub mod ladder;
@@ -28,7 +29,9 @@ pub mod landlock;
 pub mod seccomp;
 pub mod self_check;
 pub mod worker;
+pub mod home_files;
 pub mod git_ignore;
+pub mod git_identity;
 pub mod undo_directory;
 pub mod central_owner;
 pub mod stale_temporaries;

@@ -12,7 +12,7 @@
 use crate::error::{At, LayerError, Privilege};
 use crate::pins::{Pin, PinMode};
 use crate::spec::{SandboxSpec, View, ViewKind};
-use crate::{git_ignore, namespaces, undo_directory};
+use crate::{home_files, namespaces, undo_directory};
 use broker_protocol::{Layer, Zone};
 use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
@@ -74,6 +74,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     root.own_filesystems(spec)?;
     views.iter().try_for_each(|(view, source)| root.view(&view.path, source))?;
     root.checked_file()?;
+    root.close_ways(spec)?;
     enter(base)?;
     namespaces::close_user_namespaces(spec.layers)?;
     namespaces::bound_counters(spec.layers)?;
@@ -277,8 +278,8 @@ fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, O
         fs::create_dir(&part).at(Layer::MountNamespace, step)?;
         let mode = if name == "home" { 0o700 } else { 0o1777 };
         fs::set_permissions(&part, Permissions::from_mode(mode)).at(Layer::MountNamespace, step)?;
-        if let ("home", Some(content)) = (name, &spec.git_ignore) {
-            git_ignore::write(&part, content).at(Layer::MountNamespace, step)?;
+        if name == "home" {
+            home_files::write(&part, &spec.home_files).at(Layer::MountNamespace, step)?;
         }
         let tree = open_tree(&c_path(&part)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
         parts.push((path, tree));
@@ -353,6 +354,20 @@ impl Root<'_> {
         tmpfs(&self.directory(file.parent().unwrap_or(file))?, "mode=755,size=4k,nr_inodes=4")?;
         let made = File::create(self.here(file)).at(Layer::MountNamespace, step)?;
         made.set_permissions(Permissions::from_mode(0o666)).at(Layer::MountNamespace, step)
+    }
+
+    /// Makes the directories between home and project read-only by their mode. They lie in the private home: what a command wrote
+    /// there, beside its project, would be gone with the session, and nobody would be told.
+    fn close_ways(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
+        let home = &spec.scratch.home;
+        let ways = spec.project.ancestors().skip(1).take_while(|way| way.starts_with(home) && *way != home);
+        // On the way to the central root lie programs' own directories, such as `.local`; what a view shows is the user's.
+        let is_shown = |way: &Path| spec.views.iter().any(|view| way.starts_with(&view.path));
+        for way in ways.filter(|way| !spec.central.starts_with(way) && !is_shown(way)) {
+            let closed = fs::set_permissions(self.here(way), Permissions::from_mode(0o555));
+            closed.at(Layer::MountNamespace, || format!("close {}", way.display()))?;
+        }
+        Ok(())
     }
 
     fn view(&self, path: &Path, source: &ViewSource) -> Result<(), LayerError> {

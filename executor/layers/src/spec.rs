@@ -5,6 +5,7 @@ use crate::linked_repository::LinkedRepository;
 use crate::pins::Pin;
 use crate::protected::AlsoClosed;
 use crate::protected_objects::ProtectedObjects;
+use crate::scratch::Scratch;
 use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
@@ -48,8 +49,8 @@ pub struct SandboxSpec {
     pub also_closed: Vec<AlsoClosed>,
     /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
     pub created: Option<OwnedFd>,
-    /// The content of git's user-level ignore file in the cells' home, if there is one.
-    pub git_ignore: Option<Vec<u8>>,
+    /// Files in the cells' home when it is new: the path of each below it, and its content.
+    pub home_files: Vec<(&'static str, Vec<u8>)>,
     /// The directories of the zones to which the session's scope restricts commands, if it does.
     pub command_directories: Option<Vec<ZonePath>>,
     /// The environment of a cell, as `NAME=value` strings.
@@ -84,32 +85,6 @@ pub enum ViewKind {
     Link(PathBuf),
     /// A device node.
     Device,
-}
-
-/// The paths at which cells see a session's private storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scratch {
-    /// `HOME`.
-    pub home: PathBuf,
-    /// `TMPDIR`.
-    pub tmp: PathBuf,
-    /// The host directory that contains both, in the flat tier.
-    pub host: Option<PathBuf>,
-}
-
-impl Scratch {
-    /// The directory that replaces `/dev/shm` where the session uses the machine's. The supervisor maps programs' paths to it.
-    pub fn shared(&self) -> Option<PathBuf> {
-        self.host.as_ref().map(|host| host.join("shm"))
-    }
-
-    /// Removes the private files on the host, as far as possible. Called by broker or warden, whichever lives
-    /// longer: the files are the user's own, in a directory that nobody else can enter.
-    pub fn remove(&self) {
-        if let Some(host) = &self.host {
-            let _ = fs::remove_dir_all(host);
-        }
-    }
 }
 
 /// The device nodes of a cell. Terminals come from the session's own devpts.
@@ -155,7 +130,7 @@ impl SandboxSpec {
             objects: ProtectedObjects::default(),
             also_closed: Vec::new(),
             created: None,
-            git_ignore: None,
+            home_files: Vec::new(),
             command_directories: None,
             environment,
             tracer: None,

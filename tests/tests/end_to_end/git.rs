@@ -5,6 +5,7 @@ use lazaret_tests::{Finished, LIMIT, Place, Session, Test, World, in_each_place,
 pub fn tests() -> Vec<Test> {
     in_each_place![
         ordinary_work_with_branches_works,
+        commits_carry_the_users_name,
         branches_come_and_go_with_names_that_a_shell_may_make,
         a_checkout_leaves_out_what_the_host_acts_on_by_name,
         a_checkout_does_not_change_what_was_there,
@@ -65,6 +66,29 @@ fn ordinary_work_with_branches_works(place: Place) {
         "git status --porcelain; git show made --format=%s --name-only; git fsck --no-dangling",
     );
     assert_eq!(host.text(), format!("?? diff\nnames\n\n{}\n", sorted(&MADE).join("\n")));
+}
+
+/// Also in a repository without a name of its own, which most are; and never under a name that may be for other repositories.
+fn commits_carry_the_users_name(place: Place) {
+    let world = World::new(place);
+    let settings = world.home.join(".gitconfig");
+    let secret = format!("[http]\n\textraHeader = {}\n", world.canary);
+    world.write(&settings, format!("[user]\n\tname = \"Ann B\"\n\temail = ann@h.invalid\n{secret}"));
+    let script = "git init -q r; cd r; git commit -q --allow-empty -m x; git log --format='%an <%ae>'
+            { git config --list --global | grep -c extraheader || true; }; git config user.name Own; git commit -q --allow-empty -m y
+            git log -1 --format=%an";
+    let printed = in_cell(&world, script);
+    assert_eq!(printed.success(), "Ann B <ann@h.invalid>\n0\nOwn\n", "{}", printed.errors());
+    world.write(
+        &settings,
+        "[user]\n\tname = Ann\n\temail = a@h\n[includeIf \"gitdir:~/work/\"]\n\tpath = work\n",
+    );
+    let printed = in_cell(&world, "git init -q q; cd q; git commit -q --allow-empty -m x");
+    assert!(
+        printed.code() == 128 && printed.errors().contains("tell me who you are"),
+        "{}",
+        printed.errors()
+    );
 }
 
 fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {

@@ -1,5 +1,6 @@
 //! Criterion 2 of the main job: ordinary projects work in a cell.
 
+use lazaret_tests::world::unique;
 use lazaret_tests::{Finished, LIMIT, Place, Session, Test, User, World, in_each_place, once, programs, run};
 use serde_json::json;
 use std::fs;
@@ -11,6 +12,7 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![
             caches_live_on_with_their_project,
+            nothing_is_written_beside_a_project_and_lost,
             packages_are_unpacked_without_their_protected_names,
             git_status_and_commit_work,
             make_builds_a_c_project_with_two_jobs,
@@ -166,6 +168,25 @@ fn copy(from: &Path, to: &Path, world: &World) {
             world.write(&to.join(name), fs::read(path).unwrap());
         }
     }
+}
+
+/// The directories between the account's home and the project are the session's own, and gone with it.
+fn nothing_is_written_beside_a_project_and_lost(place: Place) {
+    let world = World::new(place);
+    let way = format!("lazaret-{}", unique());
+    let project = format!("{way}/of/project");
+    let home = &place.account().home;
+    let make = format!("cd '{}' && rm -rf {way} && mkdir -p {project}", home.display());
+    run(world.host("bash").args(["-c", &make]), LIMIT).success();
+    let script = "echo x > here; (echo x > ../beside); (echo x > ../../above); mkdir ../sibling; (echo x > ~/own) && echo at home";
+    let mut lazaret = world.program("lazaret");
+    lazaret.args(["run", "--project"]).arg(home.join(&project)).arg("--central").arg(&world.central);
+    let finished = run(lazaret.args(["--", "bash", "-c", script]).current_dir(home.join(&project)), LIMIT);
+    let refused = finished.errors().matches("Permission denied").count();
+    let made = run(world.host("find").current_dir(home).args([&way, "-type", "f"]), LIMIT).success();
+    run(world.host("rm").current_dir(home).args(["-rf", &way]), LIMIT).success();
+    assert_eq!((finished.text(), refused), ("at home\n".into(), 3), "{}", finished.errors());
+    assert_eq!(made, format!("{project}/here\n"));
 }
 
 fn caches_live_on_with_their_project(place: Place) {

@@ -1,0 +1,86 @@
+//! A session's private storage: home, `/tmp` and the like, empty at first and gone at its end.
+
+use broker_protocol::{Layer, LayerSet};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The paths at which cells see a session's private storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// `HOME`.
+    pub home: PathBuf,
+    /// `TMPDIR`.
+    pub tmp: PathBuf,
+    /// The host directory that contains both, in the flat tier.
+    pub host: Option<PathBuf>,
+}
+
+impl Scratch {
+    /// In mounts of the session's own, or in a host directory that only the user can enter. `variable` gives those of the user's
+    /// environment.
+    ///
+    /// # Errors
+    /// No such directory can be made.
+    pub fn make(
+        layers: LayerSet,
+        zones: &(PathBuf, PathBuf),
+        home: &Path,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> io::Result<Self> {
+        if layers.has(Layer::MountNamespace) {
+            return Ok(Self { home: home.to_owned(), tmp: "/tmp".into(), host: None });
+        }
+        let host = host_directory(zones, variable)?;
+        let made = Self { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        private.create(&made.home)?;
+        private.create(&made.tmp)?;
+        made.shared().map_or(Ok(()), |shared| private.create(shared))?;
+        Ok(made)
+    }
+
+    /// The directory that replaces `/dev/shm` where the session uses the machine's. The supervisor maps programs' paths to it.
+    pub fn shared(&self) -> Option<PathBuf> {
+        self.host.as_ref().map(|host| host.join("shm"))
+    }
+
+    /// Removes the private files on the host, as far as possible. Called by broker or warden, whichever lives
+    /// longer: the files are the user's own, in a directory that nobody else can enter.
+    pub fn remove(&self) {
+        if let Some(host) = &self.host {
+            let _ = fs::remove_dir_all(host);
+        }
+    }
+}
+
+/// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
+fn host_directory(
+    zones: &(PathBuf, PathBuf),
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> io::Result<PathBuf> {
+    let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(variable);
+    let places =
+        named.map(PathBuf::from).filter(|path| path.is_absolute()).chain(["/tmp".into(), "/var/tmp".into()]);
+    let in_root = |path: &Path| {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real.starts_with(&zones.0) || real.starts_with(&zones.1)
+    };
+    let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
+    for place in places.filter(|place| !in_root(place)) {
+        match nix::unistd::mkdtemp(&place.join("lazaret-XXXXXX")) {
+            Ok(made) => return Ok(made),
+            Err(errno) => last = errno.into(),
+        }
+        tried.push(place.display().to_string());
+    }
+    let message = format!(
+        "no private directory can be made in {}: {last}; set TMPDIR or XDG_RUNTIME_DIR to a directory outside the roots that may be \
+         written",
+        tried.join(", ")
+    );
+    Err(io::Error::new(last.kind(), message))
+}
