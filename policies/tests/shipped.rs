@@ -219,6 +219,8 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
         ".idea/workspace.xml",
         ".exrc",
         ".mise.toml",
+        ".envrc",
+        "lib/.envrc",
         ".claude/settings.json",
         ".claude/.env",
         ".mcp.json",
@@ -234,9 +236,14 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
     ] {
         assert!(!may_be_made(path), "{path}");
     }
-    for path in
-        [".env", ".ssh/config", ".envrc", "a/.npmrc", ".github/workflows/ci.yml", ".git/worktrees/w/gitdir"]
-    {
+    for path in [
+        ".env",
+        ".ssh/config",
+        ".envrc.example",
+        "a/.npmrc",
+        ".github/workflows/ci.yml",
+        ".git/worktrees/w/gitdir",
+    ] {
         assert!(may_be_made(path), "{path}");
     }
 }
