@@ -22,7 +22,6 @@ pub mod facts;
 pub mod rules;
 pub mod tool;
 pub mod command;
-pub mod shell;
 pub mod scope;
 pub mod paths;
 pub mod names;
@@ -46,6 +45,7 @@ pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use pattern::PatternError;
 pub use policies_network::{address, network, web};
+pub use policies_shell::shell;
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, as_git_directory, is_in_git_directory, is_valid_git_head,
     may_be_dot_git, may_be_git_directory,
