@@ -3,4 +3,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod shell;
+mod runners;
 mod steps;
