@@ -45,6 +45,8 @@ pub fn tests() -> Vec<Test> {
         the_users_next_commit_follows_no_path_of_rerere,
         what_gits_prompt_would_run_does_not_stay,
         no_stash_is_applied_by_the_users_next_commit,
+        no_name_of_a_branch_is_run_by_a_prompt,
+        ordinary_names_of_branches_work,
         ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
@@ -1097,6 +1099,63 @@ fn ordinary_merges_and_rebases_go_on(place: Place) {
     on_host(&world, "git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
         git checkout -qb other; echo 1 > f; git commit -qam 1; git checkout -q -; echo 2 > f; git commit -qam 2");
     let mut session = Session::open(&world);
+/// Ways to make git print the name of a branch that a shell would execute, each with the directory where the prompt is then.
+const BRANCHES: [(&str, &str); 7] = [
+    ("git checkout -q -b \"$b\"", "."),
+    ("git switch -q -c \"$b\"", "."),
+    ("git branch \"$b\"; git symbolic-ref HEAD \"refs/heads/$b\"", "."),
+    ("echo \"ref: refs/heads/$b\" > .git/HEAD.lock; mv .git/HEAD.lock .git/HEAD", "."),
+    ("git branch \"$b\"; git symbolic-ref $(git symbolic-ref HEAD) \"refs/heads/$b\"", "."),
+    ("git worktree add -q -b \"$b\" w", "w"),
+    (
+        "git checkout -q --detach; mkdir .git/rebase-merge; echo \"refs/heads/$b\" > .git/rebase-merge/head-name",
+        ".",
+    ),
+];
+
+fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
+    // As many people have it in `PROMPT_COMMAND`.
+    let prompt = "PS1=\"\\w ($(git branch 2>/dev/null | sed -n 's/^[*] //p')) $(git branch --show-current)\"; : \"${PS1@P}\"";
+    let ran = |world: &World, directory: &str| {
+        run(world.host("bash").args(["-c", &format!("cd {directory} 2>/dev/null; {prompt}")]), LIMIT);
+        world.project.join(directory).join("ran").exists()
+    };
+    for (script, directory) in BRANCHES {
+        let script = format!("b='x$(touch${{IFS}}ran)'; {script}");
+        let control = with_ignored_secret(place);
+        on_host(&control, &script);
+        assert!(ran(&control, directory), "the control of {script}");
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(&format!("{script}; true")).result.to_string();
+        assert!(!ran(&world, directory), "{script}: {said}");
+        let why = ["in whose name there is no", "a shell would execute"];
+        assert!(why.iter().any(|why| said.contains(why)), "{script}: {said}");
+    }
+}
+
+fn ordinary_names_of_branches_work(place: Place) {
+    let world = with_ignored_secret(place);
+    // The user's own may have any name, and stays.
+    on_host(&world, "git branch plain; git checkout -q -b 'mine(1)'");
+    let mut session = Session::open(&world);
+    session.bash("git commit -q --allow-empty -m b; git status").success();
+    assert_eq!(on_host(&world, "git branch --show-current"), "mine(1)\n");
+    for name in
+        ["feat/\u{44f}-\u{1f600}_1.2+3", "a#4@5=6,7%8!9", "dependabot/npm_and_yarn/@types/node-20.1.0"]
+    {
+        let script = format!(
+            "git checkout -q -b '{name}'; git commit -q --allow-empty -m b; git rebase -q plain; git worktree add -q -f w '{name}'"
+        );
+        let done = session.bash(&script);
+        assert_eq!(done.result["denied"].as_array().map(Vec::len).unwrap_or_default(), 0, "{}", done.result);
+        assert_eq!(
+            on_host(&world, "git branch --show-current; git worktree prune; rm -rf w"),
+            format!("{name}\n")
+        );
+    }
+}
+
     let resolve = "echo 3 > f; git add f";
     for work in [
         "git merge other && exit 1; git rerere status".to_owned(),
