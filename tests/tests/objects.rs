@@ -39,6 +39,7 @@ pub fn tests() -> Vec<Test> {
         an_index_that_nobody_can_read_opens_no_secret,
         what_the_user_tracks_is_nobody_elses,
         names_that_commands_hide_from_git_status_are_said,
+        names_that_commands_put_into_the_index_alone_are_said,
         what_commands_leave_in_the_users_repository_is_said,
         no_index_writes_outside_the_work_tree,
         names_that_an_index_in_two_files_hides_are_said,
@@ -913,6 +914,33 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
         let later = session.bash("echo b > b; git add b").result.to_string();
         assert!(!later.contains("tasks.json"), "{later}");
     }
+}
+
+/// A program that finds no file reads the index: git-lfs takes its server's address from `.lfsconfig` there.
+fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
+    let attack = |name: &str| {
+        format!(
+            "printf '[lfs]\\n\\turl = https://lfs.invalid\\n' | git hash-object -w --stdin > h
+             git update-index --add --cacheinfo 100644,$(cat h),{name}; rm h"
+        )
+    };
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let harmless = session.bash(&attack("lfs.txt")).result.to_string();
+    assert!(!harmless.contains("git's index"), "the control: {harmless}");
+    let said = session.bash(&attack("sub/.lfsconfig")).result.to_string();
+    // The attack works as far as git goes.
+    assert_eq!(on_host(&world, "git config --blob :sub/.lfsconfig lfs.url"), "https://lfs.invalid\n");
+    assert!(said.contains("sub/.lfsconfig") && said.contains("into git's index"), "{said}");
+    let later = session.bash("git commit -q -m y; echo a > a; git add a").result.to_string();
+    assert!(!later.contains("lfsconfig"), "it is said once: {later}");
+    session.close(LIMIT);
+    // What the user has in the index is the user's own.
+    let world = with_ignored_secret(place);
+    on_host(&world, &attack(".lfsconfig"));
+    let mut session = Session::open(&world);
+    let later = session.bash("echo b > b; git add b").result.to_string();
+    assert!(!later.contains("lfsconfig"), "{later}");
 }
 
 /// What makes the user's git show something else, or end: each with what it looks like to the user.
