@@ -45,9 +45,9 @@ pub fn tests() -> Vec<Test> {
         names_that_an_index_in_two_files_hides_are_said,
         the_users_next_commit_follows_no_path_of_rerere,
         what_gits_prompt_would_run_does_not_stay,
-        no_stash_is_applied_by_the_users_next_commit,
         no_name_of_a_branch_is_run_by_a_prompt,
         ordinary_names_of_branches_work,
+        no_stash_is_applied_by_the_users_next_commit,
         ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
@@ -1099,34 +1099,6 @@ fn what_gits_prompt_would_run_does_not_stay(place: Place) {
     }
 }
 
-fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
-    let attack = "git config -l >/dev/null; export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t
-        export GIT_INDEX_FILE=$PWD/i; git read-tree HEAD; h=$(git rev-parse HEAD)
-        n=$(git commit-tree -p $h -m index $(git write-tree))
-        git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),.vscode/tasks.json
-        git commit-tree -p $h -p $n -m w $(git write-tree) > .git/MERGE_AUTOSTASH; rm i";
-    let applied = |world: &World| {
-        run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
-        world.project.join(".vscode/tasks.json").exists()
-    };
-    let control = with_ignored_secret(place);
-    on_host(&control, attack);
-    assert!(applied(&control), "the control does not work");
-    let world = with_ignored_secret(place);
-    let mut session = Session::open(&world);
-    let answer = session.bash(attack);
-    answer.success();
-    let said = answer.result.to_string();
-    assert!(!applied(&world), "{said}");
-    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("is removed"), "{said}");
-}
-
-/// With conflicts, and with what git keeps of them.
-fn ordinary_merges_and_rebases_go_on(place: Place) {
-    let world = with_ignored_secret(place);
-    on_host(&world, "git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
-        git checkout -qb other; echo 1 > f; git commit -qam 1; git checkout -q -; echo 2 > f; git commit -qam 2");
-    let mut session = Session::open(&world);
 /// Ways to make git print the name of a branch that a shell would execute, each with the directory where the prompt is then.
 const BRANCHES: [(&str, &str); 7] = [
     ("git checkout -q -b \"$b\"", "."),
@@ -1184,6 +1156,34 @@ fn ordinary_names_of_branches_work(place: Place) {
     }
 }
 
+fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
+    let attack = "git config -l >/dev/null; export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t
+        export GIT_INDEX_FILE=$PWD/i; git read-tree HEAD; h=$(git rev-parse HEAD)
+        n=$(git commit-tree -p $h -m index $(git write-tree))
+        git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),.vscode/tasks.json
+        git commit-tree -p $h -p $n -m w $(git write-tree) > .git/MERGE_AUTOSTASH; rm i";
+    let applied = |world: &World| {
+        run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
+        world.project.join(".vscode/tasks.json").exists()
+    };
+    let control = with_ignored_secret(place);
+    on_host(&control, attack);
+    assert!(applied(&control), "the control does not work");
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let answer = session.bash(attack);
+    answer.success();
+    let said = answer.result.to_string();
+    assert!(!applied(&world), "{said}");
+    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("is removed"), "{said}");
+}
+
+/// With conflicts, and with what git keeps of them.
+fn ordinary_merges_and_rebases_go_on(place: Place) {
+    let world = with_ignored_secret(place);
+    on_host(&world, "git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
+        git checkout -qb other; echo 1 > f; git commit -qam 1; git checkout -q -; echo 2 > f; git commit -qam 2");
+    let mut session = Session::open(&world);
     let resolve = "echo 3 > f; git add f";
     for work in [
         "git merge other && exit 1; git rerere status".to_owned(),
