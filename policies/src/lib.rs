@@ -22,7 +22,6 @@ pub mod facts;
 pub mod rules;
 pub mod tool;
 pub mod command;
-pub mod shell;
 pub mod scope;
 pub mod paths;
 pub mod names;
@@ -48,9 +47,10 @@ pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use pattern::PatternError;
 pub use policies_network::{address, network, web};
+pub use policies_shell::shell;
 pub use repository::{
-    GIT_HEAD_MAX, Member, MemberKind, Repository, as_git_directory, is_in_git_directory, is_valid_git_head,
-    may_be_dot_git, may_be_git_directory,
+    GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of, is_git_head,
+    is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git, may_be_git_directory,
 };
 pub use resolve::Policies;
 pub use rules::{Action, Rule};

@@ -44,7 +44,7 @@ pub struct Member {
 /// What a member of a shape is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberKind {
-    /// A file whose content must stay valid, or the program looks for a repository further up: see [`is_valid_git_head`].
+    /// A file whose content must stay valid, or the program looks for a repository further up: see [`is_git_head`].
     Head,
     /// Any other file.
     File,
@@ -256,26 +256,50 @@ pub fn as_git_directory(relative: &[u8]) -> Option<Vec<u8>> {
     changed.then(|| names.join(&b'/'))
 }
 
-/// Whether a directory stays a repository with a `HEAD` of this `content`: `ref: refs/…`, or an object's name of 40 or 64
-/// hexadecimal digits, and a line end or none; at most [`GIT_HEAD_MAX`] bytes. Stricter than git, which reads no further than
-/// `refs/`.
-pub fn is_valid_git_head(content: &[u8]) -> bool {
+/// Whether a directory is a repository with a `HEAD` of this `content`: `ref: refs/…`, or an object's name of 40 or 64 hexadecimal
+/// digits, and a line end or none; at most [`GIT_HEAD_MAX`] bytes. Stricter than git, which reads no further than `refs/`.
+pub fn is_git_head(content: &[u8]) -> bool {
     if content.len() > GIT_HEAD_MAX {
         return false;
     }
-    let line = content.strip_suffix(b"\n").unwrap_or(content);
-    match line.strip_prefix(b"ref:") {
+    match branch_of(content) {
         Some(name) => {
             let plain = |byte: &u8| *byte > b' ' && *byte != 0x7f && !b"~^:?*[\\".contains(byte);
-            let branch = name.trim_ascii_start().strip_prefix(b"refs/").filter(|branch| !branch.is_empty());
+            let branch = name.strip_prefix(b"refs/").filter(|branch| !branch.is_empty());
             branch.is_some_and(|branch| {
                 branch.iter().all(plain) && !branch.windows(2).any(|pair| pair == b"..")
             })
         }
         // SHA-1 and SHA-256.
-        None => matches!(line.len(), 40 | 64) && line.iter().all(u8::is_ascii_hexdigit),
+        None => {
+            let line = content.strip_suffix(b"\n").unwrap_or(content);
+            matches!(line.len(), 40 | 64) && line.iter().all(u8::is_ascii_hexdigit)
+        }
     }
 }
+
+/// Whether commands may write this `HEAD`: one of a repository ([`is_git_head`]), with a branch whose name is only text to a shell.
+pub fn is_valid_git_head(content: &[u8]) -> bool {
+    is_git_head(content) && branch_of(content).is_none_or(is_plain_branch)
+}
+
+/// What follows `ref:`, if that is how `content` begins.
+pub fn branch_of(content: &[u8]) -> Option<&[u8]> {
+    let line = content.strip_suffix(b"\n").unwrap_or(content);
+    line.strip_prefix(b"ref:").map(<[u8]>::trim_ascii_start)
+}
+
+/// Whether the name of a branch is only text to a shell and a terminal. A prompt that puts it into `PS1` has the shell expand it, and
+/// `$( … )` in it would run. What a terminal acts on, and what turns the direction of text, is refused too: controls, also those of
+/// Unicode, and bytes that are no UTF-8.
+pub fn is_plain_branch(name: &[u8]) -> bool {
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_plain = |c: char| !SHELL_CHARACTERS.contains(c) && !c.is_control() && !turns(c);
+    str::from_utf8(name).is_ok_and(|name| name.chars().all(is_plain))
+}
+
+/// What a shell reads as more than text, of what git allows in the name of a branch, and the backslash.
+pub const SHELL_CHARACTERS: &str = "$`;|&<>()'\"\\";
 
 #[cfg(test)]
 mod tests {
@@ -440,10 +464,18 @@ mod tests {
             "ref: refs/heads/\u{e9}t\u{e9}".to_owned(),
             format!("{object}\n"),
             object.to_owned() + &object[..24],
+            "ref: refs/heads/feat/\u{44f}-\u{1f600}\u{fe0f}_1.2+3#4@5=6,7%8!9{10}\n".to_owned(),
             format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 10)),
         ] {
-            assert!(is_valid_git_head(text.as_bytes()), "{text}");
+            assert!(is_git_head(text.as_bytes()) && is_valid_git_head(text.as_bytes()), "{text}");
         }
+        // Git takes these, and a prompt that has the shell expand them would run what they say, or show another name.
+        for name in SHELL_CHARACTERS.chars().filter(|c| *c != '\\').chain(['\u{85}', '\u{202e}', '\u{2066}'])
+        {
+            let text = format!("ref: refs/heads/x{name}y\n");
+            assert!(is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()), "{text:?}");
+        }
+        assert!(!is_valid_git_head(b"ref: refs/heads/\x9b1m"));
         for text in [
             String::new(),
             "\n".to_owned(),
@@ -463,7 +495,7 @@ mod tests {
             format!("g{}", &object[1..]),
             format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 9)),
         ] {
-            assert!(!is_valid_git_head(text.as_bytes()), "{text:?}");
+            assert!(!is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()), "{text:?}");
         }
     }
 }

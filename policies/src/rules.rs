@@ -9,9 +9,9 @@ use crate::command::{CommandRule, Fit};
 use crate::facts::{Facts, PARAMS, Param};
 use crate::paths::{GlobError, PathGlob};
 use crate::pattern::{Case, Pattern};
-use crate::shell::{self, Unit};
 use crate::source::{Origin, SourceKind};
 use crate::value::{self, RuleTool};
+use policies_shell::shell::{self, Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -402,6 +402,7 @@ mod tests {
             assert!(steps <= signs * bytes, "{part} took {steps}, with {signs} signs");
             highest = highest.max(steps);
         }
-        assert!(highest > 3 * limit::COMMAND, "what is counted are their steps: {highest}");
+        // Those of reading the line are counted in its own crate.
+        assert!(highest > limit::COMMAND, "what is counted are their steps: {highest}");
     }
 }

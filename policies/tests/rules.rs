@@ -286,6 +286,35 @@ fn commands_are_judged_one_by_one() {
     assert_eq!(verdict_of(&policy, &arguments(&["ls", "; git push"])), "allow");
 }
 
+/// Bash evaluates some arguments of its builtins, and a rule that allows these builtins has not allowed what is run then.
+#[test]
+fn an_allowed_builtin_allows_nothing_that_it_evaluates() {
+    let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'touch'\nwhy = 'w'\n\
+        [[rule]]\ntool = 'bash'\naction = 'allow'\nprogram = '{printf,test,echo,read,hash,ls}'\nwhy = 'w'\n";
+    let policy = own("", rules, Trust::Guided);
+    let (doubt, trust) = ("ask rule:user:2", "ask trust:guided");
+    for (text, want) in [
+        ("printf -v 'a[$(touch PWN)]' x", doubt),
+        ("test -v 'a[$(touch PWN)]'", doubt),
+        ("[ -v 'a[`touch PWN`]' ]", doubt),
+        ("echo {a['$(touch PWN)']}>/dev/null", doubt),
+        ("prlimit touch PWN", doubt),
+        ("hash -p ./touch ls; ls", doubt),
+        ("for x in 'a[$(touch PWN)]'; do test -v \"$x\"; done", trust),
+        // A later program may be another one.
+        ("printf -v PATH ./bin; ls", trust),
+        ("read PATH; ls", trust),
+        ("for PATH in ./bin; do ls; done", trust),
+        // The controls.
+        ("printf '%s [$5]\\n' \"$x\"", "allow"),
+        ("test -f a && test a = b || echo 'a[$(touch PWN)]'", "allow"),
+        ("for x in a b; do ls \"$x\"; done", "allow"),
+        ("hash -r; ls", "allow"),
+    ] {
+        assert_eq!(verdict_of(&policy, &shell(text)), want, "{text}");
+    }
+}
+
 /// A yes that lasts opens, so it is for what a rule is about exactly, and all of which it is about.
 #[test]
 fn a_rule_is_about_a_whole_call_or_not() {

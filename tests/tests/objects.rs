@@ -40,11 +40,14 @@ pub fn tests() -> Vec<Test> {
         an_index_that_nobody_can_read_opens_no_secret,
         what_the_user_tracks_is_nobody_elses,
         names_that_commands_hide_from_git_status_are_said,
+        names_that_commands_put_into_the_index_alone_are_said,
         what_commands_leave_in_the_users_repository_is_said,
         no_index_writes_outside_the_work_tree,
         names_that_an_index_in_two_files_hides_are_said,
         the_users_next_commit_follows_no_path_of_rerere,
         what_gits_prompt_would_run_does_not_stay,
+        no_name_of_a_branch_is_run_by_a_prompt,
+        ordinary_names_of_branches_work,
         no_stash_is_applied_by_the_users_next_commit,
         ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
@@ -971,6 +974,33 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
     }
 }
 
+/// A program that finds no file reads the index: git-lfs takes its server's address from `.lfsconfig` there.
+fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
+    let attack = |name: &str| {
+        format!(
+            "printf '[lfs]\\n\\turl = https://lfs.invalid\\n' | git hash-object -w --stdin > h
+             git update-index --add --cacheinfo 100644,$(cat h),{name}; rm h"
+        )
+    };
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let harmless = session.bash(&attack("lfs.txt")).result.to_string();
+    assert!(!harmless.contains("git's index"), "the control: {harmless}");
+    let said = session.bash(&attack("sub/.lfsconfig")).result.to_string();
+    // The attack works as far as git goes.
+    assert_eq!(on_host(&world, "git config --blob :sub/.lfsconfig lfs.url"), "https://lfs.invalid\n");
+    assert!(said.contains("sub/.lfsconfig") && said.contains("into git's index"), "{said}");
+    let later = session.bash("git commit -q -m y; echo a > a; git add a").result.to_string();
+    assert!(!later.contains("lfsconfig"), "it is said once: {later}");
+    session.close(LIMIT);
+    // What the user has in the index is the user's own.
+    let world = with_ignored_secret(place);
+    on_host(&world, &attack(".lfsconfig"));
+    let mut session = Session::open(&world);
+    let later = session.bash("echo b > b; git add b").result.to_string();
+    assert!(!later.contains("lfsconfig"), "{later}");
+}
+
 /// What makes the user's git show something else, or end: each with what it looks like to the user.
 fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
     const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
@@ -1124,6 +1154,63 @@ fn what_gits_prompt_would_run_does_not_stay(place: Place) {
         assert!(said.contains(file) && said.contains("is removed"), "{said}");
         session.bash(&script.replace("$(id)1", "1")).success();
         assert_eq!(world.get(&path), b"1\n");
+    }
+}
+
+/// Ways to make git print the name of a branch that a shell would execute, each with the directory where the prompt is then.
+const BRANCHES: [(&str, &str); 7] = [
+    ("git checkout -q -b \"$b\"", "."),
+    ("git switch -q -c \"$b\"", "."),
+    ("git branch \"$b\"; git symbolic-ref HEAD \"refs/heads/$b\"", "."),
+    ("echo \"ref: refs/heads/$b\" > .git/HEAD.lock; mv .git/HEAD.lock .git/HEAD", "."),
+    ("git branch \"$b\"; git symbolic-ref $(git symbolic-ref HEAD) \"refs/heads/$b\"", "."),
+    ("git worktree add -q -b \"$b\" w", "w"),
+    (
+        "git checkout -q --detach; mkdir .git/rebase-merge; echo \"refs/heads/$b\" > .git/rebase-merge/head-name",
+        ".",
+    ),
+];
+
+fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
+    // As many people have it in `PROMPT_COMMAND`.
+    let prompt = "PS1=\"\\w ($(git branch 2>/dev/null | sed -n 's/^[*] //p')) $(git branch --show-current)\"; : \"${PS1@P}\"";
+    let ran = |world: &World, directory: &str| {
+        run(world.host("bash").args(["-c", &format!("cd {directory} 2>/dev/null; {prompt}")]), LIMIT);
+        world.project.join(directory).join("ran").exists()
+    };
+    for (script, directory) in BRANCHES {
+        let script = format!("b='x$(touch${{IFS}}ran)'; {script}");
+        let control = with_ignored_secret(place);
+        on_host(&control, &script);
+        assert!(ran(&control, directory), "the control of {script}");
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(&format!("{script}; true")).result.to_string();
+        assert!(!ran(&world, directory), "{script}: {said}");
+        let why = ["in whose name there is no", "a shell would execute"];
+        assert!(why.iter().any(|why| said.contains(why)), "{script}: {said}");
+    }
+}
+
+fn ordinary_names_of_branches_work(place: Place) {
+    let world = with_ignored_secret(place);
+    // The user's own may have any name, and stays.
+    on_host(&world, "git branch plain; git checkout -q -b 'mine(1)'");
+    let mut session = Session::open(&world);
+    session.bash("git commit -q --allow-empty -m b; git status").success();
+    assert_eq!(on_host(&world, "git branch --show-current"), "mine(1)\n");
+    for name in
+        ["feat/\u{44f}-\u{1f600}_1.2+3", "a#4@5=6,7%8!9", "dependabot/npm_and_yarn/@types/node-20.1.0"]
+    {
+        let script = format!(
+            "git checkout -q -b '{name}'; git commit -q --allow-empty -m b; git rebase -q plain; git worktree add -q -f w '{name}'"
+        );
+        let done = session.bash(&script);
+        assert_eq!(done.result["denied"].as_array().map(Vec::len).unwrap_or_default(), 0, "{}", done.result);
+        assert_eq!(
+            on_host(&world, "git branch --show-current; git worktree prune; rm -rf w"),
+            format!("{name}\n")
+        );
     }
 }
 

@@ -15,7 +15,7 @@ use std::process::Stdio;
 const LINES: u64 = 6000;
 
 /// What most of a line is made of.
-const USUAL: [&str; 22] = [
+const USUAL: [&str; 25] = [
     "aa",
     "bb",
     "git push",
@@ -38,6 +38,10 @@ const USUAL: [&str; 22] = [
     ">o ",
     "(bb)\n",
     "if aa; then bb; fi\n",
+    // Bash evaluates these subscripts once more.
+    "test -v 'v[$(aa)]'",
+    "printf -v 'v[$(bb)]' x",
+    "aa {v['$(bb)']}>o ",
 ];
 
 /// The rest. No loop that may not end, and no program that exists.

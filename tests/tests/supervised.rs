@@ -215,6 +215,8 @@ ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/
     ("mkdir -p .claude && echo planted > .claude/settings.json", ".claude/settings.json"),
     ("mkdir -p a/.husky && echo planted > a/.husky/pre-commit", "a/.husky/pre-commit"),
     ("echo planted > x && cp x .mcp.json", ".mcp.json"),
+    // An allowed `.envrc` below it would load it, by `source_up`.
+    ("mkdir -p n && echo planted > n/.envrc", "n/.envrc"),
     ("echo planted > x && tar c x --transform s/x/.exrc/ | tar x", ".exrc"),
     (
         "python3 -c 'import os; f = os.open(\".exrc\", os.O_RDWR | os.O_CREAT); os.write(f, b\"planted\")'",
@@ -238,22 +240,22 @@ f = c.syscall(437, -100, b\".exrc\", how, 24); c.write(f, b\"planted\", 7)'",
 
 /// Ways to change what the host makes in the project while the call runs, each with what it has changed.
 const LATE: &[(&str, &str)] = &[
-    ("echo planted > late/.envrc", "late/.envrc"),
-    ("echo planted >> late/.envrc", "late/.envrc"),
+    ("echo planted > late/.npmrc", "late/.npmrc"),
+    ("echo planted >> late/.npmrc", "late/.npmrc"),
     ("echo planted > late/.git/hooks/pre-commit", "late/.git/hooks/pre-commit"),
     ("echo planted > late/.git/hooks/other", "late/.git/hooks/other"),
-    ("echo planted > x && mv x late/.envrc", "late/.envrc"),
-    ("ln late/.envrc x && echo planted > x", "late/.envrc"),
-    ("ln -s late/.envrc x && echo planted > x", "late/.envrc"),
+    ("echo planted > x && mv x late/.npmrc", "late/.npmrc"),
+    ("ln late/.npmrc x && echo planted > x", "late/.npmrc"),
+    ("ln -s late/.npmrc x && echo planted > x", "late/.npmrc"),
     (
-        "python3 -c 'import os; os.write(os.open(\"late/.envrc\", os.O_RDWR | os.O_NONBLOCK), b\"planted\")'",
-        "late/.envrc",
+        "python3 -c 'import os; os.write(os.open(\"late/.npmrc\", os.O_RDWR | os.O_NONBLOCK), b\"planted\")'",
+        "late/.npmrc",
     ),
     (
-        "exec 9<late/.envrc; python3 -c 'import os; os.write(os.open(\"/proc/self/fd/9\", os.O_WRONLY), b\"planted\")'",
-        "late/.envrc",
+        "exec 9<late/.npmrc; python3 -c 'import os; os.write(os.open(\"/proc/self/fd/9\", os.O_WRONLY), b\"planted\")'",
+        "late/.npmrc",
     ),
-    ("truncate -s 0 late/.envrc; echo planted >> late/.envrc", "late/.envrc"),
+    ("truncate -s 0 late/.npmrc; echo planted >> late/.npmrc", "late/.npmrc"),
 ];
 
 fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
@@ -264,7 +266,7 @@ fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
     let during = |world: &World, mut command: std::process::Command| {
         let mut running = Running::start(&mut command);
         running.wait_for("ready\n", LIMIT);
-        world.put("late/.envrc", "export A=1\n");
+        world.put("late/.npmrc", "a=1\n");
         world.put("late/.git/hooks/pre-commit", "#!/bin/sh\n");
         world.put("go", "");
         running.finish(LIMIT)
@@ -303,9 +305,9 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
     let make = "set -e; umask 022; echo A=1 > .env.local; echo B=2 >> .env.local; cat .env.local; stat -c %a .env.local
             echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; mv .env.copy .env.link
             mkdir -p .github/workflows; echo on: push > .github/workflows/x.yml; sed -i s/push/pull/ .github/workflows/x.yml
-            mkdir a; echo use > a/.envrc; mv a b; cat b/.envrc .github/workflows/x.yml .env.link
+            mkdir a; echo use > a/.yarnrc.yml; mv a b; cat b/.yarnrc.yml .github/workflows/x.yml .env.link
             python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".npmrc\")'; : > .npmrc";
-    let again = "cat .env.local b/.envrc; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
+    let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
     let mut session = lazaret_tests::Session::open(world);
     assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
     assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");

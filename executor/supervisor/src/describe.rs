@@ -5,7 +5,7 @@ use crate::refusals::{Cause, Refusal};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
-use policies::{Access, ProtectedName, as_git_directory, network};
+use policies::{Access, ProtectedName, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -177,6 +177,13 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
         Some((WhyClosed::NotLinked(why), _)) => {
             (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
         }
+        None if refusal.kind == AttemptKind::Write && is_head(path) => {
+            let why = format!(
+                "Git has to find this repository, and prompts print its branch, which a shell may execute. Commands replace `HEAD` only as \
+                 git does (`HEAD.lock`), with a commit or a branch in whose name there is no {SHELL_CHARACTERS} and no control character."
+            );
+            (why, Remedy::Advice("choose another name for the branch".to_owned()))
+        }
         None => {
             let why = "It is protected although its name is not: it is the same file as a protected one, lies in a protected place, or is part of a repository.";
             (why.to_owned(), Remedy::Nothing)
@@ -184,6 +191,12 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     };
     let by = Barrier::Layer(Layer::ProtectedNames, None);
     Denial::new(refusal.kind, target, by, why, remedy)
+}
+
+/// Whether this is the `HEAD` of a repository with the usual name.
+fn is_head(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "HEAD")
+        && path.parent().is_some_and(|directory| is_in_git_directory(directory.as_os_str().as_bytes()))
 }
 
 /// The rule that protects a name of a zone, or the one for which it is in transit.

@@ -14,7 +14,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, o
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
-use policies::{GIT_HEAD_MAX, is_valid_git_head};
+use policies::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -85,8 +85,9 @@ impl KeptRepositories {
         let last = self.read(slot)?;
         match head_of(&directory) {
             Ok(Some(head)) if head == last => Ok(()),
-            Ok(Some(head)) => self.write(slot, &head),
-            Ok(None) | Err(_) => replace_head(&directory, &last),
+            // The user's own may have any name that git takes; what commands write may not.
+            Ok(Some(head)) if is_valid_git_head(&head) => self.write(slot, &head),
+            Ok(_) | Err(_) => replace_head(&directory, &last),
         }
     }
 
@@ -128,7 +129,7 @@ fn head_of(directory: &OwnedFd) -> Result<Option<Vec<u8>>> {
     }
     let mut head = Vec::new();
     File::from(file).take(GIT_HEAD_MAX as u64 + 1).read_to_end(&mut head).map_err(errno)?;
-    Ok((head.len() <= GIT_HEAD_MAX && is_valid_git_head(&head)).then_some(head))
+    Ok((head.len() <= GIT_HEAD_MAX && is_git_head(&head)).then_some(head))
 }
 
 /// Replaces `HEAD` with a new file.

@@ -11,8 +11,9 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -20,14 +21,21 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of repositories that are checked.
 const REPOSITORIES_MAX: usize = 64;
-/// Maximum bytes read of a file.
+/// Maximum bytes read of a file that holds a number or the name of an object.
 const TEXT_MAX: u64 = 128;
+/// How many references git follows one after the other: `SYMREF_MAXDEPTH` in refs.c.
+const REFERENCES_MAX: usize = 5;
 
 /// How a file that a call has left is treated.
 #[derive(Clone, Copy)]
 enum Left {
     /// Git's prompt for shells (`__git_ps1`) makes the shell expand its content: it stays if that is a number.
     Counter,
+    /// `git branch` and `git status` print the branch whose name it holds, and a prompt may have the shell expand that: it stays if
+    /// that name is only text to a shell.
+    BranchName,
+    /// The branch of `HEAD`, which names another one that is not only text to a shell.
+    Branch,
     /// When a commit ends a merge, git applies the stash that it names: it stays while a merge is
     /// in progress. Checked when no command is running any more.
     Autostash,
@@ -40,11 +48,14 @@ enum Left {
 }
 
 /// Files of a repository, relative to its directory. Locks are recognised by the end of their names.
-const GIT: [(&str, Left); 10] = [
+const GIT: [(&str, Left); 13] = [
     ("rebase-merge/msgnum", Left::Counter),
     ("rebase-merge/end", Left::Counter),
     ("rebase-apply/next", Left::Counter),
     ("rebase-apply/last", Left::Counter),
+    ("rebase-merge/head-name", Left::BranchName),
+    ("rebase-apply/head-name", Left::BranchName),
+    ("BISECT_START", Left::BranchName),
     ("MERGE_AUTOSTASH", Left::Autostash),
     ("objects/info/commit-graph", Left::History),
     ("objects/info/commit-graphs/commit-graph-chain", Left::History),
@@ -102,13 +113,33 @@ impl LeftFiles {
         let paths = self.repositories.iter().flat_map(|repository| {
             let files: &[_] = if repository.ends_with(".hg") { &MERCURIAL } else { &GIT };
             let files = files.iter().map(|(name, left)| (repository.join(name), *left));
-            files.chain(locks(repository).map(|path| (path, Left::Lock)))
+            let branch = branch_with_commands(repository).map(|path| (path, Left::Branch));
+            files.chain(branch).chain(locks(repository).map(|path| (path, Left::Lock)))
         });
         paths.filter_map(|(path, left)| {
             let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
             Some((path, state, left))
         })
     }
+}
+
+/// The reference, after `HEAD`, in which the name of another one stands that is not only text to a shell. Git follows references, and
+/// prints the last name.
+fn branch_with_commands(repository: &Path) -> Option<PathBuf> {
+    let max = GIT_HEAD_MAX as u64;
+    let common = match text(&repository.join("commondir"), max) {
+        Some(common) => repository.join(OsStr::from_bytes(&common)).canonicalize().ok()?,
+        None => repository.to_owned(),
+    };
+    let mut head = read_short(&repository.join("HEAD"), max)?;
+    for _ in 0..REFERENCES_MAX {
+        let path = common.join(OsStr::from_bytes(branch_of(&head).filter(|_| is_git_head(&head))?));
+        head = read_short(&path, max)?;
+        if branch_of(&head).is_some() && !is_valid_git_head(&head) {
+            return Some(path);
+        }
+    }
+    None
 }
 
 /// The lock files directly in a repository's directory.
@@ -128,6 +159,15 @@ fn left_in(path: &Path, left: Left) -> Option<Denial> {
         Left::Counter => Some(removed(
             "A command wrote something other than a number here, which git's shell prompt would execute",
         )),
+        Left::BranchName if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) => {
+            None
+        }
+        Left::BranchName => Some(removed(
+            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it",
+        )),
+        Left::Branch => Some(removed(
+            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it",
+        )),
         Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
             let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
             Some(of_repository(
@@ -137,7 +177,9 @@ fn left_in(path: &Path, left: Left) -> Option<Denial> {
             ))
         }
         Left::Autostash => {
-            let stash = text(path).filter(|text| text.iter().all(u8::is_ascii_hexdigit)).unwrap_or_default();
+            let stash = text(path, TEXT_MAX)
+                .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
+                .unwrap_or_default();
             let why = format!(
                 "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({})",
                 String::from_utf8_lossy(&stash)
@@ -197,12 +239,12 @@ fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
 }
 
 fn is_number(path: &Path) -> bool {
-    text(path).is_some_and(|text| text.iter().all(u8::is_ascii_digit))
+    text(path, TEXT_MAX).is_some_and(|text| text.iter().all(u8::is_ascii_digit))
 }
 
-/// The content of a short file, without the line end.
-fn text(path: &Path) -> Option<Vec<u8>> {
-    let text = read_short(path, TEXT_MAX)?;
+/// The content of a file of at most `max` bytes, without the line end.
+fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let text = read_short(path, max)?;
     Some(text.strip_suffix(b"\n").unwrap_or(&text).to_vec())
 }
 

@@ -6,8 +6,9 @@
 //! has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, one file per line, until git no
 //! longer tracks it or the user removes the line. What the host does between sessions is the user's.
 //!
-//! Also reported: objects that replace others (`git replace`), repositories that come about in a submodule's place, and an index that can
-//! no longer be read completely. An index that git must not use is set aside: git writes to whatever names it has, even `../.bashrc`.
+//! Also reported: names that commands may not create and have put into the index only, objects that replace others (`git replace`),
+//! repositories that come about in a submodule's place, and an index that can no longer be read completely. An index that git must not
+//! use is set aside: git writes to whatever names it has, even `../.bashrc`.
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
@@ -191,6 +192,7 @@ impl TrackedSecrets {
         let tainted = self.made_tracked(spec, &now);
         let mut denials: Vec<Denial> = tainted.iter().map(|path| self.denial(spec, path, &now)).collect();
         denials.extend(self.hidden(spec, &now).iter().map(|path| hidden(spec, path)));
+        denials.extend(added(spec, &self.added(spec, &now)));
         if now.replaces && !self.tracked.replaces {
             denials.push(self.replaced());
         }
@@ -285,10 +287,21 @@ impl TrackedSecrets {
         let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
             return Vec::new();
         };
-        let is_closed =
-            |path: &[u8]| spec.policy.matcher.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
         let hidden = now.iter().filter(|(path, hidden)| **hidden && before.get(*path) != Some(&true));
-        hidden.map(|(path, _)| path.clone()).filter(|path| is_closed(path)).collect()
+        hidden.map(|(path, _)| path.clone()).filter(|path| is_closed(spec, path)).collect()
+    }
+
+    /// Names that commands may not create and that `now`, unlike before, has where the work tree has none. Some programs then read
+    /// the index: git-lfs its settings, with the address to which it sends files and credentials.
+    fn added(&self, spec: &SandboxSpec, now: &Tracked) -> Vec<Vec<u8>> {
+        let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
+            return Vec::new();
+        };
+        let is_missing =
+            |path: &[u8]| fs::symlink_metadata(spec.project.join(OsStr::from_bytes(path))).is_err();
+        let new = now.iter().filter(|(path, hidden)| !**hidden && !before.contains_key(*path));
+        let new = new.map(|(path, _)| path).filter(|path| is_closed(spec, path) && is_missing(path));
+        new.cloned().collect()
     }
 
     fn denial(&self, spec: &SandboxSpec, path: &[u8], now: &Tracked) -> Denial {
@@ -345,6 +358,28 @@ fn in_submodule(path: &Path) -> Denial {
                go on into it, and would then fetch, with your rights, from the address in its settings, into files that commands read.";
     let advice = "look at `remote` in its `.git/config` before you pull or fetch, or remove its `.git`";
     of_repository(path, why, Remedy::Advice(advice.into()))
+}
+
+/// One denial for all: a checkout of a branch may add many.
+fn added(spec: &SandboxSpec, paths: &[Vec<u8>]) -> Option<Denial> {
+    let (path, others) = paths.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        count => format!(" (and {count} more that commands may not create)"),
+    };
+    let why = format!(
+        "A command has put this name{others} into git's index, and the work tree does not have it. Your next `git commit` or `git checkout .` \
+         takes it from there, and some programs read it there (git-lfs `.lfsconfig`)."
+    );
+    let name = String::from_utf8_lossy(path);
+    let advice = format!(
+        "look at `git diff --cached` and `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}` if it is not yours"
+    );
+    Some(Denial::new(AttemptKind::Write, name, by(spec, path), &why, Remedy::Advice(advice)))
+}
+
+fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
+    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {

@@ -6,6 +6,9 @@
 //!
 //! Bash's grammar is in its manual, section 3; the cases here are those that people and models write.
 
+pub use crate::runners::base_name;
+
+use crate::runners::{runs_others, sets_variables};
 use crate::steps;
 use broker_protocol::Command;
 
@@ -42,19 +45,9 @@ pub struct SimpleCommand {
     /// The program and its arguments, quotes taken off; `None` where only the shell knows, which may be several words or
     /// none.
     pub words: Vec<Option<String>>,
-    /// Whether a variable is set in front of it, or an output goes to a file.
+    /// Whether a variable is set in front of it or by it, or an output goes to a file.
     pub sets_or_writes: bool,
 }
-
-/// Programs that run what their arguments say.
-const RUNNERS: [&str; 32] = [
-    ".", "ash", "bash", "builtin", "chroot", "command", "csh", "dash", "doas", "env", "eval", "exec", "find",
-    "fish", "ksh", "nice", "nohup", "parallel", "setsid", "sh", "source", "ssh", "stdbuf", "su", "sudo",
-    "time", "timeout", "trap", "unshare", "watch", "xargs", "zsh",
-];
-
-/// Of these, those that run nothing where they stand alone, whatever they are given to read.
-const BY_ARGUMENT: [&str; 5] = ["builtin", "command", "env", "nice", "trap"];
 
 /// Words after which a command begins.
 const OPENING: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "while", "until", "do"];
@@ -74,10 +67,14 @@ pub fn units(command: &Command) -> Vec<Unit> {
         }
     };
     evaluate(&mut units);
-    let runs = |unit: &Unit| matches!(unit, Unit::Simple(simple) if runs_others(simple));
-    if units.iter().any(runs) {
-        units.push(Unit::Unparsed("it runs a program that can run others"));
+    let mut reason = None;
+    for unit in &mut units {
+        if let Unit::Simple(SimpleCommand { words, sets_or_writes }) = unit {
+            *sets_or_writes |= sets_variables(words);
+            reason = reason.or(runs_others(words));
+        }
     }
+    units.extend(reason.map(Unit::Unparsed));
     units
 }
 
@@ -115,17 +112,6 @@ fn evaluated(unit: &Unit) -> Option<Vec<Unit>> {
         }
         _ => None,
     }
-}
-
-/// The name of a program without its directory.
-pub fn base_name(program: &str) -> &str {
-    program.rsplit('/').next().unwrap_or(program)
-}
-
-fn runs_others(simple: &SimpleCommand) -> bool {
-    let is_alone = simple.words.len() == 1;
-    let program = simple.program().map(base_name);
-    program.is_some_and(|name| RUNNERS.contains(&name) && !(is_alone && BY_ARGUMENT.contains(&name)))
 }
 
 impl SimpleCommand {
@@ -272,9 +258,14 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let word = self.word()?;
-            // A number right in front of a redirection is its descriptor.
-            if matches!(self.peek(), Some('<' | '>')) && word.is_number() {
-                continue;
+            // A number right in front of a redirection is its descriptor, and `{name}` the variable that gets it.
+            if matches!(self.peek(), Some('<' | '>')) {
+                if word.text.starts_with('{') && word.text.ends_with('}') {
+                    return Err("a redirection with a variable for its descriptor");
+                }
+                if word.is_number() {
+                    continue;
+                }
             }
             keyword_allowed = self.add_word(word, &mut simple, keyword_allowed)?;
         }
@@ -307,8 +298,17 @@ impl<'a> Parser<'a> {
         Ok(false)
     }
 
-    /// What stands between `for` and `do`: words, and what is run to find them.
+    /// What stands between `for` and `do`: words, and what is run to find them. The first is a variable: one with another name than
+    /// scripts have for their own may be read by a program, as `PATH` and `http_proxy` are.
     fn loop_words(&mut self) -> Parsed<()> {
+        self.blanks();
+        let variable = self.word()?;
+        let own = variable
+            .bare()
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+        if !own {
+            self.add_command(SimpleCommand { words: Vec::new(), sets_or_writes: true })?;
+        }
         loop {
             self.blanks();
             match self.peek() {
@@ -573,6 +573,8 @@ mod tests {
             ("while a; do b; done", "a|b"),
             ("for x in 1 $(a) *; do b; done", "a|b"),
             ("for x\ndo b\ndone", "b"),
+            ("for PATH in x; do b; done", "!|b"),
+            ("for http_proxy in x; do b; done", "!|b"),
             ("a {b} }", "a ? }"),
             ("done_it; iffy", "done_it|iffy"),
         ] {
@@ -686,6 +688,66 @@ mod tests {
         ] {
             assert_eq!(render(text), want, "{text}");
         }
+    }
+
+    /// Bash evaluates what stands in a subscript, also where it was quoted: `touch` runs in each of these.
+    #[test]
+    fn a_builtin_that_evaluates_its_arguments_is_doubted() {
+        for (text, want) in [
+            ("printf -v 'a[$(touch x)]' y", "!printf -v a[$(touch x)] y|…"),
+            ("printf -v'a[$(touch x)]' y", "!printf -va[$(touch x)] y|…"),
+            ("builtin printf -v 'a[`touch x`]' y", "!printf -v a[`touch x`] y|…"),
+            ("test -v 'a[$(touch x)]'", "test -v a[$(touch x)]|…"),
+            ("[ -n b -a -v \"a[\\$(touch x)]\" ]", "[ -n b -a -v a[$(touch x)] ]|…"),
+            ("let 'a[$(touch x)]'", "!let a[$(touch x)]|…"),
+            ("declare 'a[$(touch x)]=1'", "!declare a[$(touch x)]=1|…"),
+            ("read 'a[$(touch x)]' <<<y", "!read a[$(touch x)]|…"),
+            ("unset 'a[$(touch x)]'", "!unset a[$(touch x)]|…"),
+            ("wait -np 'a[$(touch x)]'", "!wait -np a[$(touch x)]|…"),
+            ("mapfile -C 'touch x' -c 1 a", "!mapfile -C touch x -c 1 a|…"),
+            ("hash -p ./x ls", "hash -p ./x ls|…"),
+            ("echo {a['$(touch x)']}>/dev/null", "…"),
+            // They set a variable, or nobody knows whether they do.
+            ("printf -v PATH x", "!printf -v PATH x"),
+            ("printf \"$x\" y", "!printf ? y"),
+            ("export PATH=x", "!export PATH=x"),
+            ("unset PATH", "!unset PATH"),
+            ("mapfile -t a", "!mapfile -t a"),
+            ("test -v \"$x\"", "!test -v ?"),
+            ("wait -n $x", "!wait -n ?"),
+            // And those do nothing of it.
+            ("printf '%s [$5]\\n' a", "printf %s [$5]\\n a"),
+            ("printf '%s\\n' \"$x\"", "printf %s\\n ?"),
+            ("printf -- x", "printf -- x"),
+            ("[ -f a ]", "[ -f a ]"),
+            ("test a = '$b'", "test a = $b"),
+            ("wait", "wait"),
+            ("hash -r", "hash -r"),
+            ("echo 'a[$(touch x)]' {a}", "echo a[$(touch x)] ?"),
+        ] {
+            assert_eq!(render(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn wrappers_may_run_anything() {
+        for program in [
+            "prlimit",
+            "setarch",
+            "linux32",
+            "flock",
+            "taskset",
+            "script",
+            "busybox",
+            "strace",
+            "systemd-run",
+        ] {
+            assert_eq!(
+                render(&format!("/usr/bin/{program} git push")),
+                format!("/usr/bin/{program} git push|…")
+            );
+        }
+        assert_eq!(render("printlimit git push"), "printlimit git push", "the control");
     }
 
     #[test]
