@@ -5,7 +5,7 @@
 
 use crate::paths::GlobError;
 use crate::pattern::{Case, Pattern};
-use policies_shell::shell::{SimpleCommand, base_name};
+use policies_targets::shell::{SimpleCommand, base_name};
 use serde::Serialize;
 
 /// Which simple commands a rule is about.

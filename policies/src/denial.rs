@@ -10,7 +10,7 @@ use crate::source::{Origin, SourceKind};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
-use policies_network::network;
+use policies_targets::network;
 use std::path::Path;
 
 /// A profile of the user's own, in examples of what to write.

@@ -8,8 +8,8 @@ use crate::model::{Environment, Profile};
 use crate::source::Origin;
 use crate::value::SetValue;
 use broker_protocol::Layer;
-use policies_network::network::NetworkTable;
-use policies_network::web::WebTable;
+use policies_targets::network::NetworkTable;
+use policies_targets::web::WebTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use crate::host::HostPathError;
 use crate::pattern::PatternError;
 use crate::source::{FILE_MAX, FileError};
 use broker_protocol::{ErrorKind, Failed};
-use policies_network::network::NetworkError;
+use policies_targets::network::NetworkError;
 use thiserror::Error;
 
 /// Why there is no policy. No session opens then: one without a file's part would be a weaker one.

@@ -46,8 +46,7 @@ pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use pattern::PatternError;
-pub use policies_network::{address, network, web};
-pub use policies_shell::shell;
+pub use policies_targets::{address, network, shell, web};
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of, is_git_head,
     is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git, may_be_git_directory,

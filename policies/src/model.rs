@@ -16,8 +16,8 @@ use crate::value::{
     SetValue, TrustName, VariableName, Version,
 };
 use broker_protocol::Channel;
-use policies_network::network::NetworkTable;
-use policies_network::web::WebTable;
+use policies_targets::network::NetworkTable;
+use policies_targets::web::WebTable;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};

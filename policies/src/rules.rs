@@ -11,7 +11,7 @@ use crate::paths::{GlobError, PathGlob};
 use crate::pattern::{Case, Pattern};
 use crate::source::{Origin, SourceKind};
 use crate::value::{self, RuleTool};
-use policies_shell::shell::{self, Unit};
+use policies_targets::shell::{self, Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

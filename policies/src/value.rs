@@ -81,7 +81,7 @@ macro_rules! read_from_text {
     ($name:ident) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                policies_network::text::read(input)
+                policies_targets::text::read(input)
             }
         }
     };

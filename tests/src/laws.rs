@@ -18,9 +18,8 @@ pub type Violations = Vec<String>;
 
 /// Our crates, each with the crates of ours that it may use. A crate that is not listed may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("policies-network", &["broker-protocol"]),
-    ("policies-shell", &["broker-protocol"]),
-    ("policies", &["broker-protocol", "policies-network", "policies-shell"]),
+    ("policies-targets", &["broker-protocol"]),
+    ("policies", &["broker-protocol", "policies-targets"]),
     ("executor-layers", &["broker-protocol", "policies", "executor-sys"]),
     ("executor-supervisor", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
     (

@@ -2,6 +2,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod text;
+pub mod address;
+pub mod web;
+pub mod network;
 pub mod shell;
 mod runners;
 mod steps;

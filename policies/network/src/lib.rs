@@ -1,8 +1,0 @@
-#![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
-pub mod text;
-pub mod address;
-pub mod web;
-pub mod network;
