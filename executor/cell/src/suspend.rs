@@ -42,10 +42,14 @@ fn has_default(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use executor_sys::process::{self, Fork};
     use nix::fcntl::OFlag;
     use nix::pty::posix_openpt;
     use nix::sys::termios::{SetArg, tcsetattr};
+    use nix::sys::wait::waitpid;
+    use nix::unistd::Pid;
     use std::os::fd::AsFd;
+    use std::time::Duration;
 
     #[test]
     fn the_key_is_the_terminals_own_and_only_where_it_makes_a_signal() {
@@ -67,7 +71,15 @@ mod tests {
 
     #[test]
     fn what_handles_the_signal_is_told_apart() {
-        assert!(has_default(std::process::id() as i32));
-        assert!(!has_default(-1));
+        // Not this process: while a thread of it starts another one, all signals are blocked.
+        let Fork::Parent(child) = process::fork(0).unwrap() else {
+            loop {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+        };
+        let has = has_default(child.pid);
+        process::pidfd_signal(child.pidfd.as_fd(), libc::SIGKILL).unwrap();
+        waitpid(Pid::from_raw(child.pid), None).unwrap();
+        assert!(has && !has_default(-1));
     }
 }
