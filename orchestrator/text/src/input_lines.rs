@@ -5,8 +5,10 @@ use crate::truncate::counted;
 use serde_json::Value;
 
 /// The complete input of a call, from [`crate::sanitize::Sanitizer::input`], as escaped lines for the person who has to approve it.
-/// Short fields, such as a path, come before long ones. Different inputs give different lines.
+/// Short fields, such as a path, come before long ones: a model does not choose the order. Different inputs give different lines.
 pub fn input_lines(input: &Value) -> Vec<String> {
+    let mut input = input.clone();
+    input.sort_all_objects();
     let Some(fields) = input.as_object() else { return escape::lines_of_input(&input.to_string()) };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     // A text that looks like a number or a list is marked as text.
@@ -40,5 +42,18 @@ fn field_lines(name: &str, text: &str) -> Vec<String> {
             let head = format!("{name}, {}{end}:", counted(several.len() as u64, "line"));
             [head].into_iter().chain(several.iter().map(|line| format!("  {line}"))).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_fields_are_shown_alike_in_any_order() {
+        let of = |text| input_lines(&serde_json::from_str(text).unwrap());
+        let shown = of(r#"{"b":"xy","a":"xy","c":{"e":1,"d":2}}"#);
+        assert_eq!(shown, ["a: xy", "b: xy", r#"c: {"d":2,"e":1}"#]);
+        assert_eq!(of(r#"{"c":{"d":2,"e":1},"a":"xy","b":"xy"}"#), shown);
     }
 }
