@@ -105,7 +105,7 @@ impl Calls {
         tracing::trace!("start a call");
         let key = id.to_string();
         if self.by_id.borrow().contains_key(&key) {
-            return Err(RejectedLine { id, error: LineError::IdInUse });
+            return Err(RejectedLine { id, error: LineError::IdInUse.into() });
         }
         let takes_input = match &invocation {
             Invocation::Tool { input, .. } => input.get("stdin") == Some(&Value::Bool(true)),
@@ -248,8 +248,8 @@ impl Calls {
         let Some(under_way) = self.find(&id) else { return Ok(()) };
         match under_way.input() {
             Input::Open => {}
-            Input::None => return Err(RejectedLine { id, error: LineError::NoInput }),
-            Input::Ended => return Err(RejectedLine { id, error: LineError::InputEnded }),
+            Input::None => return Err(RejectedLine { id, error: LineError::NoInput.into() }),
+            Input::Ended => return Err(RejectedLine { id, error: LineError::InputEnded.into() }),
         }
         under_way.handle.input(StdinChunk { bytes, permit: Some(permit) });
         if end {
@@ -295,7 +295,7 @@ impl Calls {
 
     /// Answers an invalid line.
     pub async fn reject_line(&self, RejectedLine { id, error }: RejectedLine) {
-        self.reject(&id, error.into()).await;
+        self.reject(&id, (*error).into()).await;
     }
 
     /// Reports an error about `id`. A call in progress has a single result, which this is not, so it gets a notice.

@@ -390,12 +390,12 @@ pub enum LineError {
 pub struct RejectedLine {
     /// The line's ID, or null.
     pub id: Value,
-    pub error: LineError,
+    pub error: Box<LineError>,
 }
 
 impl From<LineError> for RejectedLine {
     fn from(error: LineError) -> Self {
-        Self { id: Value::Null, error }
+        Self { id: Value::Null, error: error.into() }
     }
 }
 
@@ -406,7 +406,7 @@ pub fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
     let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
     match op_name(&mut fields).and_then(|name| op(name, fields, line)) {
         Ok(op) => Ok(Line { id, op }),
-        Err(error) => Err(RejectedLine { id, error }),
+        Err(error) => Err(RejectedLine { id, error: error.into() }),
     }
 }
 
@@ -635,7 +635,7 @@ mod tests {
             parse(format!(r#"{{"id":1,"error":{{"message":"{}"}}}}"#, "x".repeat(bytes)).as_bytes())
         };
         assert!(error(MESSAGE_MAX).is_ok());
-        assert!(matches!(error(MESSAGE_MAX + 1).unwrap_err().error, LineError::Message));
+        assert!(matches!(*error(MESSAGE_MAX + 1).unwrap_err().error, LineError::Message));
         // {"a":"…"} are 8 bytes more.
         let structured = |bytes: usize| {
             let text = "x".repeat(bytes - 8);

@@ -65,7 +65,7 @@ impl LineLoop {
                         let undo = Request::Undo(Undo { change, path, force });
                         calls.start(id, (Invocation::Request(undo), Wants::default()), permit)?;
                     }
-                    Err(error) => return Err(RejectedLine { id, error }),
+                    Err(error) => return Err(RejectedLine { id, error: error.into() }),
                 }
             }
             Op::Stdin { bytes, end } => {
