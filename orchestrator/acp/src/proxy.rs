@@ -41,23 +41,23 @@ impl Proxy {
     /// Handles the editor's messages until its input ends.
     pub async fn hear_editor(&self, mut lines: Lines) {
         while let Some(message) = next_message(&mut lines).await {
-            match message.map(|message| self.of_editor(message)) {
-                Ok(Ok(Some(message))) => self.links.to_agent(message.into_line()).await,
-                Ok(Ok(None)) => {}
-                Ok(Err((id, error))) => self.links.to_editor(response(&id, Err(error))).await,
-                Err(error) => self.links.to_editor(response(&Value::Null, Err(error))).await,
+            let message = message.map_err(|error| response(&Value::Null, Err(error)));
+            match message.and_then(|message| self.of_editor(message)) {
+                Ok(Some(message)) => self.links.to_agent(message.into_line()).await,
+                Ok(None) => {}
+                Err(refusal) => self.links.to_editor(refusal).await,
             }
         }
     }
 
-    /// What is passed on to the agent of a message from the editor.
-    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, (Value, Error)> {
+    /// What is passed on to the agent of a message from the editor, or the response that refuses it.
+    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, Vec<u8>> {
         let Kind::Request { id } = message.kind.clone() else { return Ok(self.links.take_answer(message)) };
         if message.method == AGENT_METHOD_NAMES.initialize {
             offer(message.params_mut());
         }
         match self.check_directories(&message.method, message.params()) {
-            Err(text) => Err((id, failure(ErrorCode::InvalidParams, text))),
+            Err(text) => Err(response(&id, Err(failure(ErrorCode::InvalidParams, text)))),
             Ok(()) => Ok(Some(message)),
         }
     }
