@@ -684,7 +684,7 @@ mod tests {
             (
                 r#"{"id":"a","tool":"ls","inputs":{}}"#,
                 json!("a"),
-                "unknown field `inputs`, expected one of `input`, `tool`, `wants`; did you mean `input`?",
+                "unknown field `inputs`, expected one of `tool`, `input`, `wants`; did you mean `input`?",
             ),
             (r#"{"id":"a","tool":"ls","cancel":true}"#, json!("a"), "unknown field `cancel`"),
             (r#"{"id":"a","toool":"ls"}"#, json!("a"), "needs an `op`"),

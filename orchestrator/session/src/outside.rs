@@ -51,7 +51,7 @@ pub(crate) async fn remote(
     input: Value,
     max: usize,
 ) -> ToolResult {
-    match request_permission(engine, connection, caller, tool.effect(&input)).await {
+    match request_permission(engine, connection, caller, tool.effect(input.clone())).await {
         Ok(number) => {
             let text = execute(engine, caller, tool, input).instrument(spans::outside()).await;
             show(engine, connection, caller, number, text, max).await

@@ -75,7 +75,7 @@ fn decidable(
     let (tool, risk) = (entry.name().to_owned(), entry.risk());
     let mut first = DecidableCall { tool, risk, request: None, refused: None };
     let plan = match &entry {
-        Entry::Registered(tool) => Plan::Request(Request::Effect(tool.effect(&input))),
+        Entry::Registered(tool) => Plan::Request(Request::Effect(tool.effect(input))),
         Entry::BuiltIn(tool) => match tool.plan(input, context).map_err(Failed::from) {
             Ok(planned) => planned.plan,
             Err(failed) if failed.kind == ErrorKind::Violation => {

@@ -105,7 +105,8 @@ const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -
 
 fn input<I: ToolInput>() -> Input {
     let mut schema = schema_of::<I>();
-    let described = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
+    let described = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+    schema.sort_all_objects();
     let description = described.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let plan = |value: Value, context: &PlanContext<'_>| {
         // The schema accepted it, so this fails only if struct and schema differ.

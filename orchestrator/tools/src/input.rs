@@ -19,8 +19,7 @@ pub trait ToolInput: DeserializeOwned + JsonSchema {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError>;
 }
 
-/// The JSON Schema of an input, without references; its description is the tool's. Sorted: what [`Plain`] removes leaves the rest in
-/// no order that means something, and a model's text changes only on purpose.
+/// The JSON Schema of an input, without references; its description is the tool's.
 pub fn schema_of<I: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<I>();
@@ -28,9 +27,7 @@ pub fn schema_of<I: JsonSchema>() -> Value {
     // Some model providers require it in every object.
     schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
     Plain.transform(&mut schema);
-    let mut schema = schema.to_value();
-    schema.sort_all_objects();
-    schema
+    schema.to_value()
 }
 
 /// Explains why a value is no `I`, in the same words as for any invalid input.

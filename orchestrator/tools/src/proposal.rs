@@ -53,9 +53,7 @@ impl Proposal {
             }
         }
     }
-}
 
-impl Proposal {
     /// Adds those fields of `request` that the body does not show.
     fn with(mut self, request: &Request) -> Self {
         self.about.push(other_fields(request));

@@ -385,10 +385,8 @@ impl ClientTool {
         &self.name
     }
 
-    /// The effect that the executor decides on. Sorted: an approval holds for the same fields in any order, and a rule for what it
-    /// names of them.
-    pub fn effect(&self, input: &Value) -> Effect {
-        let mut input = input.clone();
+    /// The effect that the executor decides on: for the same fields in any order, the same.
+    pub fn effect(&self, mut input: Value) -> Effect {
         input.sort_all_objects();
         Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
     }
@@ -482,7 +480,7 @@ mod tests {
         let Ok(Entry::Registered(tool)) = registry.get("alpha") else { panic!("it is registered") };
         let orders =
             [r#"{"b":{"d":1,"c":[{"f":2,"e":3}]},"a":4}"#, r#"{"a":4,"b":{"c":[{"e":3,"f":2}],"d":1}}"#];
-        let [first, second] = orders.map(|text| tool.effect(&serde_json::from_str(text).unwrap()));
+        let [first, second] = orders.map(|text| tool.effect(serde_json::from_str(text).unwrap()));
         assert_eq!(first, second);
         let Effect::Added { input, .. } = first else { panic!("{first:?}") };
         assert_eq!(input, orders[1]);

@@ -636,6 +636,7 @@ fn forms_of_other_systems_become_ours() {
     assert_eq!(dump("../../a").unwrap_err().kind, ErrorKind::Violation);
 }
 
+/// An approval is for the file that would be written.
 #[test]
 fn what_is_stored_is_the_same_for_the_same_fields_in_any_order() {
     let stored = |text: &str| {
@@ -650,6 +651,7 @@ fn what_is_stored_is_the_same_for_the_same_fields_in_any_order() {
     );
 }
 
+/// What is removed of a schema leaves the rest in no order that means something; a model's text changes only on purpose.
 #[test]
 fn a_schema_is_sorted() {
     for tool in &TOOLS {

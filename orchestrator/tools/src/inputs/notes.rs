@@ -107,7 +107,6 @@ impl ToolInput for Memory {
             MemoryAction::Delete => Action::Delete(key()?),
             MemoryAction::Set => {
                 let (key, mut value) = (key()?, required("value", self.value)?);
-                // The file is written, and asked about, the same for the same fields in any order.
                 value.sort_all_objects();
                 if value.to_string().len() > VALUE_MAX {
                     let (name, found) = ("value".into(), excerpt(&value));
