@@ -189,6 +189,36 @@ fn a_reader_that_is_gone_cancels_the_command() {
     broker.join();
 }
 
+/// Whether the command has ended by itself or is cancelled must make no difference.
+#[test]
+fn output_that_cannot_be_written_is_reported_once() {
+    let ended_first = |peer: &mut Peer, call| {
+        peer.output(call, false, b"x");
+        peer.output(call, false, b"y");
+        peer.ended(call, Ended::Exited(0), b"");
+    };
+    let cancelled = |peer: &mut Peer, call| {
+        peer.output(call, false, b"x");
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
+        peer.output(call, false, b"y");
+        peer.ended(call, Ended::Cancelled, b"");
+    };
+    for script in [ended_first as fn(&mut Peer, u64), cancelled] {
+        let broker = Broker::start(move |peer| {
+            peer.open();
+            let (call, _) = peer.call();
+            script(peer, call);
+        });
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = broker.lazaret("run").arg("x").stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let want = "lazaret: cannot write the standard output: No space left on device (os error 28)\n";
+        assert_eq!((output.status.code(), said.as_str()), (Some(125), want));
+        broker.join();
+    }
+}
+
 #[test]
 fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
     let (started, start) = std::sync::mpsc::channel();

@@ -1,5 +1,6 @@
 //! `lazaret run`: runs one command in a cell as if it ran here.
 
+use crate::out::{Lost, Out};
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
     Terminal, ZonePath, limit,
@@ -9,7 +10,7 @@ use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIG
 use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::Input;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
@@ -216,7 +217,7 @@ impl Run {
             }
         };
         out.finish().await;
-        self.report(&result, out.is_closed())
+        self.report(&result, out.lost())
     }
 
     /// Runs the command until it ends.
@@ -296,9 +297,7 @@ impl Run {
     fn out(&self, reporter: Option<WorkingDirectory>) -> io::Result<Out> {
         match self.json {
             true => Ok(Out::Nowhere),
-            false => {
-                Ok(Out::Here { out: Output::stdout()?, err: Output::stderr()?, closed: false, reporter })
-            }
+            false => Out::here(reporter),
         }
     }
 
@@ -313,8 +312,9 @@ impl Run {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
-                    let written = out.write(*stderr, bytes).await;
-                    written.unwrap_or_else(|_| call.handle.cancel());
+                    if !out.write(*stderr, bytes).await {
+                        call.handle.cancel();
+                    }
                 }
                 Body::Suspended => {
                     // If the terminal cannot be reset it is gone, and that arrives as the end of the input.
@@ -334,7 +334,7 @@ impl Run {
         Err(Failed::internal("the call ended without a result"))
     }
 
-    fn report(&self, result: &CallResult, closed: bool) -> Result<u8, Failed> {
+    fn report(&self, result: &CallResult, lost: Option<&Lost>) -> Result<u8, Failed> {
         if self.json {
             print::json(&ResultLine::plain(result))?;
         } else if let Some(problem) = self.problem(result) {
@@ -344,7 +344,10 @@ impl Run {
             let denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         }
-        Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), closed))
+        if let Some(Lost::Failed { stream, error }) = lost {
+            print::problem(&format!("cannot write the {stream}: {error}"));
+        }
+        Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
     }
 
     /// What to print about an end that the command's own output does not explain, including what it was denied.
@@ -424,56 +427,19 @@ fn resize(call: &CallHandle, raw: Option<&Raw>) {
     }
 }
 
-enum Out {
-    Here {
-        out: Output,
-        err: Output,
-        closed: bool,
-        reporter: Option<WorkingDirectory>,
-    },
-    /// The whole output is in the result.
-    Nowhere,
-}
-
-impl Out {
-    /// Whether the reader has closed the output.
-    fn is_closed(&self) -> bool {
-        matches!(self, Out::Here { closed: true, .. })
-    }
-
-    async fn write(&mut self, stderr: bool, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Out::Here { out, err, closed, reporter } if !*closed => {
-                let stream = if stderr { err } else { out };
-                let written = match reporter.as_mut().filter(|_| !stderr) {
-                    Some(reporter) => stream.write_all(&reporter.filter(bytes)).await,
-                    None => stream.write_all(bytes).await,
-                };
-                written.inspect_err(|_| *closed = true)
-            }
-            Out::Here { .. } | Out::Nowhere => Ok(()),
-        }
-    }
-
-    /// The command has ended: writes the output that was held back.
-    async fn finish(&mut self) {
-        if let Out::Here { out, reporter, closed: false, .. } = self
-            && let Some(reporter) = reporter.take()
-        {
-            // A reader that has closed the output misses nothing.
-            let _ = out.write_all(&reporter.finish()).await;
-        }
-    }
-}
-
-fn code(ended: Option<Ended>, error: Option<ErrorKind>, closed: bool) -> u8 {
+fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&Lost>) -> u8 {
     let signalled = |number: i32| exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0));
+    // Whether the command ends by itself before it is cancelled is a race, and its output is incomplete either way: no code of its own
+    // may say that all went well.
+    if let Some(Lost::Failed { .. }) = lost {
+        return exit::LAZARET;
+    }
     match ended {
         // The kernel keeps only the low eight bits of an exit code.
         Some(Ended::Exited(code)) => (code & 0xff) as u8,
         Some(Ended::Signalled(number)) => signalled(number),
         Some(Ended::TimedOut | Ended::Idle) => exit::TIMEOUT,
-        Some(Ended::Cancelled) if closed => signalled(SIGPIPE),
+        Some(Ended::Cancelled) if lost.is_some() => signalled(SIGPIPE),
         Some(Ended::Cancelled) => signalled(SIGINT),
         Some(Ended::Limited(_)) => signalled(SIGKILL),
         Some(Ended::NotStarted(nix::libc::ENOENT)) => exit::NOT_FOUND,
@@ -510,16 +476,20 @@ mod tests {
             (Ended::NoDirectory(nix::libc::ENOENT), 125),
         ];
         for (end, want) in cases {
-            assert_eq!(code(Some(end), None, false), want, "{end:?}");
+            assert_eq!(code(Some(end), None, None), want, "{end:?}");
         }
-        assert_eq!(code(Some(Ended::Cancelled), None, true), 141);
+        assert_eq!(code(Some(Ended::Cancelled), None, Some(&Lost::Closed)), 141);
+        let failed = Lost::Failed { stream: "standard output", error: io::ErrorKind::StorageFull.into() };
+        for end in [Ended::Exited(0), Ended::Exited(3), Ended::Cancelled] {
+            assert_eq!(code(Some(end), None, Some(&failed)), 125, "{end:?}");
+        }
         for (kind, want) in [
             (ErrorKind::DeniedPolicy, 126),
             (ErrorKind::Violation, 126),
             (ErrorKind::ExecutorLost, 125),
             (ErrorKind::Internal, 125),
         ] {
-            assert_eq!(code(None, Some(kind), false), want, "{kind:?}");
+            assert_eq!(code(None, Some(kind), None), want, "{kind:?}");
         }
     }
 }

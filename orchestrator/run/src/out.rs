@@ -1,0 +1,83 @@
+//! Where the output of a command goes, and what became of it.
+
+use orchestrator_install::shell_directory::WorkingDirectory;
+use orchestrator_lines::streams::Output;
+use std::io;
+
+/// Where the output goes.
+pub enum Out {
+    /// Our own standard streams.
+    Here {
+        /// Standard output.
+        out: Output,
+        /// Standard error.
+        err: Output,
+        /// Why nothing more is written.
+        lost: Option<Lost>,
+        /// Removes the final working directory from standard output.
+        reporter: Option<WorkingDirectory>,
+    },
+    /// The whole output is in the result.
+    Nowhere,
+}
+
+/// Why output cannot be written.
+#[derive(Debug)]
+pub enum Lost {
+    /// Nobody reads it any more. A reader that has read enough says so in this way, so it is no failure.
+    Closed,
+    /// The output is incomplete, although somebody wants it.
+    Failed {
+        /// The name of the stream.
+        stream: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Lost {
+    fn of(stderr: bool, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Failed { stream: if stderr { "standard error" } else { "standard output" }, error },
+        }
+    }
+}
+
+impl Out {
+    /// Our own standard streams. Needs the runtime.
+    pub fn here(reporter: Option<WorkingDirectory>) -> io::Result<Self> {
+        Ok(Self::Here { out: Output::stdout()?, err: Output::stderr()?, lost: None, reporter })
+    }
+
+    /// Why the output is incomplete, if it is.
+    pub fn lost(&self) -> Option<&Lost> {
+        match self {
+            Self::Here { lost, .. } => lost.as_ref(),
+            Self::Nowhere => None,
+        }
+    }
+
+    /// Writes output of the command, unless some was lost before; returns whether all of it so far was written.
+    pub async fn write(&mut self, stderr: bool, bytes: &[u8]) -> bool {
+        let Self::Here { out, err, lost, reporter } = self else { return true };
+        if lost.is_none() {
+            let written = match reporter.as_mut().filter(|_| !stderr) {
+                Some(reporter) => out.write_all(&reporter.filter(bytes)).await,
+                None => if stderr { err } else { out }.write_all(bytes).await,
+            };
+            *lost = written.err().map(|error| Lost::of(stderr, error));
+        }
+        lost.is_none()
+    }
+
+    /// The command has ended: writes the output that was held back.
+    pub async fn finish(&mut self) {
+        if let Self::Here { out, reporter, lost: lost @ None, .. } = self
+            && let Some(reporter) = reporter.take()
+        {
+            let written = out.write_all(&reporter.finish()).await;
+            *lost = written.err().map(|error| Lost::of(false, error));
+        }
+    }
+}
