@@ -138,6 +138,27 @@ fn input_reaches_the_command_and_its_end_too() {
 }
 
 #[test]
+fn without_input_ours_is_left_to_others() {
+    for option in ["-n", "--no-stdin"] {
+        let broker = Broker::start(|peer| {
+            peer.open();
+            let (call, Request::Bash(bash)) = peer.call() else { panic!() };
+            assert_eq!(bash.stdin, Stdin::Null);
+            peer.ended(call, Ended::Exited(0), b"");
+        });
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"second\n").unwrap();
+        drop(writer);
+        let input = reader.try_clone().unwrap();
+        let status = broker.lazaret("run").args([option, "cat"]).stdin(input).status().unwrap();
+        let mut left = String::new();
+        reader.read_to_string(&mut left).unwrap();
+        assert_eq!((status.code(), left.as_str()), (Some(0), "second\n"));
+        broker.join();
+    }
+}
+
+#[test]
 fn sockets_and_files_serve_as_streams_too() {
     let script = |peer: &mut Peer| {
         peer.open();

@@ -44,6 +44,8 @@ Examples:
   lazaret run -- cargo test
   lazaret run --timeout 10 -- sh -c 'yes | head -c 1000'
   tar c src | lazaret run -- tar t
+  while read f; do lazaret run -n -- wc \"$f\"; done < list
+                                      without -n, the first wc would get the list
   lazaret run -- bash                 on a terminal: a shell with job control
 
 Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
@@ -77,6 +79,9 @@ pub struct Run {
     /// Give the command no terminal
     #[arg(long, conflicts_with = "tty")]
     no_tty: bool,
+    /// Give the command an empty input and no terminal. Without it, a command in a `while read` loop gets the loop's input
+    #[arg(short = 'n', long, conflicts_with = "tty")]
+    no_stdin: bool,
     /// The program, found by the cell's PATH, and its arguments; no shell is between
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -118,6 +123,7 @@ impl Run {
             json: false,
             tty: false,
             no_tty: false,
+            no_stdin: false,
             command: words,
             caller,
             // A model reads what its shell prints, and gets no other message from us.
@@ -263,7 +269,7 @@ impl Run {
     /// The command gets a terminal only if a person sits at both ends.
     pub fn is_interactive(&self) -> bool {
         let here = || io::stdin().is_terminal() && io::stdout().is_terminal();
-        self.tty || (!self.json && !self.no_tty && here())
+        self.tty || (!self.json && !self.no_tty && !self.no_stdin && here())
     }
 
     fn request(&mut self, directory: Option<ZonePath>) -> Request {
@@ -278,7 +284,7 @@ impl Run {
                 let (rows, columns) = terminal::size();
                 Stdin::Terminal(Terminal { rows, columns, term: terminal::term() })
             }
-            false if Input::is_null() => Stdin::Null,
+            false if self.no_stdin || Input::is_null() => Stdin::Null,
             false => Stdin::Stream,
         };
         Request::Bash(Bash {
