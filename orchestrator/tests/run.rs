@@ -60,8 +60,9 @@ fn each_end_has_its_code_and_says_what_the_command_cannot() {
     assert_eq!(run(&["x"], ended(Ended::Signalled(9))), (Some(137), "".into(), "".into()));
     let (code, _, said) = run(&["x"], ended(Ended::TimedOut));
     assert_eq!(code, Some(124));
-    let limit = "lazaret: the command ran into its time limit of 10 s and was killed";
-    assert_eq!(said, format!("{limit}\n"));
+    let limit = "lazaret: the command ran into its time limit of 10 s and was killed\n";
+    let remedy = said.strip_prefix(limit).unwrap();
+    assert!(["--timeout", "`timeout_s`", "`timeout_max_s`"].iter().all(|key| remedy.contains(key)), "{said}");
     let (code, _, said) = run(&["--idle-timeout", "3", "x"], ended(Ended::Idle));
     assert_eq!(code, Some(124));
     assert!(said.contains("printed nothing for its idle time of 3 s"), "{said}");
@@ -86,6 +87,16 @@ fn each_end_has_its_code_and_says_what_the_command_cannot() {
     let fault = Failed { kind: ErrorKind::Protocol, message: "bad \x1b frame".into() };
     let (code, _, said) = run(&["x"], move |peer, _, _| peer.send(&FromBroker::Fault(fault)));
     assert_eq!((code, said.as_str()), (Some(125), "lazaret: bad \\u{1b} frame\n"));
+}
+
+#[test]
+fn a_shorter_time_limit_than_asked_for_is_reported() {
+    let ended = |peer: &mut Peer, call, _| peer.ended(call, Ended::Exited(0), b"");
+    let (code, _, said) = run(&["--timeout", "5000", "x"], ended);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("--timeout 5000: ") && said.contains("at most 600 s (`timeout_max_s`"), "{said}");
+    assert_eq!(run(&["--timeout", "600", "x"], ended).2, "");
+    assert_eq!(run(&["--profile", "claude", "--timeout", "5000", "x"], ended).2, "");
 }
 
 /// A denial with an escape sequence in its target.

@@ -58,13 +58,18 @@ On a terminal, a command that fails after it was refused a host of the internet 
 followed by a question: allow it once, for this session or always (in your policy
 file, see `lazaret policy allow`), and run it again?";
 
+/// What gives a command more time.
+const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
+                            `timeout_s` counts, and on a terminal no limit";
+
 /// Run a command in a cell
 ///
 /// Standard input, output and error are those of the command. On a terminal it gets a terminal of its own.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// Time limit in seconds [default: the profile's `timeout_s`; on a terminal, none]
+    /// Time limit in seconds, up to the profile's `timeout_max_s` (600 as shipped) [default: the profile's `timeout_s` (60 as
+    /// shipped); on a terminal, none]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
     timeout: Option<u32>,
     /// End the command after this many seconds without output
@@ -151,6 +156,7 @@ impl Run {
             let policy = options.files().changed(&open.profile);
             options.network(policy.as_ref(), self.asks())
         };
+        self.say_shorter_limit(options, &open.profile);
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
@@ -171,6 +177,19 @@ impl Run {
         refused.report();
         log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
         code
+    }
+
+    /// Tells a person that the policy allows less time than was asked for. Before the command, because its end may come hours later
+    /// and be too early; a program reads `timeout` in the result.
+    fn say_shorter_limit(&self, options: &SessionOptions, profile: &str) {
+        let Some(asked) = self.timeout.filter(|_| self.caller.is_person() && !self.json) else { return };
+        // The executor reports a wrong policy.
+        let policy = options.files().resolve(profile).ok();
+        if let Some(max) = policy.and_then(|policy| policy.limits.timeout_max_s).filter(|max| *max < asked) {
+            print::note(&format!(
+                "--timeout {asked}: the profile {profile} allows at most {max} s (`timeout_max_s` in its `limits`)"
+            ));
+        }
     }
 
     /// The command string of a shell that gets only `-c` and that string; the policy reads the commands in it.
@@ -345,6 +364,9 @@ impl Run {
             print::json(&ResultLine::plain(result))?;
         } else if let Some(problem) = self.problem(result) {
             print::problem(problem);
+            if self.caller.is_person() && result.ended == Some(Ended::TimedOut) {
+                print::note(TIME_IS_OVER);
+            }
         } else if self.tells_denials {
             // Denied hosts are printed separately, once, for every caller.
             let denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
