@@ -111,14 +111,16 @@ fn denied() -> Denials {
 fn what_was_denied_is_told_to_who_wants_to_know_and_escaped() {
     let ended = |code| move |peer: &mut Peer, call, _| peer.ended_denied(call, Ended::Exited(code), denied());
     let line = "denied: write .husky/\\u{1b}[2Jx: Why. [layer protected-names; no option allows this]\n";
-    for code in [0, 1] {
-        assert_eq!(run(&["x"], ended(code)).2, "", "no terminal, and not asked");
+    let note = "lazaret: something was denied; `lazaret run -v` or `lazaret why` prints what\n";
+    for (code, short) in [(0, ""), (1, note)] {
+        assert_eq!(run(&["x"], ended(code)).2, short, "no terminal, and not asked");
         let (_, _, said) = run(&["-v", "x"], ended(code));
         assert!(said.ends_with(line), "{said}");
     }
     let (_, _, said) = run(&["x"], |peer, call, _| peer.ended_denied(call, Ended::TimedOut, denied()));
     assert!(said.contains("time limit of 10 s and was killed [denied: write .husky/"), "{said}");
-    let (_, json, _) = run(&["--json", "x"], ended(1));
+    let (_, json, said) = run(&["--json", "x"], ended(1));
+    assert_eq!(said, "");
     let result: serde_json::Value = serde_json::from_str(&json).unwrap();
     let denied = &result["metadata"]["denied"];
     assert_eq!((denied[0]["what"]["kind"].as_str(), denied[0]["remedy"].is_null()), (Some("write"), true));

@@ -367,15 +367,24 @@ impl Run {
             if self.caller.is_person() && result.ended == Some(Ended::TimedOut) {
                 print::note(TIME_IS_OVER);
             }
-        } else if self.tells_denials {
-            // Denied hosts are printed separately, once, for every caller.
-            let denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
-            denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
+        } else {
+            self.report_denials(result);
         }
         if let Some(Lost::Failed { stream, error }) = lost {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
         Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
+    }
+
+    fn report_denials(&self, result: &CallResult) {
+        // Denied hosts are printed separately, once, for every caller.
+        let mut denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+        if self.tells_denials {
+            denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
+        } else if self.caller.is_person() && result.error.is_some() && denials.next().is_some() {
+            // In a script's log the list would bury the command's own errors, but without a word the cause would be missing.
+            print::note("something was denied; `lazaret run -v` or `lazaret why` prints what");
+        }
     }
 
     /// What to print about an end that the command's own output does not explain, including what it was denied.
