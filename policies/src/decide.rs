@@ -122,10 +122,9 @@ fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>
     let (rule, origin) = (found.rule.name(), Some(&found.rule.origin));
     let why = match (found.doubt, found.action) {
         (None, _) => found.rule.why.clone(),
-        // What is certain comes first.
+        // It asks in any case, and the text of the first rule that might apply would speak of a push where there is no git.
         (Some(doubt), Action::Ask) if policy.trust.asks(facts.risk) => {
-            let certain = reason(policy.trust, facts.risk);
-            format!("{certain} A rule may apply too (it is not certain: {doubt}): {}", found.rule.why)
+            format!("{} No rule can be sure about it: {doubt}.", reason(policy.trust, facts.risk))
         }
         (Some(doubt), Action::Ask | Action::Allow | Action::Deny) => {
             format!("This rule may apply (it is not certain: {doubt}): {}", found.rule.why)
