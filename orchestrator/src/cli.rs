@@ -274,6 +274,20 @@ fn is_command(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Each command that the tour names can be typed as it stands there.
+    #[test]
+    fn the_commands_of_the_tour_are_commands() {
+        let tour = include_str!("../agent/scripts/tour.json");
+        let quoted = tour.split('`').skip(1).step_by(2);
+        let commands: Vec<_> = quoted.filter(|text| text.starts_with("lazaret ")).collect();
+        assert!(commands.len() >= 3, "{commands:?}");
+        for command in commands {
+            if let Err(error) = Cli::try_parse_from(command.split(' ')) {
+                panic!("`{command}`: {error}");
+            }
+        }
+    }
+
     /// Parsed alone, `run` accepts no option that the full parser refuses.
     #[test]
     fn run_uses_every_option_of_a_session() {

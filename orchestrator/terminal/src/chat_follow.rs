@@ -1,6 +1,6 @@
 //! Follows a run: sends its events to the front end, and takes answers and signals from the user.
 
-use crate::chat_screen::Screen;
+use crate::chat_screen::{Screen, no_answer};
 use crate::print;
 use crate::signals::Signals;
 use crate::terminal;
@@ -178,7 +178,10 @@ async fn answer(
         _ if !front.has_shown_all() => return front.more(answers).await,
         "y" | "yes" => Answer::Once,
         "s" | "session" if confirm.session != "once" => Answer::Session,
-        _ => return front.question(confirm, answers).await,
+        _ => {
+            front.problem(&no_answer(confirm)).await?;
+            return front.question(confirm, answers).await;
+        }
     };
     // A call that has ended by now needs no answer.
     let _ = control.approve(&confirm.tool_id, confirm.part, answer, Some(&confirm.digest)).await;

@@ -134,7 +134,7 @@ impl Screen {
         self.end_line().await?;
         self.asked = Some(Question::new(confirm, terminal::size().1.into()));
         let head = format!(
-            "\n{}{} wants to run ({} risk, rule {}): {}\n",
+            "\n{}{} wants to run ({} risk, by {}): {}\n",
             paint("? ", Colour::Red, self.colours),
             confirm.tool_name,
             confirm.risk,
@@ -273,6 +273,12 @@ fn failed(ran: &HookRan) -> String {
     format!("the hook `{}` ({}) {why}", ran.hook, ran.event.name())
 }
 
+/// What to reply to an answer that is none: the answers that this question has.
+pub fn no_answer(confirm: &Confirm) -> String {
+    let session = if ["rule", "call"].contains(&confirm.session) { "s, " } else { "" };
+    format!("that is no answer to this question: type y, {session}n or q")
+}
+
 /// An input on one line.
 fn brief(input: &Value) -> String {
     let main = ["command", "path", "pattern", "query", "url", "question", "summary"];
@@ -291,8 +297,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn question(input: Option<Value>) -> Question {
-        let confirm = Confirm {
+    fn confirm(input: Option<Value>) -> Confirm {
+        Confirm {
             tool_id: "1".into(),
             tool_name: "bash".into(),
             input,
@@ -307,8 +313,11 @@ mod tests {
             again: false,
             diff: None,
             path: None,
-        };
-        Question::new(&confirm, 40)
+        }
+    }
+
+    fn question(input: Option<Value>) -> Question {
+        Question::new(&confirm(input), 40)
     }
 
     #[test]
@@ -324,6 +333,13 @@ mod tests {
         assert!(pages[2].0.contains("touch hidden\n[y once"), "{}", pages[2].0);
         let mut huge = question(None);
         assert!(huge.page(24).ends_with("[n no, q no and stop] ") && !huge.has_shown_all());
+    }
+
+    #[test]
+    fn a_wrong_answer_is_told_the_right_ones() {
+        let with = |session| Confirm { session, ..confirm(Some(json!({}))) };
+        assert!(no_answer(&with("rule")).ends_with("type y, s, n or q"));
+        assert!(no_answer(&with("once")).ends_with("type y, n or q"));
     }
 
     #[test]

@@ -177,6 +177,7 @@ fn a_person_at_a_terminal_is_asked() {
     terminal.expect("bash wants to run", LIMIT);
     terminal.expect("echo yes > made", LIMIT);
     terminal.send("what?\n");
+    terminal.expect("type y, s, n or q", LIMIT);
     terminal.expect("bash wants to run", LIMIT);
     terminal.send("y\n");
     terminal.expect("Two.", LIMIT);
