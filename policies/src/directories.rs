@@ -17,7 +17,8 @@ const APPROVALS: &str = "lazaret-approve";
 pub const NO_HOME: &str = "/nonexistent";
 
 /// What helps where there is no home: for errors about what would lie in it.
-pub const NO_HOME_ADVICE: &str = "this user has no home directory, as /etc/passwd has no entry with one; set HOME, or set XDG_CONFIG_HOME,                                   XDG_STATE_HOME and XDG_DATA_HOME, to directories that may be written";
+pub const NO_HOME_ADVICE: &str = "this user has no home directory, as /etc/passwd has no entry with one; set HOME, or set \
+    XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_DATA_HOME, to directories that may be written";
 
 /// The home that all of Lazaret means: that of the account, if it is a directory, as `is_directory` says; else `HOME`; else
 /// [`NO_HOME`].
@@ -68,6 +69,11 @@ fn named(name: &str, variable: Variable) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_is_one_sentence_on_one_line() {
+        assert!(!NO_HOME_ADVICE.contains("  ") && !NO_HOME_ADVICE.contains('\n'), "{NO_HOME_ADVICE}");
+    }
 
     #[test]
     fn a_relative_path_counts_as_none() {
