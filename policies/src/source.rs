@@ -118,7 +118,7 @@ fn part(directory: &bool) -> &'static str {
 }
 
 /// The policy files of a machine and a user, whether they exist or not.
-fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
+pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
     let user = configuration(home, variable).join("policy.toml");
     [(SYSTEM_POLICY.into(), SourceKind::System), (user, SourceKind::User)]
 }

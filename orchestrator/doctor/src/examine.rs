@@ -52,16 +52,19 @@ impl Doctor {
         let hints = host_settings::hints();
         // Read before we confine ourselves.
         let settings = NamespaceSettings::read(options.endpoint().program());
+        let notes = options.files().notes();
         let examined = examine(options);
         match &examined {
             Ok((machine, opened)) if self.json => {
                 let mut report = to_json(machine, opened, confinement::in_force());
                 report["hints"] = json!(hints);
+                report["policyNotes"] = json!(notes);
                 print::json(&report)?
             }
             Ok((machine, opened)) => {
                 let style = Style::of_output();
                 let mut page = page(machine, opened, confinement::in_force(), style);
+                page.extend(notes.iter().map(|note| note_row(note, style)));
                 if machine.tier == Tier::Flat {
                     page.push_str(&settings.remedy());
                 }
@@ -149,6 +152,11 @@ fn page(
         }
     });
     page
+}
+
+/// What to know about the policy files.
+fn note_row(note: &str, style: Style) -> String {
+    format!("Policy: {}\n", style.wrap(&print::shown(note), 0))
 }
 
 /// What the user's own programs leave open.

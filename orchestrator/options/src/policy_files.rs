@@ -3,12 +3,13 @@
 
 use orchestrator_records::state_directory;
 use policies::choice::has_file;
+use policies::directories::Variable;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
-use policies::{Choice, EffectivePolicy, Host, Policies, PolicyError, Source, source};
+use policies::{Choice, EffectivePolicy, Host, Policies, PolicyError, Source, directories, source};
 use std::cell::OnceCell;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The facts about this machine that a policy uses.
 pub fn host() -> Host {
@@ -20,6 +21,26 @@ pub fn host() -> Host {
 /// The existing files of the administrator and the user.
 pub fn sources(host: &Host) -> Result<Vec<Source>, PolicyError> {
     Ok(source::read(&host.home, &state_directory::variable)?)
+}
+
+/// What to know about the places where policy files are looked for: that none is there, and that one elsewhere is not read.
+///
+/// A policy that is not read looks as if it were: everything it does not narrow works.
+fn notes(home: &Path, variable: Variable, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let places = source::paths(home, variable).map(|(path, _)| path);
+    let [system, user] = places.each_ref().map(|path| path.display());
+    let none = !places.iter().any(|path| exists(path));
+    let none = none.then(|| format!("there is no policy file: neither {system} nor {user} exists"));
+    let elsewhere = |home: &PathBuf| home.join(".config/lazaret/policy.toml");
+    let others = directories::homes(home, variable).iter().map(elsewhere).collect::<Vec<_>>();
+    let unread = others.iter().skip(1).filter(|path| !places.contains(path) && exists(path)).map(|path| {
+        format!(
+            "{} is not read: the account's home counts, {}, not HOME; move the file to {user}, or set XDG_CONFIG_HOME",
+            path.display(),
+            home.display()
+        )
+    });
+    none.into_iter().chain(unread).collect()
 }
 
 /// The policy files of this machine and user, parsed at the first use.
@@ -65,6 +86,11 @@ impl PolicyFiles {
         if self.is_unchanged() && profile == DEFAULT { None } else { self.resolve(profile).ok() }
     }
 
+    /// What to know about the places where policy files are looked for.
+    pub fn notes(&self) -> Vec<String> {
+        notes(&self.host.home, &state_directory::variable, |path| path.exists())
+    }
+
     /// Whether only the shipped files exist.
     pub fn is_unchanged(&self) -> bool {
         self.sources.as_ref().is_ok_and(Vec::is_empty)
@@ -76,5 +102,36 @@ impl PolicyFiles {
         }
         let policies = Policies::load(self.sources.clone()?)?;
         Ok(self.policies.get_or_init(|| policies))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The notes where these files exist and `HOME` is `/other`.
+    fn notes_with(files: &[&str], config: Option<&str>) -> Vec<String> {
+        let variable = |name: &str| match name {
+            "HOME" => Some(OsString::from("/other")),
+            "XDG_CONFIG_HOME" => config.map(OsString::from),
+            _ => None,
+        };
+        notes(Path::new("/home/u"), &variable, |path| files.iter().any(|file| path == Path::new(file)))
+    }
+
+    #[test]
+    fn a_policy_that_is_missing_or_not_read_is_reported() {
+        let (own, other) = ("/home/u/.config/lazaret/policy.toml", "/other/.config/lazaret/policy.toml");
+        assert_eq!(notes_with(&[own], None), [""; 0]);
+        let none = format!("there is no policy file: neither /etc/lazaret/policy.toml nor {own} exists");
+        assert_eq!(notes_with(&[], None), [none.as_str()]);
+        let notes = notes_with(&[other], None);
+        assert_eq!(notes[0], none);
+        assert!(
+            notes[1].starts_with(&format!("{other} is not read: ")) && notes[1].contains(own),
+            "{notes:?}"
+        );
+        assert_eq!(notes_with(&[own, other], None).len(), 1);
+        assert_eq!(notes_with(&[other], Some("/other/.config")), [""; 0], "a variable names it");
     }
 }

@@ -56,6 +56,7 @@ fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed
     let names = sources.iter().map(|source| source.name.clone()).collect::<Vec<_>>().join(" and ");
     let file = if names.is_empty() { "the shipped policy".to_owned() } else { names };
     let notes = check_sources(sources, host).and_then(|notes| options.scope().map(|_| notes));
+    let notes = notes.map(|notes| [options.files().notes(), notes].concat());
     Ok(Checked { file, notes })
 }
 
