@@ -92,7 +92,7 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     write_rest(&mut page, findings);
     // If the command cannot be printed exactly, it is not printed for copying.
     let command = if clean(&command) == command { &command } else { "CMD" };
-    write_options(&mut page, rerun, &findings.grants(), command);
+    write_options(&mut page, rerun, findings, command);
     page
 }
 
@@ -121,15 +121,22 @@ fn write_rest(page: &mut String, findings: &Findings) {
 }
 
 /// All options that open something, on one line for copying.
-fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &str) {
+fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command: &str) {
+    let grants = findings.grants();
     if grants.is_empty() {
         return;
     }
     let options: Vec<_> = grants.iter().map(option).collect();
     let (profile, options) = (quoted(&clean(&rerun.profile)), options.join(" "));
+    let opens_all = findings.more == 0 && findings.list.iter().all(|finding| finding.grant.is_some());
+    let what = if opens_all {
+        "all of this"
+    } else {
+        "a part of this; each entry says what opens it, if anything does"
+    };
     let _ = writeln!(
         page,
-        "\nOptions that would open all of this. The program chose these paths and hosts; grant only what you intend:"
+        "\nOptions that would open {what}. The program chose these paths and hosts; grant only what you intend:"
     );
     let _ = writeln!(page, "  lazaret run --profile {profile} {options} -- {command}");
     let paths = grants.iter().filter(|grant| grant.is_of_paths()).count();
@@ -264,6 +271,22 @@ mod tests {
                 && page.contains("takes 16 paths, not 20"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn options_that_leave_something_closed_do_not_claim_to_open_all() {
+        orchestrator_text::known::learn(&[]).unwrap();
+        let by = Barrier::Layer(Layer::ProtectedNames, None);
+        let closed = Denial::new(AttemptKind::Write, ".husky/x", by, "why", Remedy::Nothing);
+        let command = Command::Arguments(vec![b"make".to_vec().into()]);
+        let rerun = Rerun { command, profile: "default".into(), ended: Some(Ended::Exited(1)) };
+        let mut findings = Findings::default();
+        findings.add(read("/srv/a"));
+        assert!(text(&rerun, &findings).contains("Options that would open all of this."));
+        findings.add(closed);
+        let page = text(&rerun, &findings);
+        assert!(page.contains("no option allows this") && page.contains("open a part of this; "), "{page}");
+        assert!(!page.contains("all of this"), "{page}");
     }
 
     #[test]
