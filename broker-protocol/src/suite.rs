@@ -18,7 +18,7 @@ pub enum Framework {
 }
 
 /// Chosen where the tests are, by a shell in the cell: who asks has no right to look. Simple commands and no `exec`, so that a
-/// policy's rules can tell what may run.
+/// policy's rules can tell what may run. Only a missing program is 127: what reads that code suggests a profile that has the program.
 const AUTO: &str = "if [ -f Cargo.toml ]; then cargo test --no-fail-fast; \
                     elif [ -f package.json ]; then npm test; \
                     elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
@@ -26,7 +26,7 @@ const AUTO: &str = "if [ -f Cargo.toml ]; then cargo test --no-fail-fast; \
                     if python3 -m pytest --version >/dev/null 2>&1; then python3 -m pytest -q --color=no; \
                     elif [ -d tests ] && [ ! -f tests/__init__.py ]; then python3 -m unittest discover -s tests; \
                     else python3 -m unittest discover; fi; \
-                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 127; fi";
+                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 1; fi";
 
 impl Framework {
     /// The tool that runs them.
