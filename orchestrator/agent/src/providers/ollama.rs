@@ -55,7 +55,11 @@ impl Wire for Ollama {
     }
 
     fn hint(&self) -> Option<&'static str> {
-        Some("start it with `ollama serve`")
+        // Without a key and an option it is the provider, also for those who have never heard of it.
+        Some(
+            "start it with `ollama serve`; for another provider set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name it with \
+             --provider and its key with --key-file",
+        )
     }
 
     fn framing(&self) -> Framing {
@@ -231,6 +235,13 @@ impl OllamaDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{ANTHROPIC_KEY, OPENAI_KEY};
+
+    #[test]
+    fn who_has_no_server_reads_how_to_give_a_key() {
+        let hint = Ollama.hint().unwrap();
+        assert!([ANTHROPIC_KEY, OPENAI_KEY, "--provider", "--key-file"].iter().all(|way| hint.contains(way)));
+    }
 
     #[test]
     fn a_size_is_a_number() {
