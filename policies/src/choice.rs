@@ -76,9 +76,11 @@ impl Policies {
         };
         let profile = first.profile.as_str().to_owned();
         let mut others: Vec<String> = Vec::new();
+        // It has what the profiles have that it extends. If it cannot be resolved, that is reported elsewhere.
+        let chain = self.chain(first.profile.as_str()).unwrap_or_default();
         for entry in fitting {
             let other = entry.profile.as_str();
-            if other != profile && !others.iter().any(|known| known == other) {
+            if !chain.iter().any(|(name, ..)| *name == other) && !others.iter().any(|known| known == other) {
                 others.push(other.to_owned());
             }
         }

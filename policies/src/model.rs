@@ -92,8 +92,14 @@ impl PolicyFile {
             let (line, column) = place(text, byte);
             PolicyError::Text { file: file.to_owned(), line, column, message }
         };
-        let read: Self = toml::from_str(text)
-            .map_err(|error| fault(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        let read: Self = toml::from_str(text).map_err(|error| {
+            let (span, message) = (error.span().unwrap_or_default(), error.message());
+            // Where the text is no TOML, the message does not name what it is about, such as a key that comes twice.
+            let is_toml = toml::from_str::<de::IgnoredAny>(text).is_ok();
+            let what = text.get(span.clone()).and_then(|what| what.split_whitespace().next());
+            let what = what.filter(|_| !is_toml).map_or_else(String::new, |what| format!(": {what}"));
+            fault(span.start, format!("{message}{what}"))
+        })?;
         read.check(fault)
     }
 
@@ -467,7 +473,8 @@ mod tests {
             ("version = 1\n[[auto]]\nprofile = 'go'\n", 2, 1, "missing field `files`"),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
-            ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),
+            ("version = 1\nversion = 1\n", 2, 1, "duplicate key: version"),
+            ("version = 1\n[profile.a]\n[profile.b]\n[profile.a]\n", 4, 10, "duplicate key: a"),
             ("version = \n", 1, 11, ""),
             ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a string, or a list"),
         ] {

@@ -95,6 +95,9 @@ impl File {
     }
 }
 
+/// A profile by its name, and its file.
+pub(crate) type Link<'a> = (&'a str, &'a File, &'a Profile);
+
 /// All policy files of a machine and a user, parsed and found to be consistent.
 #[derive(Clone, Debug)]
 pub struct Policies {
@@ -171,7 +174,7 @@ impl Policies {
     fn undigested(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
         let name = if profile.is_empty() { DEFAULT } else { profile };
         let mut draft = Draft::default();
-        for (file, profile) in self.chain(name)? {
+        for (_, file, profile) in self.chain(name)? {
             let added = draft.add(profile, |byte| file.origins()(byte), host);
             added.map_err(|fault| fault.in_profile(name))?;
         }
@@ -263,14 +266,14 @@ impl Policies {
     }
 
     /// `name` after all profiles it extends, each once: later ones override.
-    fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<(&'a File, &'a Profile)>, PolicyError> {
+    pub(crate) fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<Link<'a>>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
         };
         let mut chain = Vec::new();
         self.extend(&mut chain, name, (file, profile), LEVELS_MAX)?;
-        Ok(chain.into_iter().map(|(_, file, profile)| (&self.files[file], profile)).collect())
+        Ok(chain.into_iter().map(|(name, file, profile)| (name, &self.files[file], profile)).collect())
     }
 
     /// Adds a profile after its bases. A base must be in the same file or an earlier one: a user

@@ -43,6 +43,18 @@ fn a_project_is_told_by_its_files() {
     assert_eq!(choose(&shipped, "auto", &["Makefile"]), none);
 }
 
+/// `lazaret policy allow` makes such a profile, and repeats the entry.
+#[test]
+fn what_the_chosen_profile_extends_is_no_other_choice() {
+    let mine = user(
+        "[profile.my-node]\nextends = 'node'\n[profile.mine]\nextends = 'my-node'\n\
+         [[auto]]\nfiles = ['package.json']\nprofile = 'mine'\n",
+    );
+    let others = |files: &[&str]| choose(&mine, "auto", files).found.unwrap().others;
+    assert_eq!(others(&["package.json"]), [""; 0]);
+    assert_eq!(others(&["package.json", "go.mod"]), ["go"], "control");
+}
+
 /// Nobody has said `auto`: a file changes nothing. The same file does where the user has said it.
 #[test]
 fn a_project_chooses_nothing_unless_the_user_says_so() {
@@ -87,7 +99,7 @@ fn entries_of_the_user_come_first_and_want_all_their_files() {
     let policies = Policies::load(vec![source(SourceKind::User, text), system.clone()]).unwrap();
     let both = choose(&policies, "", &["Cargo.toml", "package.json"]);
     assert_eq!(both.profile, "both");
-    assert_eq!(both.found.unwrap().others, ["rust", "node"]);
+    assert_eq!(both.found.unwrap().others, [""; 0], "it extends them");
     assert_eq!(choose(&policies, "", &["Cargo.toml"]).profile, "rust");
     assert_eq!(choose(&policies, "", &["go.mod"]).profile, "default");
     assert_eq!(choose(&Policies::load(vec![system]).unwrap(), "auto", &["go.mod"]).profile, "python");
