@@ -246,6 +246,8 @@ pub fn choose(text: &str, choices: &Choices) -> Result<String, EditError> {
         let mut table = Table::new();
         table.insert("files", toml_edit::value(files.iter().copied().collect::<Array>()));
         table.insert("profile", toml_edit::value(*profile));
+        // The others are copies of entries elsewhere, which keep their order: nobody has allowed anything by them.
+        let head = if profile == now { &head } else { "" };
         table.decor_mut().set_prefix(format!("\n{head}"));
         toml.tables("auto")?.push(table);
     }
@@ -263,11 +265,12 @@ mod tests {
         let want =
             "version = 1\n# Mine\ndefault_profile = 'auto' # so\n\n[profile.my-rust]\nextends = \"rust\"\n";
         assert_eq!(extended, want);
-        let more = vec![(vec!["Cargo.toml"], "my-rust")];
+        let more = vec![(vec!["package.json"], "node"), (vec!["Cargo.toml"], "my-rust")];
         let by_auto = Choices { profile: ("rust", "my-rust"), is_default: false, more, comment: "Why" };
         let chosen = choose(want, &by_auto).unwrap();
+        let copy = "\n[[auto]]\nfiles = [\"package.json\"]\nprofile = \"node\"\n";
         let entry = "\n# Why\n[[auto]]\nfiles = [\"Cargo.toml\"]\nprofile = \"my-rust\"\n";
-        assert_eq!(chosen, format!("{want}{entry}"));
+        assert_eq!(chosen, format!("{want}{copy}{entry}"));
         let default = Choices { is_default: true, more: vec![], ..by_auto };
         let named = choose("version = 1\n[[auto]]\nfiles = []\nprofile = 'rust' # here\n", &default).unwrap();
         let want = "version = 1\n# Why\ndefault_profile = \"my-rust\"\n[[auto]]\nfiles = []\nprofile = \"my-rust\" # here\n";

@@ -80,7 +80,7 @@ impl Allowed {
             true => String::new(),
             false => format!(" (and to what extends it: {})", self.also.join(", ")),
         };
-        let backup = self.backup.as_ref().map(|backup| format!("; before: {}", backup.display()));
+        let backup = self.backup.as_ref().map(|backup| format!("; the old file is {}", backup.display()));
         let has_it = self.has_it.as_ref().map_or_else(String::new, |has_it| format!("; {has_it}"));
         let (what, profile, file) = (opens.parts().1, &self.profile, self.file.display());
         let backup = backup.unwrap_or_default();
