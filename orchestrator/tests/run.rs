@@ -71,6 +71,8 @@ fn each_end_has_its_code_and_says_what_the_command_cannot() {
         (code, said.as_str()),
         (Some(127), "lazaret: \"nope\" cannot be started: No such file or directory (os error 2)\n")
     );
+    let (code, _, said) = run(&["ls | wc -l"], ended(Ended::NotStarted(nix::libc::ENOENT)));
+    assert!(code == Some(127) && said.contains("lazaret run -- bash -c '"), "{said}");
     let (code, ..) = run(&["x"], ended(Ended::NotStarted(nix::libc::EACCES)));
     assert_eq!(code, Some(126));
     let refused = Refused { rule: "no-x".into(), why: "because".into(), violation: false };

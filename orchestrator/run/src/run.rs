@@ -6,7 +6,7 @@ use broker_protocol::{
     Terminal, ZonePath, limit,
 };
 use clap::Args;
-use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use nix::libc::{ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
@@ -32,7 +32,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
@@ -61,6 +61,10 @@ file, see `lazaret policy allow`), and run it again?";
 /// What gives a command more time.
 const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
                             `timeout_s` counts, and on a terminal no limit";
+
+/// What runs a command line.
+const NEEDS_A_SHELL: &str =
+    "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
 
 /// Run a command in a cell
 ///
@@ -92,6 +96,9 @@ pub struct Run {
     command: Vec<OsString>,
     #[arg(skip)]
     caller: Caller,
+    /// Whether the command is a single word that looks like a line for a shell.
+    #[arg(skip)]
+    is_line: bool,
     /// Whether to report denials to somebody who has already seen the command's output.
     #[arg(skip)]
     tells_denials: bool,
@@ -131,6 +138,7 @@ impl Run {
             no_stdin: false,
             command: words,
             caller,
+            is_line: false,
             // A model reads what its shell prints, and gets no other message from us.
             tells_denials: true,
             is_explained: Cell::default(),
@@ -294,6 +302,8 @@ impl Run {
     fn request(&mut self, directory: Option<ZonePath>) -> Request {
         let interactive = self.is_interactive();
         let words = std::mem::take(&mut self.command);
+        let is_of_shell = |byte: &u8| byte.is_ascii_whitespace() || b"|&;<>$`*?(){}".contains(byte);
+        self.is_line = matches!(&words[..], [word] if word.as_bytes().iter().any(is_of_shell));
         let command = match self.command_line(&words) {
             Some(line) => Command::Shell(line.to_owned()),
             None => Command::Arguments(words.into_iter().map(|word| word.into_vec().into()).collect()),
@@ -364,9 +374,7 @@ impl Run {
             print::json(&ResultLine::plain(result))?;
         } else if let Some(problem) = self.problem(result) {
             print::problem(problem);
-            if self.caller.is_person() && result.ended == Some(Ended::TimedOut) {
-                print::note(TIME_IS_OVER);
-            }
+            self.remedy(result.ended).into_iter().for_each(print::note);
         } else {
             self.report_denials(result);
         }
@@ -374,6 +382,16 @@ impl Run {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
         Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
+    }
+
+    /// What a person can do about an end that the command's own output does not explain.
+    fn remedy(&self, ended: Option<Ended>) -> Option<&'static str> {
+        let is_missing = ended == Some(Ended::NotStarted(ENOENT));
+        let remedy = match ended == Some(Ended::TimedOut) {
+            true => Some(TIME_IS_OVER),
+            false => (is_missing && self.is_line).then_some(NEEDS_A_SHELL),
+        };
+        remedy.filter(|_| self.caller.is_person())
     }
 
     fn report_denials(&self, result: &CallResult) {
@@ -479,7 +497,7 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&Lost>) -> 
         Some(Ended::Cancelled) if lost.is_some() => signalled(SIGPIPE),
         Some(Ended::Cancelled) => signalled(SIGINT),
         Some(Ended::Limited(_)) => signalled(SIGKILL),
-        Some(Ended::NotStarted(nix::libc::ENOENT)) => exit::NOT_FOUND,
+        Some(Ended::NotStarted(ENOENT)) => exit::NOT_FOUND,
         Some(Ended::NotStarted(_)) => exit::REFUSED,
         // The same exit code as of `env --chdir`.
         Some(Ended::NoDirectory(_)) => exit::LAZARET,
@@ -508,9 +526,9 @@ mod tests {
             (Ended::TimedOut, 124),
             (Ended::Idle, 124),
             (Ended::Cancelled, 130),
-            (Ended::NotStarted(nix::libc::ENOENT), 127),
+            (Ended::NotStarted(ENOENT), 127),
             (Ended::NotStarted(nix::libc::EACCES), 126),
-            (Ended::NoDirectory(nix::libc::ENOENT), 125),
+            (Ended::NoDirectory(ENOENT), 125),
         ];
         for (end, want) in cases {
             assert_eq!(code(Some(end), None, None), want, "{end:?}");
