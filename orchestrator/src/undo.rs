@@ -8,6 +8,7 @@ use clap::Args;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_session::{Config, Session};
+use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::typed;
 use orchestrator_tools::metadata::Changed;
@@ -138,7 +139,9 @@ impl Undo {
             let wanted = request(&roots, changes, number, self.force)?;
             let result = typed::ask(&session, "undo", wanted).await?;
             worst = worst.max(result::report(&result, self.json)?);
-            if result.error.is_some() {
+            if let Some(error) = &result.error {
+                let way = way_on(changes, number).filter(|_| error.kind == ErrorKind::InvalidInput);
+                way.filter(|_| !self.force && !self.json).iter().for_each(|way| print::note(way));
                 break;
             }
         }
@@ -152,6 +155,24 @@ impl Undo {
         }
         Ok(numbers)
     }
+}
+
+/// What to do about a change whose file is no longer what it left: for the commands of a person, so the executor does not say it.
+fn way_on(changes: &[Changed], change: u64) -> Option<String> {
+    let this = changes.iter().find(|one| one.number == change)?;
+    let later = changes.iter().filter(|one| one.path == this.path && one.number > change);
+    let mut later: Vec<&Changed> = later.collect();
+    later.sort_by_key(|one| Reverse(one.number));
+    // The last one may have undone this one already.
+    if later.first().is_some_and(|last| last.after == this.before) {
+        return None;
+    }
+    let force = format!("`lazaret undo {change} --force` restores what it replaced all the same");
+    let numbers: Vec<_> = later.iter().map(|one| one.number.to_string()).collect();
+    Some(match numbers.is_empty() {
+        true => force,
+        false => format!("later changes of the file: {}; undo them first, or {force}", numbers.join(", ")),
+    })
 }
 
 /// The request to undo a change. It carries the path beside the number, because the broker decides on paths.
@@ -190,6 +211,35 @@ mod tests {
         ] {
             assert_eq!(text.parse().ok(), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_change_under_later_ones_has_a_way_on() {
+        let change = |number, path: &str, before: &str, after: &str| Changed {
+            number,
+            session: "5e3f".into(),
+            call: number,
+            time_ms: 0,
+            path: path.into(),
+            before: Some(before.into()),
+            after: Some(after.into()),
+        };
+        let mut changes = vec![
+            change(4, "a", "2", "3"),
+            change(3, "b", "0", "1"),
+            change(2, "a", "1", "2"),
+            change(1, "a", "0", "1"),
+        ];
+        let way = way_on(&changes, 1).unwrap();
+        assert!(way.contains("later changes of the file: 4, 2;") && way.contains("undo 1 --force`"), "{way}");
+        let way = way_on(&changes, 4).unwrap();
+        assert!(
+            !way.contains("later changes") && way.contains("undo 4 --force`"),
+            "a command changed it: {way}"
+        );
+        changes.insert(0, change(5, "a", "3", "0"));
+        assert_eq!(way_on(&changes, 1), None, "it is undone");
+        assert_eq!(way_on(&changes, 99), None);
     }
 
     #[test]

@@ -95,6 +95,10 @@ fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     assert_eq!(changes[1]["before"], changes[2]["after"]);
     let undo = |change: &str| lazaret(&world, "undo", &[change]);
     assert_eq!(undo(&first).0, 2, "the edit came after it");
+    let said = run(world.lazaret("undo").arg(&first), LIMIT);
+    for way in [format!("later changes of the file: {second};"), format!("`lazaret undo {first} --force`")] {
+        assert!(said.errors().contains(&way), "{}", said.errors());
+    }
     assert_eq!(undo(&second).0, 0);
     assert_eq!(world.get("script"), b"new");
     assert_eq!(undo(&first).0, 0);
