@@ -121,15 +121,32 @@ impl Project {
         })
     }
 
+    /// What would keep this directory from being a project, as far as its path shows.
+    fn fault(&self) -> Option<String> {
+        match system_at(&self.root) {
+            Some(system) => Some(format!("it would open {system} to commands")),
+            None if holds_home(&self.root) => Some("it contains your whole home directory".to_owned()),
+            None => None,
+        }
+    }
+
     /// Whether the path allows a session on it at all; the executor makes the decision.
     pub(crate) fn check(&self) -> Result<(), Failed> {
-        let why = match system_at(&self.root) {
-            Some(system) => format!("it would open {system} to commands"),
-            None if holds_home(&self.root) => "it contains your whole home directory".to_owned(),
-            None => return Ok(()),
-        };
+        let Some(why) = self.fault() else { return Ok(()) };
         let root = self.root.display();
         Err(Failed::invalid(format!("{root} cannot be the project: {why}; name another with --project")))
+    }
+
+    /// The same where only a working directory was named: who names one does not think of a project.
+    pub(crate) fn check_chosen_by_directory(&self) -> Result<(), Failed> {
+        let Some(why) = self.fault().filter(|_| self.chosen == Chosen::WorkingDirectory) else {
+            return Ok(());
+        };
+        let root = self.root.display();
+        Err(Failed::invalid(format!(
+            "cannot start commands in {root}: it is in no repository of yours, so it would be the project itself, and {why}; name \
+             the project with --project, and a directory in it with --cwd"
+        )))
     }
 
     /// Describes to people what was chosen and why.
@@ -298,6 +315,16 @@ mod tests {
         assert_eq!(chosen(Some("r/a"), None), (tree.at("r/a"), None, Chosen::Named), "it is not here");
         assert!(choose(Some("r/a"), Some("other")).unwrap_err().message.contains("not in the project"));
         assert!(choose(None, Some("none")).is_err() && choose(Some("none"), None).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_would_be_the_project_is_no_complaint_about_a_project() {
+        let check =
+            |directory: &Path| Project::choose(None, Some(directory)).unwrap().check_chosen_by_directory();
+        let said = check(Path::new("/etc")).unwrap_err().message;
+        assert!(said.starts_with("cannot start commands in /etc: it is in no repository"), "{said}");
+        let tree = Tree::new(&["r"], &["r/a", "other"]);
+        assert_eq!([check(&tree.at("r/a")), check(&tree.at("other"))], [Ok(()), Ok(())]);
     }
 
     #[test]

@@ -250,6 +250,9 @@ impl SessionOptions {
     /// The session to request, with `spare` cells kept ready between calls.
     pub fn open(&self, spare: u8) -> Result<Opening, Failed> {
         let project = Project::choose(self.project.as_deref(), self.cwd.as_deref())?;
+        if self.cwd.is_some() && self.project.is_none() {
+            project.check_chosen_by_directory()?;
+        }
         let choice = self.choose(Some(&project.root));
         if self.verbose {
             problem(&project.describe());
