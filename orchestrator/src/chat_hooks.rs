@@ -79,6 +79,10 @@ impl ChatHooks {
 impl List {
     fn main(self) -> Result<u8, Failed> {
         let hooks = AgentConfig::read()?.hooks()?;
+        if hooks.iter().next().is_none() {
+            // On standard error, so that programs read an empty list.
+            print::note("there are no hooks; `lazaret chat-hooks --help` has an entry for one");
+        }
         match self.json {
             true => print::json(&hooks.iter().map(described).collect::<Vec<_>>())?,
             false => print::result(hooks.iter().map(lines).collect::<String>().as_bytes())?,

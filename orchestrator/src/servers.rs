@@ -229,11 +229,19 @@ impl List {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let found = find(&options.open(0)?.open.project);
         found.problems.iter().for_each(|problem| print::problem(problem));
+        note_if(found.servers.is_empty() && found.problems.is_empty());
         match self.json {
             true => print::json(&found.servers.iter().map(described).collect::<Vec<_>>())?,
             false => print::result(found.servers.iter().map(line).collect::<String>().as_bytes())?,
         }
         Ok(if found.is_broken { exit::FAILED } else { exit::OK })
+    }
+}
+
+/// Printing nothing looks like a failure. The note goes to standard error, so that programs read an empty list.
+fn note_if(is_empty: bool) {
+    if is_empty {
+        print::note("there are no servers here; `lazaret mcp add` adds one");
     }
 }
 
@@ -311,6 +319,7 @@ impl Status {
             servers.close().await;
             reports
         });
+        note_if(reports.is_empty() && !is_broken);
         let code = show(&reports, self.json)?;
         Ok(if is_broken { exit::FAILED } else { code })
     }

@@ -347,6 +347,11 @@ fn what_comes_in_the_place_of_a_template_stays_data() {
 
 fn a_hook_that_was_changed_is_not_run_before_it_is_accepted() {
     let world = world();
+    for (words, want) in [(&["list"][..], ""), (&["list", "--json"], "[]\n")] {
+        let none = chat_hooks(&world, words);
+        assert_eq!(none.success(), want);
+        assert!(none.errors().contains("there are no hooks"), "{}", none.errors());
+    }
     let yes = "answer(allow=True)";
     let of = |more: &str| entry(&world, "guard", "before_tool", yes, more);
     let made = |name: &str| {

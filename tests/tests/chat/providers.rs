@@ -217,6 +217,7 @@ fn errors_are_typed_and_not_repeated() {
     let printed = Printed::of(&mut command);
     let message = printed.one("error")["message"].as_str().unwrap().to_owned();
     assert!(message.contains("127.0.0.1:1") && message.contains("ollama serve"), "{message}");
+    assert!(message.contains("ANTHROPIC_API_KEY") && message.contains("--provider"), "{message}");
 }
 
 fn a_model_without_tools_is_an_error_before_anything_is_sent() {

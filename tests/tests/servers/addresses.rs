@@ -321,5 +321,11 @@ fn an_address_is_added_listed_and_removed() {
     assert_eq!(mcp(&world, &["add", "two", "--header", "A: b", "--", "python3"]).code(), 2);
     assert_eq!(mcp(&world, &["add", "two"]).code(), 2);
     mcp(&world, &["remove", "new"]).success();
-    assert_eq!(mcp(&world, &["list"]).success(), "");
+    let empty: [(&[&str], &str); 4] =
+        [(&["list"], ""), (&["status"], ""), (&["list", "--json"], "[]\n"), (&["status", "--json"], "[]\n")];
+    for (words, want) in empty {
+        let listed = mcp(&world, words);
+        assert_eq!(listed.success(), want);
+        assert!(listed.errors().contains("there are no servers here"), "{}", listed.errors());
+    }
 }
