@@ -70,7 +70,7 @@ impl ModelServer {
         let address = listener.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<SeenRequest>>>::default();
         let (all, reply) = (asked.clone(), Arc::new(reply));
-        let serving = Serving::at_once(listener, move |mut stream| {
+        let serving = Serving::start(listener, move |mut stream| {
             let Some(request) = read(&mut stream) else { return };
             let made = reply(&request);
             all.lock().expect("no test panics with it").push(request);

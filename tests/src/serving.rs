@@ -1,5 +1,4 @@
-//! Servers of a test on this machine. Each ends with its test: left threads would be copied, in part, by each process that a later
-//! test starts.
+//! Servers of a test on this machine, which end with it: every process that a later test starts would copy of their memory.
 
 use nix::sys::socket::{Shutdown, shutdown};
 use std::io;
@@ -8,7 +7,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
-/// A listening socket, and what connects to it.
 pub trait Listener: AsFd + Send + 'static {
     type Stream: Send + 'static;
 
@@ -35,23 +33,16 @@ impl Listener for UnixListener {
 pub struct Serving(OwnedFd);
 
 impl Serving {
-    /// Gives `serve` what connects, one after the other.
-    pub fn one_by_one<L: Listener>(listener: L, serve: impl Fn(L::Stream) + Send + 'static) -> Self {
+    /// Gives `serve` what connects, each in a thread of its own.
+    pub fn start<L: Listener>(listener: L, serve: impl Fn(L::Stream) + Clone + Send + 'static) -> Self {
         let socket = listener.as_fd().try_clone_to_owned().expect("a descriptor is free");
         thread::spawn(move || {
             while let Ok(stream) = listener.next() {
-                serve(stream);
+                let serve = serve.clone();
+                thread::spawn(move || serve(stream));
             }
         });
         Self(socket)
-    }
-
-    /// The same, each in a thread of its own.
-    pub fn at_once<L: Listener>(listener: L, serve: impl Fn(L::Stream) + Clone + Send + 'static) -> Self {
-        Self::one_by_one(listener, move |stream| {
-            let serve = serve.clone();
-            thread::spawn(move || serve(stream));
-        })
     }
 }
 

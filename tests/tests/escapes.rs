@@ -896,7 +896,7 @@ fn serve_tcp(address: &str, secret: &str) -> (String, Serving) {
 
 fn serve<L: Listener<Stream: Read + Write>>(listener: L, secret: &str) -> Serving {
     let secret = secret.to_owned();
-    Serving::one_by_one(listener, move |stream| answer(stream, &secret))
+    Serving::start(listener, move |stream| answer(stream, &secret))
 }
 
 fn answer(mut stream: impl Read + Write, secret: &str) {

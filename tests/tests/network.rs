@@ -50,7 +50,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
         let counted = hits.clone();
-        let serving = Serving::at_once(listener, move |mut client| {
+        let serving = Serving::start(listener, move |mut client| {
             counted.fetch_add(1, Ordering::SeqCst);
             let _ = client.read(&mut [0; 4096]);
             let _ =

@@ -38,8 +38,7 @@ impl Engine {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
         let count = asked.clone();
-        let serving =
-            Serving::one_by_one(listener, move |stream| serve(stream, status, media, &body, &count));
+        let serving = Serving::start(listener, move |stream| serve(stream, status, media, &body, &count));
         Self { address, asked, _serving: serving }
     }
 

@@ -55,7 +55,7 @@ impl Bus {
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         let connections = Arc::<AtomicUsize>::default();
         let (count, serve) = (connections.clone(), Arc::new(serve));
-        let serving = Serving::at_once(listener, move |stream| {
+        let serving = Serving::start(listener, move |stream| {
             count.fetch_add(1, Ordering::SeqCst);
             serve(stream);
         });

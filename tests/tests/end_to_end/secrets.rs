@@ -94,7 +94,7 @@ fn listen(secret: &str, visits: Arc<AtomicU32>) -> (String, Serving) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let secret = secret.to_owned();
-    let serving = Serving::one_by_one(listener, move |mut stream| {
+    let serving = Serving::start(listener, move |mut stream| {
         visits.fetch_add(1, Ordering::SeqCst);
         let _ = write!(stream, "HTTP/1.0 200 OK\r\n\r\n{secret}\n");
     });
