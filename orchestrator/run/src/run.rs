@@ -347,7 +347,8 @@ impl Run {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
-                    if !out.write(*stderr, bytes).await {
+                    let is_written = out.write(*stderr, bytes).await;
+                    if !is_written {
                         call.handle.cancel();
                     }
                 }
