@@ -397,7 +397,7 @@ fn build(
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
-    let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name).map(Into::into));
+    let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name));
     let scratch = scratch.map_err(OpenError::Plan)?;
     let environment = build_environment(&policy, user, &scratch, zones);
     let ablation = user.ablation.clone();
