@@ -894,7 +894,7 @@ fn a_line_may_say_its_op_and_a_wrong_one_is_told_those_there_are() {
         (json!({"op": "cal", "id": 3}), "unknown variant `cal`, expected one of `call`, `stdin`"),
         (
             json!({"op": "call", "id": 3, "tol": "bash"}),
-            "unknown field `tol`, expected one of `input`, `tool`, `wants`; did you mean `tool`?",
+            "unknown field `tol`, expected one of `tool`, `input`, `wants`; did you mean `tool`?",
         ),
         (json!({"op": "call", "id": 3}), "missing field `tool`"),
         (json!({"id": 3, "tool": "bash", "input": {"comand": "x"}}), "did you mean `command`?"),
