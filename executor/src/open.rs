@@ -583,7 +583,7 @@ fn look_through(
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
 fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
-    spec.give_identity(&user.git().files);
+    spec.give_identity(&user.git_files().1);
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }

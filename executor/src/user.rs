@@ -81,8 +81,15 @@ impl User {
         Audit::open(&self.state().join("audit"), secrets(&self.variables))
     }
 
-    /// The files that the user's git reads everywhere (git-config(1), FILES and ENVIRONMENT).
+    /// What the user's git reads everywhere, and what Lazaret does.
     pub fn git(&self) -> UserGit {
+        let (home, files) = self.git_files();
+        let own = directories::configuration(&self.home, &|name| self.variable(name));
+        UserGit { home, files, own: own_files(&self.worker.path, &own) }
+    }
+
+    /// The home of the user's git, and the files that it reads everywhere (git-config(1), FILES and ENVIRONMENT).
+    pub fn git_files(&self) -> (PathBuf, Vec<PathBuf>) {
         let named = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = named("HOME").unwrap_or_else(|| self.home.clone());
         let configuration = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
@@ -91,8 +98,7 @@ impl User {
             Some(file) => files.push(file),
             None => files.extend([configuration.join("git/config"), home.join(".gitconfig")]),
         }
-        let own = directories::configuration(&self.home, &|name| self.variable(name));
-        UserGit { home, files, own: own_files(&self.worker.path, &own) }
+        (home, files)
     }
 
     /// The values that profiles may refer to.

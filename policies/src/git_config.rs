@@ -121,10 +121,15 @@ fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<(
     Some(())
 }
 
-/// A value, in quotes or without, in which nothing would have to be read in another way than it stands.
+/// A plain value, which may be in quotes.
 fn plain(value: &str) -> Option<String> {
     let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-    (!value.contains(['"', '\\', ';', '#'])).then(|| value.to_owned())
+    is_plain(value).then(|| value.to_owned())
+}
+
+/// Whether nothing in a value would have to be read in another way than it stands.
+fn is_plain(value: &str) -> bool {
+    !value.contains(['"', '\\', ';', '#'])
 }
 
 /// `core`, or `remote.*` for any remote.
@@ -145,7 +150,7 @@ fn setting(section: &str, line: &str) -> Option<()> {
     let (name, value) = line.split_once('=')?;
     let (name, value) =
         (name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']));
-    if value.contains(['"', '\\', ';', '#']) {
+    if !is_plain(value) {
         return None;
     }
     let name = format!("{section}.{name}");

@@ -29,7 +29,6 @@ mod fold;
 pub mod transit;
 pub mod repository;
 pub mod pattern;
-mod steps;
 pub mod secret;
 pub mod git_config;
 

@@ -121,7 +121,7 @@ fn fits(pattern: &[Name], below: Option<usize>, path: &[&[u8]]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps;
+    use policies_targets::steps;
 
     fn glob(text: &str) -> PathGlob {
         PathGlob::parse(text, Case::Exact).unwrap_or_else(|error| panic!("{text}: {error}"))

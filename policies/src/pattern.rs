@@ -6,7 +6,7 @@
 //!
 //! Matching takes at most as many steps as the pattern has signs times the bytes of the name.
 
-use crate::steps;
+use policies_targets::steps;
 use thiserror::Error;
 
 /// Most plain patterns that the braces of one may stand for.

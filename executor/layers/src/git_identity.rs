@@ -29,7 +29,7 @@ impl SandboxSpec {
 fn of(files: &[PathBuf]) -> Option<Vec<u8>> {
     let mut all = GitIdentity::default();
     for file in files {
-        let Ok(Some(text)) = text(file).map_err(|_| ()) else { continue };
+        let Some(text) = text(file).ok()? else { continue };
         let GitIdentity { name, email } = git_identity(&text)?;
         (all.name, all.email) = (name.or(all.name), email.or(all.email));
     }

@@ -261,7 +261,7 @@ impl Reading<'_> {
 
 /// Words that may be files: in any command, those that look like a path; as arguments, those that exist.
 fn words(value: &[u8], kind: SettingKind, home: &Path) -> Vec<(Vec<u8>, MayBe)> {
-    let value = without_variables(&with_home(value, home));
+    let value = without_variables(value, home);
     let unquoted = unquoted(&value);
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>{}$=,!".contains(byte);
     let plain = value.split(ends).filter(|word| !word.is_empty());
@@ -284,25 +284,6 @@ fn words(value: &[u8], kind: SettingKind, home: &Path) -> Vec<(Vec<u8>, MayBe)> 
         }
     };
     words.filter_map(|(word, is_one)| Some((word.to_vec(), counts(word, is_one)?))).collect()
-}
-
-/// A command line with the home for each `$HOME`.
-fn with_home(value: &[u8], home: &Path) -> Vec<u8> {
-    let mut parts = value.split(|byte| *byte == b'$');
-    let mut expanded = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let rest = match part.strip_prefix(b"{HOME}") {
-            Some(rest) => Some(rest),
-            None => {
-                part.strip_prefix(b"HOME").filter(|rest| !rest.first().is_some_and(|byte| is_in_names(*byte)))
-            }
-        };
-        match rest {
-            Some(rest) => expanded.extend([home.as_os_str().as_bytes(), rest].concat()),
-            None => expanded.extend([b"$", part].concat()),
-        }
-    }
-    expanded
 }
 
 /// The words of a command line in which a quote or a backslash stands, without those.
@@ -330,19 +311,18 @@ fn unquoted(value: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Whether a byte can stand in the name of a shell's variable.
-fn is_in_names(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-/// A command line with a blank for each `$NAME`: the text after it counts as a path of its own.
-fn without_variables(value: &[u8]) -> Vec<u8> {
+/// A command line with the home for each `$HOME`, and a blank for any other `$NAME`: the text after it counts as a path of its own.
+fn without_variables(value: &[u8], home: &Path) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b'$');
     let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        let end = part.iter().position(|byte| !is_in_names(*byte));
-        plain.push(b' ');
-        plain.extend_from_slice(&part[end.unwrap_or(part.len())..]);
+        let end = part.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        let in_braces = part.strip_prefix(b"{HOME}");
+        match in_braces.or_else(|| (name == b"HOME").then_some(rest)) {
+            Some(rest) => plain.extend([home.as_os_str().as_bytes(), rest].concat()),
+            None => plain.extend([b" ", rest].concat()),
+        }
     }
     plain
 }

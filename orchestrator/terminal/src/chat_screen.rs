@@ -55,11 +55,7 @@ impl Question {
         };
         let wrap = |line: &String| escape::wrapped(line, columns.saturating_sub(3));
         let rows = lines.iter().flat_map(wrap).map(|row| format!("│ {row}\n")).collect();
-        let session = match confirm.session {
-            "rule" => ", s for the rest of the session",
-            "call" => ", s for this very call in this session",
-            _ => "",
-        };
+        let session = for_session(confirm);
         let again = if confirm.again { "the answer was rejected; " } else { "" };
         let answers = format!("[{again}y once{session}, n no, q no and stop; {} s] ", confirm.seconds_left);
         Self { rows, shown: 0, is_whole: confirm.input.is_some(), answers }
@@ -273,9 +269,18 @@ fn failed(ran: &HookRan) -> String {
     format!("the hook `{}` ({}) {why}", ran.hook, ran.event.name())
 }
 
+/// What a question says of a yes for the session; nothing if it does not offer that.
+fn for_session(confirm: &Confirm) -> &'static str {
+    match confirm.session {
+        "rule" => ", s for the rest of the session",
+        "call" => ", s for this very call in this session",
+        _ => "",
+    }
+}
+
 /// What to reply to an answer that is none: the answers that this question has.
 pub fn no_answer(confirm: &Confirm) -> String {
-    let session = if ["rule", "call"].contains(&confirm.session) { "s, " } else { "" };
+    let session = if for_session(confirm).is_empty() { "" } else { "s, " };
     format!("that is no answer to this question: type y, {session}n or q")
 }
 

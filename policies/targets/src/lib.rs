@@ -8,4 +8,4 @@ pub mod web;
 pub mod network;
 pub mod shell;
 mod runners;
-mod steps;
+pub mod steps;

@@ -69,7 +69,8 @@ const MERCURIAL: [(&str, Left); 2] =
 /// The repositories of a session, and which of these files existed at the last check.
 #[derive(Debug, Default)]
 pub struct LeftFiles {
-    repositories: Vec<PathBuf>,
+    /// Each with the directory that has its references.
+    repositories: Vec<(PathBuf, PathBuf)>,
     seen: BTreeMap<PathBuf, [i64; 7]>,
 }
 
@@ -78,7 +79,9 @@ impl LeftFiles {
     pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, project: &Path) -> Self {
         let mercurial = project.join(".hg");
         let repositories = repositories.into_iter().take(REPOSITORIES_MAX).cloned();
-        let mut new = Self { repositories: repositories.chain([mercurial]).collect(), seen: BTreeMap::new() };
+        let with_common = |repository: PathBuf| (repository.clone(), common_directory(repository));
+        let repositories = repositories.chain([mercurial]).map(with_common).collect();
+        let mut new = Self { repositories, seen: BTreeMap::new() };
         new.seen = new
             .present()
             .filter(|(.., left)| !matches!(left, Left::Counter))
@@ -110,10 +113,10 @@ impl LeftFiles {
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
-        let paths = self.repositories.iter().flat_map(|repository| {
+        let paths = self.repositories.iter().flat_map(|(repository, common)| {
             let files: &[_] = if repository.ends_with(".hg") { &MERCURIAL } else { &GIT };
             let files = files.iter().map(|(name, left)| (repository.join(name), *left));
-            let branch = branch_with_commands(repository).map(|path| (path, Left::Branch));
+            let branch = branch_with_commands(repository, common).map(|path| (path, Left::Branch));
             files.chain(branch).chain(locks(repository).map(|path| (path, Left::Lock)))
         });
         paths.filter_map(|(path, left)| {
@@ -125,12 +128,8 @@ impl LeftFiles {
 
 /// The reference, after `HEAD`, in which the name of another one stands that is not only text to a shell. Git follows references, and
 /// prints the last name.
-fn branch_with_commands(repository: &Path) -> Option<PathBuf> {
+fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
     let max = GIT_HEAD_MAX as u64;
-    let common = match text(&repository.join("commondir"), max) {
-        Some(common) => repository.join(OsStr::from_bytes(&common)).canonicalize().ok()?,
-        None => repository.to_owned(),
-    };
     let mut head = read_short(&repository.join("HEAD"), max)?;
     for _ in 0..REFERENCES_MAX {
         let path = common.join(OsStr::from_bytes(branch_of(&head).filter(|_| is_git_head(&head))?));
@@ -140,6 +139,13 @@ fn branch_with_commands(repository: &Path) -> Option<PathBuf> {
         }
     }
     None
+}
+
+/// The directory that has a repository's references: another one for a worktree, and no command changes which.
+fn common_directory(repository: PathBuf) -> PathBuf {
+    let named = text(&repository.join("commondir"), GIT_HEAD_MAX as u64);
+    let named = named.and_then(|named| repository.join(OsStr::from_bytes(&named)).canonicalize().ok());
+    named.unwrap_or(repository)
 }
 
 /// The lock files directly in a repository's directory.
