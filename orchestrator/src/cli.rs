@@ -147,7 +147,7 @@ impl Cli {
     fn execute(self) -> Result<u8, Failed> {
         let options = &self.options;
         match self.command {
-            Command::Run(run) => in_json(run.json, "bash", run.main(options)),
+            Command::Run(run) => in_json(run.json, "bash", run.main(options)).map(|never| match never {}),
             Command::Why(why) => why.main(options.clone()),
             Command::Call(call) => in_json(call.json, &call.tool.clone(), call.main(options)),
             Command::History(history) => in_json(history.json, "history", history.main(options)),
@@ -175,7 +175,7 @@ impl Cli {
 }
 
 /// A program that expects the result as JSON gets the error that prevented it as JSON too, in the same place.
-fn in_json(json: bool, tool: &str, result: Result<u8, Failed>) -> Result<u8, Failed> {
+fn in_json<T>(json: bool, tool: &str, result: Result<T, Failed>) -> Result<T, Failed> {
     if let (true, Err(failed)) = (json, &result) {
         // If this write fails, the error is still on standard error.
         let _ = print::json(&failed_result(None, tool, failed));

@@ -175,7 +175,7 @@ impl Policies {
         let name = if profile.is_empty() { DEFAULT } else { profile };
         let mut draft = Draft::default();
         for (_, file, profile) in self.chain(name)? {
-            let added = draft.add(profile, |byte| file.origins()(byte), host);
+            let added = draft.add(profile, file.origins(), host);
             added.map_err(|fault| fault.in_profile(name))?;
         }
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));

@@ -47,6 +47,9 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 /// Most lines that wait to be written.
 const WAITING_MAX: usize = 64;
 
+/// Turns of the runtime from an event to the last task that it makes ready.
+const TURNS: usize = 4;
+
 /// The log of this run.
 pub struct RunLog {
     command: &'static str,
@@ -114,11 +117,15 @@ impl RunLog {
         self.is_late.set(true);
         loop {
             self.arrived.notified().await;
-            // Who waits for us goes first: tasks that are ready, and who was sent something and woke on this processor.
-            tokio::task::yield_now().await;
-            match pause.is_zero() {
-                true => std::thread::yield_now(),
-                false => tokio::time::sleep(pause).await,
+            if pause.is_zero() {
+                // Who waits for us goes first: tasks that are ready and those that they make so, as a session that has opened makes
+                // its first call, and who was sent something and woke on this processor.
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+                std::thread::yield_now();
+            } else {
+                tokio::time::sleep(pause).await;
             }
             self.write();
         }

@@ -151,8 +151,8 @@ impl Run {
         run
     }
 
-    /// Runs the command; returns the exit code.
-    pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
+    /// Runs the command, and ends this process with its exit code. Returns only if it is not run.
+    pub fn main(mut self, options: &SessionOptions) -> Result<Infallible, Failed> {
         self.job = Job::of_this_process();
         self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
         let executor = Dialed::dial(&options.endpoint())?;
@@ -178,13 +178,15 @@ impl Run {
             subscribers: vec![log.clone(), refused.clone()],
             ..Config::new(open, redactor())
         };
-        let code = runtime()?.block_on(async {
+        runtime()?.block_on(async {
             tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
-            self.perform(config, request, reporter, more).await
-        });
-        refused.report();
-        log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
-        code
+            let session = Session::start(config);
+            let code = self.perform(&session, request, reporter, more).await;
+            refused.report();
+            log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
+            // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
+            std::process::exit(code?.into())
+        })
     }
 
     /// Tells a person that the policy allows less time than was asked for. Before the command, because its end may come hours later
@@ -220,13 +222,15 @@ impl Run {
 
     async fn perform(
         &self,
-        config: Config,
+        session: &Session,
         request: Request,
         reporter: Option<WorkingDirectory>,
         mut more: MoreHosts,
     ) -> Result<u8, Failed> {
         let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP])?;
-        let session = Session::start(config);
+        let mut out = self
+            .out(reporter)
+            .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;
         tokio::select! {
             opened = session.open() => {
                 let opened = opened?;
@@ -236,11 +240,8 @@ impl Run {
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
         }
-        let mut out = self
-            .out(reporter)
-            .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;
         let result = loop {
-            let result = self.once(&session, request.clone(), &more, &mut out, &mut signals).await?;
+            let result = self.once(session, request.clone(), &more, &mut out, &mut signals).await?;
             let again = tokio::select! {
                 again = more.ask(&result) => again,
                 _ = end_signal(&mut signals, self.job) => false,

@@ -11,6 +11,7 @@ use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use orchestrator_text::known;
+use std::convert::Infallible;
 use std::process::ExitCode;
 
 /// Runs the shell.
@@ -21,14 +22,16 @@ pub fn main() -> ExitCode {
         eprintln!("lazaret-bash: {error}");
         return ExitCode::from(exit::LAZARET);
     }
-    let code = run().unwrap_or_else(|failed| {
-        print::problem(&failed.message);
-        exit::LAZARET
-    });
-    ExitCode::from(code)
+    match run() {
+        Ok(never) => match never {},
+        Err(failed) => {
+            print::problem(&failed.message);
+            ExitCode::from(exit::LAZARET)
+        }
+    }
 }
 
-fn run() -> Result<u8, Failed> {
+fn run() -> Result<Infallible, Failed> {
     let arguments = Arguments::parse(std::env::args_os().skip(1).collect());
     let run = Run::of_shell(arguments.words(), arguments.script());
     // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.

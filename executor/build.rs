@@ -1,0 +1,47 @@
+//! How the linker makes a program that starts as fast as it can, where the machine that builds is the one that runs.
+//!
+//! Also of `orchestrator`. What cannot be had is left as it is by default: the program is the same, and starts a little later.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs, io};
+
+const RELATIVE: &[u8] = b"GLIBC_ABI_DT_RELR";
+
+#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=../executor/build.rs");
+    let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
+    if env::var("HOST") != env::var("TARGET") || target("ENV") != "gnu" {
+        return Ok(());
+    }
+    if reads_packed_addresses(&target("ARCH")) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+    link_unwinder()
+}
+
+/// Whether addresses that are put right at every start may be packed: forty thousand in `lazaret`, a megabyte of the file. A C library
+/// that reads them so (glibc 2.36) has a version of that name; with an older one here the program would not start.
+#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
+fn reads_packed_addresses(machine: &str) -> bool {
+    let places =
+        [format!("/lib/{machine}-linux-gnu"), "/lib64".into(), "/usr/lib64".into(), "/usr/lib".into()];
+    let library = places.iter().find_map(|place| fs::read(format!("{place}/libc.so.6")).ok());
+    library.is_some_and(|library| library.windows(RELATIVE.len()).any(|bytes| bytes == RELATIVE))
+}
+
+/// Links what unwinds the stack into the program: one library less to find and map at each start. The standard library asks for it as
+/// `libgcc_s`; a file of that name, for the linker alone, names the archive with the same functions.
+#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
+fn link_unwinder() -> io::Result<()> {
+    let Ok(found) = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output() else { return Ok(()) };
+    let archive = String::from_utf8_lossy(&found.stdout);
+    let archive = Path::new(archive.trim_end());
+    if archive.is_absolute() && archive.is_file() {
+        let folder = env::var("OUT_DIR").map_err(io::Error::other)?;
+        fs::write(format!("{folder}/libgcc_s.so"), format!("INPUT({})\n", archive.display()))?;
+        println!("cargo::rustc-link-search=native={folder}");
+    }
+    Ok(())
+}
