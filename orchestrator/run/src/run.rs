@@ -62,6 +62,9 @@ file, see `lazaret policy allow`), and run it again?";
 const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
                             `timeout_s` counts, and on a terminal no limit";
 
+/// Of the names that are closed, how many are printed without `--verbose`: a repository may have many, and each run prints them.
+const CLOSED_SHOWN: usize = 3;
+
 /// What runs a command line.
 const NEEDS_A_SHELL: &str =
     "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
@@ -102,6 +105,8 @@ pub struct Run {
     /// Whether to report denials to somebody who has already seen the command's output.
     #[arg(skip)]
     tells_denials: bool,
+    #[arg(skip)]
+    is_verbose: bool,
     /// Whether the reason why the command does not run was already printed.
     #[arg(skip)]
     is_explained: Cell<bool>,
@@ -141,6 +146,7 @@ impl Run {
             is_line: false,
             // A model reads what its shell prints, and gets no other message from us.
             tells_denials: true,
+            is_verbose: false,
             is_explained: Cell::default(),
             job: Job::default(),
         };
@@ -154,7 +160,8 @@ impl Run {
     /// Runs the command, and ends this process with its exit code. Returns only if it is not run.
     pub fn main(mut self, options: &SessionOptions) -> Result<Infallible, Failed> {
         self.job = Job::of_this_process();
-        self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
+        self.is_verbose = options.is_verbose();
+        self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
         let executor = Dialed::dial(&options.endpoint())?;
         let Opening { open, directory, .. } = options.open(0)?;
         let reporter = self.reporter(Path::new(&open.project));
@@ -234,8 +241,8 @@ impl Run {
         tokio::select! {
             opened = session.open() => {
                 let opened = opened?;
-                for closed in opened.also_closed.iter().filter(|_| self.caller.is_person()) {
-                    print::problem(&format!("closed, although its name does not say so: {closed}"));
+                if self.caller.is_person() {
+                    self.report_closed(&opened.also_closed);
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
@@ -394,6 +401,16 @@ impl Run {
             false => (is_missing && self.is_line).then_some(NEEDS_A_SHELL),
         };
         remedy.filter(|_| self.caller.is_person())
+    }
+
+    fn report_closed(&self, all: &[String]) {
+        let shown = if self.is_verbose { all.len() } else { all.len().min(CLOSED_SHOWN) };
+        for closed in &all[..shown] {
+            print::problem(&format!("closed, although its name does not say so: {closed}"));
+        }
+        if shown < all.len() {
+            print::note(&format!("so are {} more; `lazaret run -v` prints them all", all.len() - shown));
+        }
     }
 
     fn report_denials(&self, result: &CallResult) {

@@ -21,7 +21,11 @@ pub fn tests() -> Vec<Test> {
             a_project_chooses_its_profile_where_the_user_says_so,
             a_project_gains_no_profile_that_is_not_meant_for_it
         ],
-        once![work_goes_on_with_an_older_landlock, this_workspace_is_tested_with_the_rust_profile],
+        once![
+            work_goes_on_with_an_older_landlock,
+            this_workspace_is_tested_with_the_rust_profile,
+            of_many_closed_names_three_are_printed,
+        ],
     ]
     .concat()
 }
@@ -51,6 +55,23 @@ fn git_status_and_commit_work(place: Place) {
     assert_eq!(log.text(), "third\nsecond\nfirst\n", "seen from outside");
     let leftovers = on_host(&world, "git status --porcelain --ignored; ls -A").text();
     assert_eq!(leftovers, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n", "left in the project");
+}
+
+fn of_many_closed_names_three_are_printed() {
+    let world = World::new(Place::any());
+    world.put(".env", "KEY=1\n");
+    on_host(&world, "for name in 1 2 3 4 5; do ln .env $name; done");
+    let errors = |options: &[&str]| {
+        let finished = run(world.lazaret("run").args(options).args(["--", "true"]), LIMIT);
+        finished.success();
+        finished.errors().to_owned()
+    };
+    let printed = errors(&[]);
+    assert_eq!(printed.matches("although its name does not say so").count(), 3, "{printed}");
+    assert!(printed.contains("so are 2 more"), "{printed}");
+    let all = errors(&["-v"]);
+    assert_eq!(all.matches("although its name does not say so").count(), 5, "{all}");
+    assert!(!all.contains("more"), "{all}");
 }
 
 /// Ordinary work does not need a new Landlock.
