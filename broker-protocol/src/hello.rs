@@ -106,6 +106,12 @@ impl Open {
         check_paths(&self.read, &self.write)?;
         self.network.as_ref().map_or(Ok(()), NetworkRequest::check)
     }
+
+    /// Whether it names hosts or paths beyond the profile. Nobody is asked about those.
+    pub fn is_wider(&self) -> bool {
+        let named = |network: &NetworkRequest| !network.hosts.is_empty() || !network.presets.is_empty();
+        self.network.as_ref().is_some_and(named) || !self.read.is_empty() || !self.write.is_empty()
+    }
 }
 
 /// Which kernel mechanisms a session can use.

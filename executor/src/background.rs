@@ -5,7 +5,6 @@
 //! processes it left are killed. Its output goes to a file in the central root, up to the policy's `spill`; the last part is also
 //! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
-use crate::account;
 use crate::poll::{Token, Waited};
 use crate::relay::{Command, Finished};
 use broker_protocol::{
@@ -13,6 +12,7 @@ use broker_protocol::{
     Usage, ZonePath, limit,
 };
 use executor_cell::Capture;
+use executor_cell::account;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Maximum bytes of a command shown in a list.

@@ -18,7 +18,6 @@ mod approvals;
 mod approvers;
 mod approver_peer;
 mod kept_texts;
-mod account;
 mod missing_program;
 mod image;
 mod open;
@@ -26,7 +25,6 @@ mod machine;
 mod repository_question;
 mod roots;
 mod user;
-mod private_directory;
 mod poll;
 mod fault;
 

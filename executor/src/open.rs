@@ -1,6 +1,5 @@
 //! Opens a session: policy, roots, sandbox spec, warden, audit. Everything that does not depend on a call happens here.
 
-use crate::account::Capacity;
 use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
 use crate::authorise::opened_with;
@@ -17,10 +16,11 @@ use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
     Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
-    Wants, Zone, ZonePath, frame,
+    Wants, Zone, ZonePath, frame, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
+use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
 use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
@@ -104,6 +104,12 @@ pub enum OpenError {
     Worker(io::Error),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
+    /// The client requests what only an approver may grant.
+    #[error(
+        "the policy takes answers from `lazaret approve` alone, so no session opens with hosts or paths beyond its profile; name them \
+         in the profile, or let a call ask for them (`wants`)"
+    )]
+    NotAsked,
     /// A path requested for the session cannot be granted.
     #[error("{}", .0.why)]
     Lease(Refused),
@@ -122,6 +128,7 @@ impl OpenError {
             | OpenError::Owner(_)
             | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
             OpenError::Roots(RootError::Shown { .. })
+            | OpenError::NotAsked
             | OpenError::Required(_)
             | OpenError::Protect(_)
             | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
@@ -182,6 +189,9 @@ pub fn open(
     let narrowing = (request.scope.as_ref(), request.trust);
     let policy =
         policies.resolve_session(&chosen.profile, &user.host(), narrowing, request.network.as_ref())?;
+    if policy.approval.channel == Channel::Separate && request.is_wider() {
+        return Err(OpenError::NotAsked);
+    }
     let policy = if request.throw_away { policy.without_hosts()? } else { policy };
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
@@ -207,6 +217,7 @@ pub fn open(
     let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
     let pool = pool.map_err(OpenError::Failed)?;
     let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
+    let (wants, refused) = leased(request, &spec, user);
     let opened = Opened {
         session: audit.begin_session(facts)?,
         project: spec.project.display().to_string(),
@@ -214,7 +225,7 @@ pub fn open(
         profile: spec.policy.profile.clone(),
         policy: spec.policy.digest,
         tier: spec.tier,
-        also_closed: protected::describe(&also_closed),
+        also_closed: protected::describe(&also_closed).into_iter().chain(refused).collect(),
         layers: probe::report(layers, spec.tier, abi, refusal.as_deref(), &user.ablation),
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
@@ -237,7 +248,6 @@ pub fn open(
         cgroup,
         session: opened.session.clone(),
     };
-    let wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let mut session = Session {
         layers,
@@ -262,6 +272,25 @@ pub fn open(
     let granted = Approval { rule: RULE.into(), extent: Extent::Session, digest: Digest([0; 32]), missing };
     session.lease(0, granted).map_err(OpenError::Failed)?.map_err(OpenError::Lease)?;
     Ok((opened, relay, session))
+}
+
+/// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be
+/// leased here: a path of a policy need not exist in every session.
+fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String>) {
+    let mut wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
+    let mut refused = Vec::new();
+    for path in &spec.policy.read {
+        let text = path.display().to_string();
+        let one = Wants { read: vec![text.clone()], ..Wants::default() };
+        if wants.read.len() + wants.write.len() == limit::WANTED_PATHS {
+            refused.push(format!("{text:?} (`read` of the profile: more paths than a session may have)"));
+        } else if let Err(error) = opened_with(&one, spec, user) {
+            refused.push(format!("{text:?} (`read` of the profile: {})", error.why));
+        } else if !wants.read.contains(&text) {
+            wants.read.push(text);
+        }
+    }
+    (wants, refused)
 }
 
 /// Makes the session's group, where there may be one, and moves the warden in.

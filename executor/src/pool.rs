@@ -1,11 +1,11 @@
 //! The cells of a session: which call gets a cell when, and which cells are made ahead of time.
 
-use crate::account::Capacity;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
 use crate::ready_cells::ReadyCells;
 use crate::relay::{Command, unconfined};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
+use executor_cell::account::Capacity;
 use executor_cell::report::{End, Message, Report};
 use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
 use executor_cell::{CellHandle, LeaseHandover, Mounting, Warden, WardenMessage, WardenRequest};

@@ -1,11 +1,11 @@
 //! One running command: its output to the client, its time limits, its cell's report, and its outcome.
 
-use crate::account::{Account, Capacity};
 use crate::plan::CommandPlan;
 use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage, limit,
 };
 use executor_cell::CellHandle;
+use executor_cell::account::{Account, Capacity};
 use executor_cell::project::conclude;
 use executor_cell::report::{End, Message, Report};
 use executor_layers::spec::SandboxSpec;

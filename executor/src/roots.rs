@@ -6,7 +6,7 @@ use executor_layers::linked_repository::{self, Link, NotLinked};
 use executor_layers::spec::{SandboxSpec, View, ViewKind};
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
-use policies::directories::{NO_HOME, NO_HOME_ADVICE};
+use policies::directories::{NO_HOME, NO_HOME_ADVICE, NO_PROJECT};
 use policies::leases::system_at;
 use policies::{
     Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
@@ -114,7 +114,36 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
     if path.to_str().is_none() {
         return Err(refuse("its path is not UTF-8".into()));
     }
-    closed(&path, policy, user).map_or(Ok(path), |why| Err(refuse(why)))
+    let why = closed(&path, policy, user).or_else(|| held_keys(zone, &path, policy, user));
+    why.map_or(Ok(path), |why| Err(refuse(why)))
+}
+
+/// What no lease opens is no root either: keys, sessions of browsers, and the central roots but for one that is to be a central root.
+fn held_keys(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    let data = Real::default().of(&directories::data(&user.home, &|name| user.variable(name)));
+    if path.strip_prefix(&data).is_ok_and(|below| is_for_roots(zone, below)) {
+        return None;
+    }
+    if path.starts_with(&data) || data.starts_with(path) {
+        return Some(format!(
+            "it would open the central roots of projects in {} to commands",
+            data.display()
+        ));
+    }
+    match policy.held_keys(path) {
+        Ok(name) => name.map(|name| format!("{} is never opened to commands ({})", name.pattern, name.why)),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Whether this path in the directory of data is for a root: `projects/NAME` and the like for one project's central root, and an empty
+/// project of those that have none.
+fn is_for_roots(zone: Zone, below: &Path) -> bool {
+    match zone {
+        Zone::Central => below.components().count() == 2,
+        Zone::Project => below == Path::new(NO_PROJECT),
+        Zone::Granted => false,
+    }
 }
 
 /// Why an image may not lie at `path`: the same places are closed as to roots.

@@ -36,6 +36,7 @@ use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Entry;
 use orchestrator_tools::violation;
 use policies::EffectivePolicy;
+use policies::directories::NO_PROJECT;
 use serde_json::{Value, json};
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
@@ -352,7 +353,7 @@ impl Sessions {
     ) -> Result<Self, Failed> {
         // Errors in the policy are reported before any client is served.
         let policy = options.policy().map_err(Failed::from)?;
-        let nowhere = state_directory::data().join("no-project");
+        let nowhere = state_directory::data().join(NO_PROJECT);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&nowhere);
         made.map_err(|error| Failed::internal(format!("cannot make {}: {error}", nowhere.display())))?;
         let (scope, endpoint) = (options.scope()?, options.endpoint().lasting()?);

@@ -40,6 +40,9 @@ pub fn state(home: &Path, variable: Variable) -> PathBuf {
     named("XDG_STATE_HOME", variable).unwrap_or_else(|| home.join(".local/state")).join("lazaret")
 }
 
+/// The name, in the directory of data, of an empty directory that is the project of sessions without one.
+pub const NO_PROJECT: &str = "no-project";
+
 /// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of the home.
 pub fn data(home: &Path, variable: Variable) -> PathBuf {
     named("XDG_DATA_HOME", variable).unwrap_or_else(|| home.join(".local/share")).join("lazaret")

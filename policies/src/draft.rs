@@ -20,6 +20,7 @@ pub(crate) struct Draft {
     pub central: Option<(Access, Origin)>,
     /// By path, whether each may be missing.
     pub grants: BTreeMap<PathBuf, bool>,
+    pub read: BTreeSet<PathBuf>,
     pub listed: BTreeSet<PathBuf>,
     pub sockets: BTreeSet<PathBuf>,
     pub git_directories: BTreeSet<PathBuf>,
@@ -74,6 +75,9 @@ impl Draft {
             let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
             // A path that one profile must have is not optional because another could do without it.
             *self.grants.entry(path).or_insert(true) &= grant.optional;
+        }
+        for path in &profile.read {
+            self.read.insert(expand(path, host)?);
         }
         for path in &profile.listed {
             self.listed.extend(expand_narrow(path, true, host)?);

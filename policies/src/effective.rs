@@ -32,6 +32,9 @@ pub struct EffectivePolicy {
     pub central: Access,
     /// Host paths outside the zones that a cell may see, `~` and variables already expanded; sorted by path, each once.
     pub grants: Vec<Grant>,
+    /// Host paths that a session leases to its commands when it opens, sorted. One that it cannot lease stays closed.
+    #[serde(serialize_with = "paths")]
+    pub read: Vec<PathBuf>,
     /// Host directories of which a cell may list the names, and nothing else, at any depth; sorted. Only the flat tier
     /// needs them (Landlock's right to read a directory): with mounts the parents of a grant are there anyway.
     #[serde(serialize_with = "paths")]
@@ -351,12 +354,13 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 54] = [
+        let changes: [fn(&mut EffectivePolicy); 55] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
             |p| p.grants[0].path.push("x"),
             |p| p.grants[0].optional ^= true,
+            |p| p.read.push("/x".into()),
             |p| p.listed.push("/x".into()),
             |p| p.sockets.push("/x".into()),
             |p| p.git_directories.push("/x".into()),

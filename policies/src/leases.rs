@@ -55,6 +55,11 @@ pub enum LeaseError {
 /// What stays closed in leases besides: patterns, each with its reason (`leases.toml`).
 const NAMES: &[(&str, Protection, &str)] = include!(concat!(env!("OUT_DIR"), "/lease_names.rs"));
 
+/// Whether a path of [`NAMES`] may begin with this name, in any case.
+fn begins_a_name(name: &[u8]) -> bool {
+    name.starts_with(b".") || name.eq_ignore_ascii_case(b"snap")
+}
+
 fn names() -> impl Iterator<Item = ProtectedName> {
     NAMES.iter().map(|(pattern, protection, why)| ProtectedName {
         pattern: (*pattern).to_owned(),
@@ -73,6 +78,21 @@ impl EffectivePolicy {
     /// See [`Self::lease_names`].
     pub fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
         Matcher::new(&names().collect::<Vec<_>>())
+    }
+
+    /// The name of leases alone that closes a path, or a directory above it, to reading.
+    ///
+    /// # Errors
+    /// See [`Self::lease_names`].
+    pub fn held_keys(&self, path: &Path) -> Result<Option<ProtectedName>, PolicyError> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        // Most paths have none of these; a session that opens would wait for the names to be compiled.
+        if !bytes.split(|byte| *byte == b'/').any(begins_a_name) {
+            return Ok(None);
+        }
+        let names = self.own_lease_names()?;
+        let name = names.protection(bytes.strip_prefix(b"/").unwrap_or(bytes));
+        Ok(name.filter(|name| name.protection == Protection::All).cloned())
     }
 
     /// The names that stay closed in leases: the policy's, in the same forms of transit, and those of leases alone.
@@ -131,6 +151,23 @@ mod tests {
     use super::*;
     use crate::{Host, Policies, Source, SourceKind};
     use broker_protocol::NetworkRequest;
+
+    #[test]
+    fn keys_are_found_by_their_path() {
+        for (pattern, ..) in NAMES {
+            let first = pattern.split('/').next().unwrap();
+            assert!(begins_a_name(first.as_bytes()), "{pattern}");
+        }
+        let policy = policy("");
+        let held = |path: &str| policy.held_keys(Path::new(path)).unwrap().map(|name| name.pattern);
+        assert_eq!(held("/home/u/.ssh").as_deref(), Some(".ssh"));
+        assert_eq!(held("/home/u/.mozilla/firefox").as_deref(), Some(".mozilla"));
+        assert_eq!(
+            held("/home/u/SNAP/firefox"),
+            Some("snap/{brave,chromium,firefox,opera,thunderbird}".into())
+        );
+        assert_eq!([held("/home/u/.config/nvim"), held("/home/u/p"), held("/")], [None, None, None]);
+    }
 
     fn policy(text: &str) -> EffectivePolicy {
         let source =

@@ -234,6 +234,9 @@ pub struct Profile {
     pub central: Option<Spanned<Access>>,
     /// Host paths outside the zones to add.
     pub grants: Vec<GrantEntry>,
+    /// Host paths that commands may read as if the user had granted them when the session was opened: what is closed in leases stays
+    /// closed in them.
+    pub read: Vec<HostPath>,
     /// Host directories in which only the names may be listed.
     pub listed: Vec<HostPath>,
     /// Socket files of host programs, in the roots, to which cells may connect.

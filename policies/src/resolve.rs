@@ -179,7 +179,8 @@ impl Policies {
             added.map_err(|fault| fault.in_profile(name))?;
         }
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
-        let Draft { project, central, grants, listed, sockets, git_directories, environment, .. } = draft;
+        let Draft { project, central, grants, read, listed, sockets, git_directories, environment, .. } =
+            draft;
         let Draft { image, web, network, limits, required, expected, .. } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
@@ -192,6 +193,7 @@ impl Policies {
             central,
             zones_from: [project_from, central_from],
             grants: grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
+            read: read.into_iter().collect(),
             listed: listed.into_iter().collect(),
             sockets: sockets.into_iter().collect(),
             git_directories: git_directories.into_iter().collect(),

@@ -347,6 +347,19 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
 fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Place) {
     let server = Server::start();
     let world = world(place, "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false");
+    // Nor in what the session opens with: of that nobody is asked.
+    let data = world.outside.to_str().unwrap();
+    for wider in
+        [["--allow-host", &*server.host()], ["--allow-net", "npm"], ["--read", data], ["--write", data]]
+    {
+        let mut command = dressed(&world, world.lazaret("run"));
+        let done = run(command.args(["--profile", "net"]).args(wider).args(["--", "true"]), LIMIT);
+        assert!(
+            done.errors().contains("answers from `lazaret approve` alone"),
+            "{wider:?}: {}",
+            done.errors()
+        );
+    }
     let mut session = session(&world, &["--leases"]);
     let mut approver = Approver::start(&world);
     for (id, approve, want) in [("a", "no", false), ("b", "session", true)] {

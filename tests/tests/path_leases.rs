@@ -43,7 +43,9 @@ pub fn tests() -> Vec<Test> {
         what_is_in_force_is_counted_and_compared_when_it_is_granted,
         what_is_mounted_below_is_not_granted,
         central_roots_in_what_is_granted_stay_closed,
-        paths_are_granted_from_elsewhere_where_the_policy_says_so
+        paths_are_granted_from_elsewhere_where_the_policy_says_so,
+        what_is_always_granted_keeps_its_keys_closed,
+        a_path_of_the_policy_that_cannot_be_leased_is_named
     ]
 }
 
@@ -585,7 +587,9 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
     let after = fs::read_to_string(&file).unwrap();
     assert!(
-        after.contains("{ path = \"/var/log\" }") && after.contains("# Allowed always by `lazaret run`"),
+        after.contains("read = [")
+            && after.contains("\"/var/log\",")
+            && after.contains("# Allowed always by `lazaret run`"),
         "{after}"
     );
     let backups = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
@@ -911,4 +915,52 @@ fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
         assert_eq!(session.answer_within(id, LIMIT).text().contains("NOTES"), want);
     }
     assert!(session.close(LIMIT).success());
+}
+
+/// As a question for once and one for the session do: the three differ in how long, and not in what they open.
+fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
+    let (world, data) = world(place, "[profile.mine]\n[profile.by-hand]");
+    let keys = [".ssh/id_rsa", "deep/.env", ".mozilla/cookies"];
+    for name in keys {
+        world.write(&data.join(name), &world.canary);
+    }
+    let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);
+    policy(&["allow", data.to_str().unwrap(), "--profile", "mine"]).success();
+    let script = format!("cd {}; cat notes; cat {}; true", data.display(), keys.join(" "));
+    let shown = |profile: &str| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        let done = run(command.args(["--profile", profile, "--", "bash", "-c", &script]), LIMIT);
+        (done.text().contains("NOTES"), done.text().contains(&world.canary))
+    };
+    assert_eq!(shown("mine"), (true, false));
+    // The control: what a grant by hand opens.
+    let file = world.home.join("settings/lazaret/policy.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let grants = format!("[profile.by-hand]\ngrants = [{{ path = '{}' }}]\n", data.display());
+    world.write(&file, text.replace("[profile.by-hand]", &grants));
+    assert_eq!(shown("by-hand"), (true, true));
+}
+
+/// It may lie in a root of one session and be missing in another: neither opens less than it has, nor fails.
+fn a_path_of_the_policy_that_cannot_be_leased_is_named(place: Place) {
+    let (world, data) = world(place, "");
+    let link = world.outside.join("link");
+    symlink(&data, &link).unwrap();
+    let project = world.project.display();
+    let missing = world.outside.join("missing");
+    let text = format!(
+        "version = 1\n[profile.mine]\nread = ['{}', '{}', '{project}', '{}']\n",
+        data.display(),
+        missing.display(),
+        link.display()
+    );
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    let mut command = dressed(&world, world.lazaret("run"));
+    let read = format!("cat {}/notes", data.display());
+    let done = run(command.args(["-v", "--profile", "mine", "--", "bash", "-c", &read]), LIMIT);
+    assert!(done.text().contains("NOTES"), "{}", done.errors());
+    for closed in [missing.as_path(), &link, &world.project] {
+        let line = format!("{:?} (`read` of the profile", closed.display().to_string());
+        assert!(done.errors().contains(&line), "{line}: {}", done.errors());
+    }
 }

@@ -5,6 +5,7 @@
 mod warden;
 mod warden_handle;
 mod message;
+pub mod account;
 mod cell;
 mod cell_handle;
 mod order;

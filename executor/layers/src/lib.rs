@@ -3,6 +3,7 @@
 
 pub mod scratch;
 pub mod spec;
+pub mod private_directory;
 pub mod probe;
 pub mod ladder;
 pub mod environment;

@@ -16,4 +16,4 @@ pub mod record;
 pub use document::{EditError, Format};
 pub use edit::Edit;
 pub use recipes::{CLIENTS, Client, FileRecipe, Programs, Recipe, Root, Way};
-pub use toml::{Choices, ListItem, add_to_list, choose, extend};
+pub use toml::{Choices, add_to_list, choose, extend};

@@ -149,41 +149,17 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
     })
 }
 
-/// An item to add to a list, or to find in it.
-#[derive(Clone, Copy, Debug)]
-pub enum ListItem<'a> {
-    /// A string, which is the whole item.
-    Text(&'a str),
-    /// An inline table, identified by this key with this value.
-    Table(&'a str, &'a str),
-}
-
-impl ListItem<'_> {
-    fn is(self, value: &toml_edit::Value) -> bool {
-        match self {
-            Self::Text(text) => value.as_str() == Some(text),
-            Self::Table(key, text) => {
-                let found = value.as_inline_table().and_then(|table| table.get(key));
-                found.and_then(toml_edit::Value::as_str) == Some(text)
-            }
-        }
-    }
-}
-
 /// Adds `item` to the list of a key, which is created if missing, after a comment line. A list that already has it stays unchanged.
 ///
 /// # Errors
 /// If the text is not TOML, or the key has a value of another type.
-pub fn add_to_list(text: &str, path: &[&str], item: ListItem, comment: &str) -> Result<String, EditError> {
+pub fn add_to_list(text: &str, path: &[&str], item: &str, comment: &str) -> Result<String, EditError> {
     let mut toml = Toml::read(text)?;
     let list = toml.array(path)?;
-    if list.iter().any(|value| item.is(value)) {
+    if list.iter().any(|value| value.as_str() == Some(item)) {
         return Ok(text.to_owned());
     }
-    let mut value = match item {
-        ListItem::Text(text) => toml_edit::Value::from(text),
-        ListItem::Table(key, text) => toml_edit::InlineTable::from_iter([(key, text)]).into(),
-    };
+    let mut value = toml_edit::Value::from(item);
     value.decor_mut().set_prefix(format!("\n  # {comment}\n  "));
     list.push_formatted(value);
     list.set_trailing_comma(true);
@@ -280,17 +256,7 @@ mod tests {
     }
 
     fn added(text: &str) -> Result<String, EditError> {
-        add_to_list(text, &["profile", "p", "network", "allow"], ListItem::Text("a.example:443"), "Why")
-    }
-
-    #[test]
-    fn a_table_comes_in_one_line_and_once() {
-        let add = |text: &str| {
-            add_to_list(text, &["profile", "p", "grants"], ListItem::Table("path", "/a'b"), "Why")
-        };
-        let want = "version = 1\n\n[profile.p]\ngrants = [\n  # Why\n  { path = \"/a'b\" },\n]\n";
-        assert_eq!(add("version = 1\n").unwrap(), want);
-        assert_eq!(add(want).unwrap(), want, "it is there");
+        add_to_list(text, &["profile", "p", "network", "allow"], "a.example:443", "Why")
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
-use orchestrator_install::{Choices, EditError, ListItem, add_to_list, choose, extend, files};
+use orchestrator_install::{Choices, EditError, add_to_list, choose, extend, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
 use policies::leases::LeaseError;
@@ -16,8 +16,7 @@ use policies::resolve::DEFAULT;
 use policies::value::AUTO;
 use policies::web::{HostPattern, WebTable};
 use policies::{
-    Access, EffectivePolicy, Grant, Host, Policies, PolicyError, Source, SourceKind, WebPolicy, directories,
-    network,
+    Access, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, WebPolicy, directories, network,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -90,7 +89,7 @@ impl Allowed {
 
 enum Gain {
     Network(WebPolicy),
-    Grant(Grant),
+    Read(PathBuf),
 }
 
 impl Gain {
@@ -99,7 +98,7 @@ impl Gain {
             Leased::Host(host) => Ok(Self::Network(network::leased(old.network.clone(), host)?)),
             Leased::Read(path) => {
                 let path = old.may_lease(Access::Read, path, &old.lease_names()?)?;
-                Ok(Self::Grant(Grant { path, optional: false }))
+                Ok(Self::Read(path))
             }
             Leased::Write(path) => Err(AllowError::Written(path.clone())),
         }
@@ -109,11 +108,10 @@ impl Gain {
     fn add(&self, text: &str, opens: &Leased, profile: &str, comment: &str) -> Result<String, EditError> {
         let list: &[&str] = match self {
             Self::Network(_) => &["network", "allow"],
-            Self::Grant(_) => &["grants"],
+            Self::Read(_) => &["read"],
         };
         let item = match opens {
-            Leased::Host(host) => ListItem::Text(host),
-            Leased::Read(path) | Leased::Write(path) => ListItem::Table("path", path),
+            Leased::Host(text) | Leased::Read(text) | Leased::Write(text) => text,
         };
         let path: Vec<_> = ["profile", profile].iter().chain(list).copied().collect();
         add_to_list(text, &path, item, comment)
@@ -123,7 +121,7 @@ impl Gain {
     fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
         match self {
             Self::Network(expected) => texts(expected) == texts(&policy.network),
-            Self::Grant(grant) => policy.grants.contains(grant),
+            Self::Read(path) => policy.read.contains(path),
         }
     }
 }
@@ -244,7 +242,7 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
     let what = opens.parts().1;
     let list = match opens {
         Leased::Host(_) => "network.allow",
-        Leased::Read(_) | Leased::Write(_) => "grants",
+        Leased::Read(_) | Leased::Write(_) => "read",
     };
     let advice = format!("add {what} to `{list}` of the profile yourself");
     let own = UserProfile::of(profile, &user, &old, &advice)?;
@@ -303,7 +301,7 @@ fn compare(
                 let was = own.before(old, machine).ok()?.network;
                 is_same(&before, &now, &with_gain(&before.network, expected, was))
             }
-            Gain::Grant(grant) => is_same(&with_grant(&before, grant), &now, &before.network),
+            Gain::Read(path) => is_same(&with_read(&before, path), &now, &before.network),
         };
         if !gained {
             return None;
@@ -315,12 +313,12 @@ fn compare(
     Some(also)
 }
 
-/// `policy` with one more grant. A grant that it has already, but only as optional, becomes required.
-fn with_grant(policy: &EffectivePolicy, grant: &Grant) -> EffectivePolicy {
+/// `policy` with one more path that commands read.
+fn with_read(policy: &EffectivePolicy, path: &Path) -> EffectivePolicy {
     let mut with = policy.clone();
-    with.grants.retain(|other| other.path != grant.path);
-    with.grants.push(grant.clone());
-    with.grants.sort_by(|one, other| one.path.cmp(&other.path));
+    with.read.push(path.to_owned());
+    with.read.sort();
+    with.read.dedup();
     with
 }
 

@@ -74,6 +74,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         "scope": policy.scope.as_ref().map(|scope| scope.permissions.iter().map(permission_json).collect::<Vec<_>>()),
         "image": policy.image,
         "grants": policy.grants.iter().map(|grant| json!({ "path": grant.path, "optional": grant.optional })).collect::<Vec<_>>(),
+        "read": policy.read,
         "rule": policy.rules.iter().map(rule_json).collect::<Vec<_>>(),
         "protect": policy.protected.iter().map(|name| json!({
             "name": name.pattern,

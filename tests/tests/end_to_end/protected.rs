@@ -1,11 +1,16 @@
 //! Protected names: `.env` and its kind, for file tools in both tiers and for the shell where the tier can.
 
 use broker_protocol::Tier;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::json;
+use std::path::Path;
 
 pub fn tests() -> Vec<Test> {
-    in_each_place![file_tools_neither_read_nor_change_them, the_shell_neither_reads_nor_changes_them]
+    [
+        in_each_place![file_tools_neither_read_nor_change_them, the_shell_neither_reads_nor_changes_them],
+        once![directories_of_keys_are_no_roots],
+    ]
+    .concat()
 }
 
 const NAMES: [&str; 3] = [".env", "sub/.env", ".env.local"];
@@ -76,4 +81,34 @@ fn the_shell_neither_reads_nor_changes_them(place: Place) {
         assert!(!text.contains(&world.canary), "{script}: {text}");
         assert_untouched(&world, script);
     }
+}
+
+/// What no lease opens, no client gets as a root either.
+fn directories_of_keys_are_no_roots() {
+    let world = World::new(Place::any());
+    let data = world.home.join(".local/share");
+    let opened = |role: &str, path: &Path| {
+        world.make_folder(path);
+        let roots = [("--project", &world.project), ("--central", &world.central)];
+        let mut command = world.program("lazaret");
+        command.arg("run").env("XDG_DATA_HOME", &data);
+        for (option, other) in roots {
+            command.arg(option).arg(if option == role { path } else { other.as_path() });
+        }
+        run(command.args(["--", "true"]), LIMIT)
+    };
+    for name in [".mozilla/firefox", ".password-store", ".config/gh", ".local/share/keyrings"] {
+        for role in ["--project", "--central"] {
+            let done = opened(role, &world.home.join(name));
+            assert!(done.errors().contains("never opened to commands"), "{role} {name}: {}", done.errors());
+        }
+    }
+    for name in ["lazaret", "lazaret/projects", "lazaret/projects/other/state"] {
+        for role in ["--project", "--central"] {
+            let done = opened(role, &data.join(name));
+            assert!(done.errors().contains("central roots of projects"), "{role} {name}: {}", done.errors());
+        }
+    }
+    opened("--central", &data.join("lazaret/projects/one")).success();
+    opened("--project", &world.home.join(".config/nvim")).success();
 }

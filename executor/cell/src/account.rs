@@ -30,6 +30,7 @@ pub struct Capacity {
     roots: [PathBuf; 2],
 }
 
+/// What the processes of one call use, compared with the policy's limits.
 #[derive(Debug)]
 pub struct Account {
     bounds: Bounds,
