@@ -106,7 +106,8 @@ async fn list(mut queue: ApprovalQueue, json: bool) -> Result<u8, Failed> {
     if json {
         waiting.iter().try_for_each(|pending| print::json(&PendingLine::new(pending)))?;
     } else {
-        let page: String = waiting.iter().map(|pending| format!("{}\n", page::title(pending))).collect();
+        let line = |pending| format!("{} s left: {}\n", page::seconds_left(pending), page::title(pending));
+        let page: String = waiting.iter().map(line).collect();
         let nothing = if is_refused { "" } else { "nothing waits\n" };
         print::result(if page.is_empty() { nothing } else { &page }.as_bytes())?;
     }

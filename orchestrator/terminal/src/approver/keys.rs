@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How long a screen must be visible before an answer counts.
 const MOMENT: Duration = Duration::from_millis(400);
-/// Rows that do not belong to the call: an empty one, the last message, the keys.
+/// Rows that do not belong to the call: an empty one, the seconds left with the last message, the keys.
 const FOOT: usize = 3;
 /// The smallest window, in rows and columns, in which calls can be allowed: the keys must be visible.
 const SMALLEST: (usize, usize) = (8, 40);
@@ -177,10 +177,11 @@ impl Window {
 fn draw(screen: &mut Screen, message: &str, window: Window) -> String {
     let (rows, room) = (window.rows_of_call(), window.room());
     let mut page = String::from("\x1b[2J\x1b[H");
-    let prompt = match screen.first() {
-        None => "nothing waits    q leave".to_owned(),
+    let (left, prompt) = match screen.first() {
+        None => (String::new(), "nothing waits    q leave".to_owned()),
         Some(first) => {
             let (lines, more) = (page::lines(first, room), screen.more());
+            let left = format!("{} s left  ", page::seconds_left(first));
             let view = &mut screen.view;
             for line in view.page(&lines, rows) {
                 page.push_str(line);
@@ -191,10 +192,11 @@ fn draw(screen: &mut Screen, message: &str, window: Window) -> String {
                 false => "n no   (y and s after its end)",
             };
             let position = view.position(&lines, rows);
-            format!("[{position}] {keys}  space/b/e page  q leave; {more} more wait")
+            (left, format!("[{position}] {keys}  space/b/e page  q leave; {more} more wait"))
         }
     };
-    let (message, prompt) = (escape::fitted(message, room), escape::fitted(&prompt, room.saturating_sub(1)));
+    let message = escape::fitted(&format!("{left}{message}"), room);
+    let prompt = escape::fitted(&prompt, room.saturating_sub(1));
     page.push_str(&format!("\r\n{message}\r\n{prompt} "));
     page
 }
@@ -283,6 +285,39 @@ mod tests {
                     assert!(seen.len() <= rows);
                 }
             }
+        }
+    }
+
+    /// A command of 30 numbered lines, about which there is `wide` to say; `left` seconds are left.
+    fn pending_for(left: u64, wide: usize) -> QueueEvent {
+        let lines: Vec<String> = (0..30).map(|number| format!("echo line-{number:02}")).collect();
+        let QueueEvent::Pending(mut pending) = pending(&lines.join("\n")) else { panic!("nothing waits") };
+        pending.challenge.why = "w".repeat(wide);
+        // The half second is for a slow machine: only whole ones are shown.
+        pending.until = Instant::now() + Duration::from_secs(left) + Duration::from_millis(500);
+        QueueEvent::Pending(pending)
+    }
+
+    #[test]
+    fn every_line_is_on_a_page_while_the_seconds_run() {
+        let window = Window { rows: 12, columns: 50 };
+        for wide in 0..150 {
+            let mut screen = Screen::default();
+            let mut shown = String::new();
+            for left in [100, 99, 10, 9, 0] {
+                let view = std::mem::take(&mut screen.view);
+                screen = Screen::default();
+                screen.update(pending_for(left, wide));
+                screen.view = view;
+                let page = draw(&mut screen, "", window);
+                assert!(page.contains(&format!("{left} s left")), "{page}");
+                shown.push_str(&page);
+                screen.view.forward(window.rows_of_call());
+            }
+            assert!(screen.view.has_seen_end());
+            let missing: Vec<_> =
+                (0..30).map(|number| format!("line-{number:02}")).filter(|line| !shown.contains(line)).collect();
+            assert_eq!(missing, [""; 0], "{wide}");
         }
     }
 

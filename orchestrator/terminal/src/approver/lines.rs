@@ -62,7 +62,7 @@ fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(),
 
 fn show(screen: &mut Screen) -> Result<(), Failed> {
     let (Some(first), Some(name)) = (screen.first(), screen.name()) else { return Ok(()) };
-    let lines = page::lines(first, COLUMNS);
+    let (lines, left) = (page::lines(first, COLUMNS), page::seconds_left(first));
     let view = &mut screen.view;
     let shown = view.page(&lines, ROWS).join("\n");
     let name = escape::line(&name);
@@ -70,7 +70,8 @@ fn show(screen: &mut Screen) -> Result<(), Failed> {
         true => format!("once {name}, session {name} or no?"),
         false => "more, end or no?".to_owned(),
     };
-    print::result(format!("{shown}\n[{}] {ask}\n", view.position(&lines, ROWS)).as_bytes())
+    let position = view.position(&lines, ROWS);
+    print::result(format!("{shown}\n[{position}, {left} s left] {ask}\n").as_bytes())
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,7 @@
 //! A call as pages of lines that fit the screen. Long lines are wrapped; none is cut.
+//!
+//! The lines of a call are always the same for a width: if they moved while a person reads, the next page would begin elsewhere, and
+//! a line could be on none. So what changes with time, the seconds left, is no part of them.
 
 use crate::approver::queue::PendingCall;
 use broker_protocol::Coverage;
@@ -6,12 +9,16 @@ use orchestrator_text::escape;
 use orchestrator_tools::proposal::Proposal;
 use std::time::Instant;
 
+/// How many seconds are left to answer.
+pub fn seconds_left(pending: &PendingCall) -> u64 {
+    pending.until.saturating_duration_since(Instant::now()).as_secs()
+}
+
 /// One line that identifies the call.
 pub fn title(pending: &PendingCall) -> String {
     let (session, call) = &pending.key;
-    let left = pending.until.saturating_duration_since(Instant::now()).as_secs();
     format!(
-        "{} ({} risk), call {call} of {}, {left} s left: {}",
+        "{} ({} risk), call {call} of {}: {}",
         pending.request.asked_as(),
         pending.challenge.risk.name(),
         escape::line(session),
