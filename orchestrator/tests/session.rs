@@ -653,6 +653,52 @@ fn a_slow_reader_stops_the_flow_and_loses_nothing() {
 }
 
 #[test]
+fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
+    const CALLS: usize = limit::CALLS * 3;
+    let (stalled, stall) = channel();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let mut begun = Vec::new();
+        let mut next = |peer: &mut fake_broker::Peer| loop {
+            match peer.receive()? {
+                ToBroker::Call { call, request } => {
+                    begun.push(fake_broker::shell(&request).to_owned());
+                    return Some(call);
+                }
+                ToBroker::Credit { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        let first = next(peer).unwrap();
+        // Fills the pipe, so that no result is written.
+        (0..6).for_each(|_| peer.output(first, false, &[b'x'; 32 * 1024]));
+        sleep(Duration::from_millis(300));
+        for _ in 1..limit::CALLS {
+            let call = next(peer).unwrap();
+            peer.ended(call, Ended::Exited(0), b"");
+        }
+        assert!(peer.is_quiet(Duration::from_millis(500)), "a call begins though nobody reads");
+        stalled.send(()).unwrap();
+        peer.ended(first, Ended::Exited(0), b"");
+        while let Some(call) = next(peer) {
+            peer.ended(call, Ended::Exited(0), b"");
+        }
+        assert_eq!(begun.len(), CALLS - 1);
+        assert!(!begun.contains(&"100".to_owned()), "it was cancelled while it waited");
+    });
+    let mut client = broker.session();
+    for id in 0..CALLS {
+        client.send(bash(id, &id.to_string()));
+    }
+    client.send(json!({"id": 100, "cancel": true}));
+    stall.recv_timeout(fake_broker::PATIENCE).unwrap();
+    let (events, code) = client.end();
+    let results = events.iter().filter(|event| event["event"] == "result").count();
+    assert_eq!((results, code), (CALLS, 0));
+    broker.join();
+}
+
+#[test]
 fn a_reader_that_is_gone_ends_the_session() {
     let broker = Broker::start(|peer| {
         peer.open();

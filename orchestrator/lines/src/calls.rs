@@ -6,8 +6,10 @@ use crate::line::{LineError, Registration, RejectedLine};
 use crate::ready::{Announced, Ready};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
-use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath};
-use orchestrator_session::{Approval, Body, Call, CallContext, Event, Invocation, Live, Session, StdinChunk};
+use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
+use orchestrator_session::{
+    Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, Session, StdinChunk,
+};
 use orchestrator_tools::registry::{self, NewTool, Origin, Registered};
 use orchestrator_tools::remote::{Execution, Executions, Reply};
 use serde::Serialize;
@@ -35,6 +37,8 @@ pub struct Calls {
     ready: RefCell<String>,
     /// The locations of its zones.
     roots: RefCell<Option<Roots>>,
+    /// Bounds the results that wait for the client to read: further calls wait, while their lines are still read.
+    unread: CallPermits,
     /// Counts calls whose result is not written yet.
     unwritten: Cell<usize>,
     written: Notify,
@@ -61,6 +65,7 @@ impl Calls {
             by_id: RefCell::default(),
             ready: RefCell::default(),
             roots: RefCell::default(),
+            unread: CallPermits::new(limit::CALLS),
             unwritten: Cell::new(0),
             written: Notify::new(),
             input_ended: Cell::new(false),
@@ -111,11 +116,13 @@ impl Calls {
             Invocation::Tool { input, .. } => input.get("stdin") == Some(&Value::Bool(true)),
             Invocation::Request(_) => false,
         };
+        let unread = self.unread.permit();
         let context = CallContext {
             client_id: Some(id.clone()),
             live: Live::Sanitized,
             raw: self.raw,
             wants,
+            permit: Some(unread.clone()),
             ..CallContext::new(self.asker.clone())
         };
         let call = self.session.call(context, invocation);
@@ -129,6 +136,7 @@ impl Calls {
         let calls = self.clone();
         tokio::task::spawn_local(async move {
             calls.forward(&id, &key, call, &under_way).await;
+            unread.give_back();
             calls.unwritten.set(calls.unwritten.get() - 1);
             calls.written.notify_one();
         });

@@ -112,6 +112,12 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
         },
         false => None,
     };
+    if let Some(permit) = &caller.context.permit {
+        tokio::select! {
+            () = permit.take(leaves) => {}
+            () = caller.context.cancel.cancelled() => return failed(cancelled()),
+        }
+    }
     let connection = tokio::select! {
         connection = engine.connection(&caller.publisher).instrument(spans::connection()) => connection,
         () = caller.context.cancel.cancelled() => Err(cancelled()),

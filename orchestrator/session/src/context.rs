@@ -1,5 +1,6 @@
 //! What a front end supplies with a call besides the call itself: plain data.
 
+use crate::call_permit::CallPermit;
 use broker_protocol::{Request, Wants};
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct CallContext {
     pub wants: Wants,
     /// When the call must have ended, if the front end cannot wait longer.
     pub deadline: Option<Instant>,
+    /// Bounds the call, if the front end bounds the results that it has not passed on yet. The front end gives it back.
+    pub permit: Option<CallPermit>,
     /// Ends the call.
     pub cancel: CancellationToken,
 }
@@ -72,6 +75,7 @@ impl CallContext {
             raw: false,
             wants: Wants::default(),
             deadline: None,
+            permit: None,
             cancel: CancellationToken::new(),
         }
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod executor;
+mod call_permit;
 pub mod context;
 pub mod event;
 pub mod publish;
@@ -25,6 +26,7 @@ mod task;
 mod handle;
 pub mod service;
 
+pub use call_permit::{CallPermit, CallPermits};
 pub use command::StdinChunk;
 pub use context::{CallContext, Invocation, Live, Part};
 pub use engine::Config;
