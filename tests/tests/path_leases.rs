@@ -35,6 +35,7 @@ pub fn tests() -> Vec<Test> {
         who_opens_a_session_names_its_paths,
         a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again,
         always_works_for_a_shipped_profile,
+        the_question_is_seen_whatever_the_command_left_on_the_terminal,
         a_link_of_a_command_is_no_place_for_a_lease,
         no_socket_in_what_is_granted_is_reached,
         no_pipe_in_what_is_granted_to_be_read_takes_anything,
@@ -581,7 +582,7 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
         assert_ne!(terminal.finish(LIMIT).code(), Some(0), "{closed}");
         assert!(!terminal.screen().contains("tried to"), "{closed}: {}", terminal.screen());
     }
-    let mut always = answer("always\n");
+    let mut always = answer("always /var/log\n");
     always.expect("is open to the profile mine", LIMIT);
     always.expect("listed", LIMIT);
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
@@ -623,13 +624,37 @@ fn always_works_for_a_shipped_profile(place: Place) {
     let mut always = start();
     always.expect("tried to read /var/log", LIMIT);
     thread::sleep(Duration::from_millis(800));
-    always.send("always\n");
+    always.send("always /var/log\n");
     always.expect("is open to the profile my-default", LIMIT);
     always.expect("listed", LIMIT);
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
     let mut again = start();
     again.expect("listed", LIMIT);
     assert!(again.finish(LIMIT).success() && !again.screen().contains("tried"), "{}", again.screen());
+}
+
+fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) {
+    let world = World::new(place);
+    // In one row at the top, with line drawing, on the other screen, or within a string that nothing ends.
+    for left in ["\\033[3;3r\\033[3;70H", "\\033(0", "\\033[?1049h\\033[?7l\\033[3;999H", "\\033]0;x"] {
+        let script = format!("ls /var/log >&-; printf '\\033[2J\\033[HRun it (a)gain?{left}'; exit 1");
+        let mut command = dressed(&world, world.lazaret("run"));
+        let mut terminal = Terminal::start(command.args(["--", "bash", "-c", &script]), 24, 80);
+        terminal.expect("N]?", LIMIT);
+        let rows = terminal.rows(24, 80);
+        let seen = rows.concat();
+        for part in ["tried to read /var/log", "this session / always / no [o/s/always /var/log/N]?"] {
+            assert!(seen.contains(part), "{left}: {rows:#?}");
+        }
+        assert!(terminal.screen().contains("\x1b[?7h"), "{left}: {:?}", terminal.screen());
+        thread::sleep(Duration::from_millis(800));
+        terminal.send("\n");
+        assert_eq!(terminal.finish(LIMIT).code(), Some(1));
+    }
+    // What is no terminal of a command's is left as it is.
+    let mut command = dressed(&world, world.lazaret("run"));
+    let done = run(command.args(["--", "bash", "-c", "ls /var/log; exit 1"]), LIMIT);
+    assert!(done.code() == 1 && !done.errors().contains('\x1b'), "{}", done.errors());
 }
 
 /// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Maximum bytes of an answer; a longer one is invalid.
-const ANSWER_MAX: usize = 64;
+/// Maximum bytes of an answer; a longer one is invalid. A terminal passes on no longer line.
+const ANSWER_MAX: usize = 4096;
 /// How long a question is shown before an answer counts: by then, replies that the command's output drew from the terminal have come.
 const SHOWN: Duration = Duration::from_millis(400);
 
@@ -41,12 +41,16 @@ enum Answer {
 }
 
 impl Answer {
-    fn of(line: &[u8]) -> Option<Self> {
-        match line.trim_ascii().to_ascii_lowercase().as_slice() {
-            b"o" | b"once" => Some(Answer::Once),
-            b"s" | b"session" => Some(Answer::Session),
-            b"a" | b"always" => Some(Answer::Always),
-            b"" | b"n" | b"no" => Some(Answer::No),
+    /// The answer about `name`. Always, which changes the policy for good, has to repeat the name: a letter could be meant for a
+    /// question that the command seemed to ask.
+    fn of(line: &[u8], name: &str) -> Option<Self> {
+        let line = line.trim_ascii();
+        let (word, rest) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));
+        match (word.to_ascii_lowercase().as_slice(), rest.trim_ascii()) {
+            (b"o" | b"once", b"") => Some(Answer::Once),
+            (b"s" | b"session", b"") => Some(Answer::Session),
+            (b"a" | b"always", rest) if rest == name.as_bytes() => Some(Answer::Always),
+            (b"" | b"n" | b"no", b"") => Some(Answer::No),
             _ => None,
         }
     }
@@ -133,11 +137,19 @@ impl MoreHosts {
     }
 }
 
-/// Whether the policy file can express it: a profile grants hosts, and paths for reading.
+/// Whether the policy file can express it: a profile grants hosts, and paths for reading. The name must be one that a person can
+/// type as it is shown.
 fn is_written(opens: &Leased) -> bool {
     match opens {
-        Leased::Host(_) | Leased::Read(_) => true,
+        Leased::Host(name) | Leased::Read(name) => print::shown(name) == *name && name.trim_ascii() == name,
         Leased::Write(_) => false,
+    }
+}
+
+/// The host or path.
+fn name(opens: &Leased) -> &str {
+    match opens {
+        Leased::Host(name) | Leased::Read(name) | Leased::Write(name) => name,
     }
 }
 
@@ -152,9 +164,13 @@ fn tried(opens: &Leased) -> String {
 
 /// Asks until there is an answer. If the terminal is gone, the answer is no.
 async fn question(opens: &Leased, can_write: bool) -> Answer {
-    let always = if can_write { ["/ always ", "a/"] } else { [""; 2] };
+    let name = name(opens);
+    let always = match can_write {
+        true => ["/ always ".to_owned(), format!("always {name}/")],
+        false => [const { String::new() }; 2],
+    };
     loop {
-        print::problem(&format!(
+        print::question(&format!(
             "the command tried to {}. Allow it and run the command again: once / for this session {}/ no [o/s/{}N]?",
             tried(opens),
             always[0],
@@ -162,7 +178,7 @@ async fn question(opens: &Leased, can_write: bool) -> Answer {
         ));
         sleep(SHOWN).await;
         terminal::discard_input();
-        match line().await.map(|line| Answer::of(&line)) {
+        match line().await.map(|line| Answer::of(&line, name)) {
             Ok(Some(Answer::Always)) if !can_write => {}
             Ok(Some(answer)) => return answer,
             Ok(None) => {}
@@ -186,6 +202,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_that_is_not_shown_as_it_is_cannot_be_allowed_for_good() {
+        for (path, want) in
+            [("/srv/data", true), ("/srv/my data", true), ("/srv/\u{202e}x", false), ("/srv/x ", false)]
+        {
+            assert_eq!(is_written(&Leased::Read(path.into())), want, "{path:?}");
+        }
+    }
+
+    #[test]
     fn only_a_whole_word_is_a_yes() {
         for (line, want) in [
             ("o\n", Some(Answer::Once)),
@@ -196,9 +221,15 @@ mod tests {
             ("yes\n", None),
             ("\u{1b}[?1;2c\n", None),
             ("os\n", None),
-            ("ALWAYS\n", Some(Answer::Always)),
+            ("a\n", None),
+            ("always\n", None),
+            ("always b.example:443\n", None),
+            ("a.example:443\n", None),
+            ("once a.example:443\n", None),
+            ("a a.example:443\n", Some(Answer::Always)),
+            ("ALWAYS  a.example:443 \n", Some(Answer::Always)),
         ] {
-            assert_eq!(Answer::of(line.as_bytes()), want, "{line:?}");
+            assert_eq!(Answer::of(line.as_bytes(), "a.example:443"), want, "{line:?}");
         }
     }
 }

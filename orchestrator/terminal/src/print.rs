@@ -7,20 +7,34 @@ use orchestrator_text::known::redactor;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+/// Makes what is printed after it visible, whatever a command has left on the terminal: it ends an unfinished control string, frozen
+/// drawing, the alternate screen, a scroll region and margins, and resets the colours, the character set and the wrapping of lines.
+/// Then comes a new row at the bottom. A terminal puts the cursor elsewhere at some of these, and a command could have left it amid
+/// a text of its own that seems to ask something else, so the bottom is the one place that is known to be free and to be looked at.
+const RESET: &str = "\x18\x1b\\\x1b[?2026l\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?69l\x1b[?7h\x1b[?25h\x1b[0m\x1b(B\x0f\x1b[r\
+                     \x1b]110\x07\x1b]111\x07\x1b[9999;1H\r\n";
+
 /// Reports an error or a problem.
 pub fn problem(message: &str) {
-    to_stderr(&paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
+    to_stderr("", &paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
+}
+
+/// Asks something, so that it is seen whatever a command has left on the terminal.
+pub fn question(message: &str) {
+    let is_terminal = io::stderr().is_terminal();
+    let reset = if is_terminal { RESET } else { "" };
+    to_stderr(reset, &paint("lazaret:", Colour::Red, is_terminal), message);
 }
 
 /// Reports something the user should know although nothing failed.
 pub fn note(message: &str) {
-    to_stderr("lazaret:", message);
+    to_stderr("", "lazaret:", message);
 }
 
-fn to_stderr(prefix: &str, message: &str) {
+fn to_stderr(reset: &str, prefix: &str, message: &str) {
     let message = escape::for_terminal(&redactor().text(message));
     // If nobody reads standard error, nothing is lost.
-    let _ = writeln!(io::stderr().lock(), "{prefix} {}", redactor().text(&message));
+    let _ = writeln!(io::stderr().lock(), "{reset}{prefix} {}", redactor().text(&message));
 }
 
 pub use orchestrator_text::escape::for_terminal as shown;

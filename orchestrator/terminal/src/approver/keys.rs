@@ -315,8 +315,10 @@ mod tests {
                 screen.view.forward(window.rows_of_call());
             }
             assert!(screen.view.has_seen_end());
-            let missing: Vec<_> =
-                (0..30).map(|number| format!("line-{number:02}")).filter(|line| !shown.contains(line)).collect();
+            let missing: Vec<_> = (0..30)
+                .map(|number| format!("line-{number:02}"))
+                .filter(|line| !shown.contains(line))
+                .collect();
             assert_eq!(missing, [""; 0], "{wide}");
         }
     }
