@@ -81,9 +81,7 @@ fn make_room(run: &Path) -> Option<File> {
             break;
         }
         let old = directory().join(id);
-        // A symbolic link in place of a log is not ours.
-        let opened = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(old.join(NAME));
-        let Some(file) = opened.ok().filter(|file| file.try_lock().is_ok()) else { continue };
+        let Some(file) = old_log(&old.join(NAME)) else { continue };
         let gone = if reused.is_none() {
             reused = reuse(&old, file, run).ok();
             reused.is_some()
@@ -93,6 +91,16 @@ fn make_room(run: &Path) -> Option<File> {
         surplus -= usize::from(gone);
     }
     reused
+}
+
+/// The log of a run that has ended. A link or anything else in place of a file is not ours, and opening a FIFO would wait for its
+/// reader.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn old_log(path: &Path) -> Option<File> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = OpenOptions::new().append(true).custom_flags(flags).open(path).ok()?;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    (is_file && file.try_lock().is_ok()).then_some(file)
 }
 
 /// Turns the run `old` into the run `run` with an empty log, or leaves it unchanged.
@@ -192,6 +200,28 @@ mod tests {
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o777);
         close(&open).unwrap();
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test may make what it likes.
+    fn an_old_log_that_is_no_file_is_left_and_waited_for_by_nobody() {
+        let folder = std::env::temp_dir().join(format!("lazaret-old-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let [fifo, read, link, file] = ["fifo", "read", "link", "file"].map(|name| folder.join(name));
+        for path in [&fifo, &read] {
+            nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        }
+        let reader = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&read).unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let (opened, of) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            [fifo, read, link, file].iter().for_each(|path| opened.send(old_log(path).is_some()).unwrap());
+        });
+        let next = || of.recv_timeout(std::time::Duration::from_secs(10)).expect("an open that waits");
+        assert_eq!([next(), next(), next(), next()], [false, false, false, true]);
+        drop(reader);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
