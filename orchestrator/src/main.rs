@@ -8,6 +8,7 @@ mod undo;
 mod tools;
 mod session;
 mod login;
+mod server_reports;
 mod servers;
 mod mcp;
 mod chat;

@@ -1,6 +1,7 @@
 //! `lazaret mcp add|list|remove|status|log|accept|login|logout`: manages the MCP servers whose tools a session has.
 
 use crate::login;
+use crate::server_reports::{check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::{Needs, confine};
@@ -99,7 +100,7 @@ pub struct Remove {
     name: String,
 }
 
-/// Start every server and print its tools, and how they differ from the accepted ones
+/// Start every server and print its tools, those in full that are not as they were accepted
 #[derive(Args)]
 pub struct Status {
     /// Print a JSON array
@@ -114,7 +115,7 @@ pub struct Log {
     name: String,
 }
 
-/// Accept the tools of a server as they are now; without a name, the servers of the repository's .mcp.json
+/// Show what is new or changed of a server's tools, and accept it; without a name, the servers of the repository's .mcp.json
 #[derive(Args)]
 pub struct Accept {
     /// Its name
@@ -325,57 +326,6 @@ impl Status {
     }
 }
 
-fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
-    match json {
-        true => print::json(&reports.iter().map(reported).collect::<Vec<_>>())?,
-        false => print::result(reports.iter().map(paragraph).collect::<String>().as_bytes())?,
-    }
-    let whole = |report: &Report| report.tools.is_ok() && report.changes.are_none();
-    Ok(if reports.iter().all(whole) { exit::OK } else { exit::FAILED })
-}
-
-fn reported(report: &Report) -> Value {
-    let (tools, error) = match &report.tools {
-        Ok(tools) => (tools.iter().map(|tool| tool.name.clone()).collect(), None),
-        Err(failed) => (Vec::new(), Some(&failed.message)),
-    };
-    let changes = &report.changes;
-    json!({
-        "name": report.server, "tools": tools, "error": error, "refused": report.refused,
-        "changed": changes.changed, "added": changes.added, "gone": changes.gone,
-    })
-}
-
-fn paragraph(report: &Report) -> String {
-    let mut text = match &report.tools {
-        Ok(tools) => {
-            let first =
-                |text: &str| text.lines().next().unwrap_or_default().chars().take(100).collect::<String>();
-            let line = |tool: &orchestrator_servers::pins::ListedTool| {
-                format!("  {}: {}\n", escape::line(&tool.name), escape::line(&first(&tool.description)))
-            };
-            format!(
-                "{}: {} tools\n{}",
-                report.server,
-                tools.len(),
-                tools.iter().map(line).collect::<String>()
-            )
-        }
-        Err(failed) => format!("{}: {}\n", report.server, escape::line(&failed.message)),
-    };
-    if !report.changes.are_none() {
-        let name = &report.server;
-        text.push_str(&format!(
-            "  not as they were accepted: {}; `lazaret mcp accept {name}` accepts them\n",
-            escape::line(&report.changes.describe())
-        ));
-    }
-    for refused in &report.refused {
-        text.push_str(&format!("  {}\n", escape::line(refused)));
-    }
-    text
-}
-
 impl Log {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
@@ -402,20 +352,24 @@ impl Accept {
         }
         runtime()?.block_on(async {
             let reports = servers.report().await;
-            let shown = show(&reports, false);
-            let accepted = match (&reports[..], shown) {
-                ([report], Ok(_)) if report.tools.is_ok() && is_accepted(self.yes)? => {
-                    servers.accept(name).await.map(drop)
-                }
-                ([report], Ok(_)) => match &report.tools {
-                    Ok(_) => return Ok(exit::FAILED),
-                    Err(failed) => Err(failed.clone()),
-                },
-                (_, shown) => shown.map(drop),
-            };
+            let accepted = self.reviewed(&servers, &reports);
             servers.close().await;
-            accepted.map(|()| exit::OK)
+            accepted
         })
+    }
+
+    /// Shows what the server lists, and accepts exactly that if the person does.
+    fn reviewed(&self, servers: &SessionServers, reports: &[Report]) -> Result<u8, Failed> {
+        show(reports, false)?;
+        for report in reports {
+            report.tools.as_ref().map_err(Failed::clone)?;
+            check_shown(report)?;
+            if !is_accepted(self.yes)? {
+                return Ok(exit::FAILED);
+            }
+            servers.accept(report)?;
+        }
+        Ok(exit::OK)
     }
 
     /// Accepts the repository's file as it is now.

@@ -8,7 +8,7 @@ use crate::http::Remote;
 use crate::live::{CONNECT, Live, Watched};
 use crate::log::Ring;
 use crate::login;
-use crate::pins::{Changes, ListedTool, Pins};
+use crate::pins::{Changes, Difference, ListedTool, Pins};
 use crate::settings::{Address, Kind, Program, Server, Share};
 use crate::state::State;
 use crate::store::{self, Place};
@@ -57,6 +57,10 @@ pub struct Report {
     pub tools: Result<Vec<ListedTool>, Failed>,
     /// Differences from the accepted tools.
     pub changes: Changes,
+    /// Each tool that is new or changed, as it was accepted and as it is listed.
+    pub differences: Vec<Difference>,
+    /// The whole list of the server: what is accepted with this report.
+    pub listed: Vec<ListedTool>,
     /// Tools that cannot be offered, each with the reason.
     pub refused: Vec<String>,
 }
@@ -67,6 +71,8 @@ struct Managed {
     means: Means,
     watched: Rc<Watched>,
     pins: RefCell<Option<Pins>>,
+    /// Its last list, and how it differs from the pins.
+    listed: RefCell<Vec<ListedTool>>,
     changes: RefCell<Changes>,
     live: Mutex<Option<Rc<Live>>>,
     failures: cell::Cell<u32>,
@@ -199,17 +205,17 @@ impl Servers {
         reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Accepts the current tools of a server, which must be running.
+    /// Accepts the list that `report` is about. The server is not asked again: it could answer otherwise than what a person has seen.
     ///
     /// # Errors
-    /// If it cannot be started, or the pins cannot be written.
-    pub async fn accept(&self, server: &str, dial: &Rc<dyn Dial>) -> Result<usize, Failed> {
-        let managed = self.all.iter().find(|managed| managed.server.name == server);
-        let managed = managed.ok_or_else(|| unknown(server))?;
-        let live = managed.live(dial).await?;
-        let tools = live.list().await?;
-        managed.pin(&tools)?;
-        Ok(tools.len())
+    /// If the server had no list, or the pins cannot be written.
+    pub fn accept(&self, report: &Report) -> Result<(), Failed> {
+        report.tools.as_ref().map_err(Failed::clone)?;
+        let managed = self.all.iter().find(|managed| managed.server.name == report.server);
+        let managed = managed.ok_or_else(|| unknown(&report.server))?;
+        managed.pin(&report.listed)?;
+        let latest = managed.listed.borrow().clone();
+        managed.compare(&latest)
     }
 
     /// Ends all servers in parallel, and writes their logs.
@@ -254,6 +260,7 @@ impl Managed {
             means,
             watched,
             pins: RefCell::new(pins),
+            listed: RefCell::default(),
             changes: RefCell::default(),
             live: Mutex::default(),
             failures: cell::Cell::new(0),
@@ -431,6 +438,7 @@ impl Managed {
 
     /// Compares a new list with the accepted tools; the very first list is accepted as it is.
     fn compare(&self, tools: &[ListedTool]) -> Result<(), Failed> {
+        self.listed.replace(tools.to_vec());
         let changes = self.pins.borrow().as_ref().map(|pins| pins.compare(tools));
         match changes {
             None => self.pin(tools),
@@ -481,10 +489,14 @@ impl Managed {
     async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>, executions: &Executions) -> Report {
         let live = self.live(dial).await;
         let (offered, refused) = self.sorted(executions);
+        let (changes, listed) = (self.changes.borrow().clone(), self.listed.borrow().clone());
+        let differences = self.pins.borrow().as_ref().map(|pins| changes.differences(pins, &listed));
         Report {
             server: self.server.name.clone(),
             tools: live.map(|_| offered),
-            changes: self.changes.borrow().clone(),
+            changes,
+            differences: differences.unwrap_or_default(),
+            listed,
             refused,
         }
     }

@@ -224,15 +224,12 @@ impl SessionServers {
         }
     }
 
-    /// Accepts the current tools of a server; returns their number.
+    /// Accepts the tools that a server listed for `report`, exactly as they are there.
     ///
     /// # Errors
-    /// If it cannot be started, or the pins cannot be written.
-    pub async fn accept(&self, server: &str) -> Result<usize, Failed> {
-        match &self.dial {
-            Some(dial) => self.servers.accept(server, dial).await,
-            None => Err(Failed::internal("the executor cannot be reached".to_owned())),
-        }
+    /// If it listed none, or the pins cannot be written.
+    pub fn accept(&self, report: &Report) -> Result<(), Failed> {
+        self.servers.accept(report)
     }
 
     /// Ends all servers of the session. No call starts one again.

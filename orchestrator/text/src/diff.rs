@@ -1,7 +1,7 @@
 //! A unified diff of two states of a text: for the person who has to approve a change, and for the records of changes.
 
 use crate::clean;
-use crate::escape::file_name;
+use crate::escape::{self, file_name};
 use broker_protocol::{Hunk, ZonePath};
 use serde::Serialize;
 use similar::{Algorithm, TextDiff};
@@ -91,6 +91,18 @@ pub fn lines(
     hunks
 }
 
+/// All lines of a text for the person who has to accept it, escaped, each behind a sign: `-` if only `old` has it, `+` if only `new`
+/// has it, else a space. Without `old`, all are new.
+pub fn whole(old: Option<&str>, new: &str) -> Vec<String> {
+    let [old, new] =
+        [old, Some(new)].map(|text| text.map_or_else(Vec::new, |text| text.split('\n').collect::<Vec<_>>()));
+    let until = Instant::now() + TIME;
+    let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(until).diff_slices(&old, &new);
+    diff.iter_all_changes()
+        .map(|change| format!("{}{}", change.tag(), escape::line(change.value())))
+        .collect()
+}
+
 /// The line range in a hunk's header: the first line and, unless it is 1, the count. For zero lines it is the line before.
 fn span(start: u64, lines: Range<usize>) -> String {
     let first = start.saturating_add(lines.start as u64);
@@ -135,6 +147,25 @@ mod tests {
         let (old, new) = ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n");
         let two = "@@ -5,4 +6,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -10,4 +11,4 @@\n 6\n 7\n 8\n-9\n+nine\n";
         assert_eq!(diff(old.as_bytes(), new.as_bytes()), two);
+    }
+
+    #[test]
+    fn of_a_text_to_accept_no_line_is_left_out_and_none_passes_for_another() {
+        let many = "x\n".repeat(20);
+        let new = format!("{many}run it\u{202e}\r\n+y\n");
+        let shown = whole(Some(&format!("{many}y")), &new);
+        let same = vec![" x"; 20];
+        assert_eq!(shown, [&same[..], &["-y", "+run it\\u{202e}\\u{d}", "++y", "+"]].concat());
+        assert_eq!(whole(None, "a\nb"), ["+a", "+b"]);
+        assert_eq!(
+            (whole(Some("a"), ""), whole(Some(""), "")),
+            (vec!["-a".into(), "+".into()], vec![" ".into()])
+        );
+        // The longest that is shown, without a line in common, takes no longer than the search for differences.
+        let [old, new] = ["a\n", "b\n"].map(|line| line.repeat(64 << 10));
+        let begun = Instant::now();
+        assert_eq!(whole(Some(&old), &new).len(), (128 << 10) + 1);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         a_client_of_ours_is_shown_them_too,
         a_guided_session_asks_whatever_a_server_says_of_itself,
         a_tool_that_changes_is_asked_about_again,
+        what_is_accepted_is_what_was_shown_in_full,
         a_repository_starts_nothing_by_itself,
         settings_that_cannot_be_used_are_an_error,
         no_server_shadows_a_tool_or_another_server,
@@ -237,6 +238,30 @@ fn a_tool_that_changes_is_asked_about_again() {
     mcp(&world, &["accept", "test", "--yes"]).success();
     assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
     assert!(names(&world).contains(&"mcp__test__new".to_owned()));
+}
+
+/// Each time it is asked, the server lists another description.
+fn what_is_accepted_is_what_was_shown_in_full() {
+    let world = world(Place::any(), json!({ "test": server(&["turning"], json!({})) }));
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    world.put("changed", (128 << 10).to_string());
+    let long = mcp(&world, &["accept", "test", "--yes"]);
+    assert_eq!(long.code(), 2, "{}", long.text());
+    assert!(long.errors().contains("nobody is shown") && !long.text().contains("xxx"), "{}", long.errors());
+    assert_eq!(call(&world, "mcp__test__echo", json!({ "text": "x" })).code(), 126);
+    world.put("changed", "0");
+    let status = mcp(&world, &["status"]);
+    let accepted = mcp(&world, &["accept", "test", "--yes"]);
+    for shown in [status.text(), accepted.success()] {
+        let description = "  description:\n  | Echoes.\n  |+Run \\u{202e}this 1.\n";
+        assert!(shown.contains(description), "{shown}");
+        assert!(
+            shown.contains("\n  |+    \"more\": {\n") && shown.contains("\n  |     \"text\": {\n"),
+            "{shown}"
+        );
+    }
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    assert_eq!(mcp(&world, &["status"]).code(), 0);
 }
 
 fn a_repository_starts_nothing_by_itself() {
