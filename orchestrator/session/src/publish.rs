@@ -8,11 +8,12 @@ use broker_protocol::{CallId, Challenge, Denial, Failed, GrantFault, Opened};
 use orchestrator_text::redact::map_texts;
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
+use orchestrator_tools::metadata::Details;
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::violation::SecurityEvent;
 use orchestrator_web::relay::Decision;
 use serde_json::{Value, json};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -232,6 +233,11 @@ impl Publisher {
             result.metadata.redacted |= redacted;
             stderr.text = bytes.into_owned();
         }
+        for structure in structures(&mut result.metadata.details) {
+            let (clean, stripped) = sanitized_structure(structure, sanitizer, characters);
+            *structure = clean;
+            result.metadata.stripped += stripped;
+        }
         if let Some(Failed { message, .. }) = &mut result.error {
             *message = match characters {
                 Unsafe::Keep => sanitizer.redactor().text(message).into_owned(),
@@ -248,6 +254,26 @@ impl Publisher {
             .then(|| sanitizer.redactor().value(&json!(result.metadata)).into_owned());
         Body::Result(Arc::new(CallResult::new(result, redacted)))
     }
+}
+
+/// What tools of clients and servers added to their texts for programs, also within a batch.
+fn structures(details: &mut Details) -> Vec<&mut Value> {
+    if let Details::Batch { invocations, .. } = details {
+        let of = |one| Value::get_mut(one, "metadata")?.get_mut("structured");
+        return invocations.iter_mut().filter_map(of).collect();
+    }
+    if let Details::Other { structured } = details { vec![structured] } else { Vec::new() }
+}
+
+/// A structure with all its texts and names sanitized like a text, and how much was removed for being unsafe.
+fn sanitized_structure(structure: &Value, sanitizer: Sanitizer, characters: Unsafe) -> (Value, u64) {
+    let removed = Cell::new(0);
+    let clean = map_texts(structure, &|text| {
+        let Sanitized { bytes, stripped, .. } = sanitizer.bytes(text.as_bytes(), characters);
+        removed.set(removed.get() + stripped);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    (clean, removed.get())
 }
 
 fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {

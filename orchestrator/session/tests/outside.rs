@@ -10,7 +10,7 @@ use broker_protocol::{
 use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text, with,
 };
-use orchestrator_session::{Body, Config, Session};
+use orchestrator_session::{Body, CallContext, Config, Invocation, Session};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::profile::COMPACT;
 use orchestrator_tools::registry::{NewTool, Origin, TIMEOUT_S};
@@ -73,6 +73,37 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     with(script, config, async |session, _| {
         let result = call(&session, "mcp__srv__echo", json!({"say": "hi"})).await;
         assert_eq!(kind(&result), "denied_policy");
+    });
+}
+
+/// A third party writes names and values alike, and in a batch they are one level further inside.
+#[test]
+fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {
+    let hostile =
+        json!({"\u{1b}]0;t\u{7}a": ["\u{202e}b\r", 1, {"c\u{200b}": "\u{9b}2Jd\n"}], "png": "iVBORw0KGgo="});
+    let clean = json!({"a": ["b", 1, {"c": "d\n"}], "png": "iVBORw0KGgo="});
+    let (script, _) = answering(plain, true);
+    let (config, mut executions) = with_tool();
+    with(script, config, async |session, _| {
+        let structured = hostile.clone();
+        tokio::task::spawn_local(async move {
+            while let Some(execution) = executions.recv().await {
+                let structured = Some(structured.clone());
+                execution.reply.send(Ok(Reply { structured, ..Reply::default() })).unwrap();
+            }
+        });
+        let (tool, input) = ("mcp__srv__echo", json!({"say": "hi"}));
+        let alone = metadata(&call(&session, tool, input.clone()).await);
+        assert_eq!((&alone["structured"], &alone["stripped"]), (&clean, &json!(4)));
+        let calls =
+            json!([{"tool_name": tool, "parameters": input}, {"tool_name": tool, "parameters": input}]);
+        let both = metadata(&call(&session, "batch", json!({"invocations": calls})).await);
+        for part in 0..2 {
+            assert_eq!(both["invocations"][part]["metadata"]["structured"], clean);
+        }
+        let context = CallContext { raw: true, ..CallContext::new("test".into()) };
+        let raw = finish(session.call(context, Invocation::Tool { name: tool.into(), input })).await.1;
+        assert_eq!(metadata(&raw)["structured"], hostile);
     });
 }
 
