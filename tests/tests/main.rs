@@ -33,6 +33,8 @@ mod why;
 fn main() -> std::process::ExitCode {
     lazaret_tests::suite::main_of_waiting(
         [
+            // Some of these take minutes: begun last, they would run on alone.
+            supervised::tests(),
             acceptance::tests(),
             acp::tests(),
             agents::tests(),
@@ -56,7 +58,6 @@ fn main() -> std::process::ExitCode {
             services::tests(),
             sidecar::tests(),
             successive::tests(),
-            supervised::tests(),
             #[cfg(target_arch = "x86_64")]
             tracing::tests(),
             why::tests(),
