@@ -2,13 +2,14 @@
 //!
 //! Also of `orchestrator`. What cannot be had is left as it is by default: the program is the same, and starts a little later.
 
+#![allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
+
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs, io};
 
 const RELATIVE: &[u8] = b"GLIBC_ABI_DT_RELR";
 
-#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=../executor/build.rs");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
@@ -23,7 +24,6 @@ fn main() -> io::Result<()> {
 
 /// Whether addresses that are put right at every start may be packed: forty thousand in `lazaret`, a megabyte of the file. A C library
 /// that reads them so (glibc 2.36) has a version of that name; with an older one here the program would not start.
-#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
 fn reads_packed_addresses(machine: &str) -> bool {
     let places =
         [format!("/lib/{machine}-linux-gnu"), "/lib64".into(), "/usr/lib64".into(), "/usr/lib".into()];
@@ -33,7 +33,6 @@ fn reads_packed_addresses(machine: &str) -> bool {
 
 /// Links what unwinds the stack into the program: one library less to find and map at each start. The standard library asks for it as
 /// `libgcc_s`; a file of that name, for the linker alone, names the archive with the same functions.
-#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
 fn link_unwinder() -> io::Result<()> {
     let Ok(found) = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output() else { return Ok(()) };
     let archive = String::from_utf8_lossy(&found.stdout);

@@ -114,13 +114,13 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
     if path.to_str().is_none() {
         return Err(refuse("its path is not UTF-8".into()));
     }
-    let why = closed(&path, policy, user).or_else(|| held_keys(zone, &path, policy, user));
+    let why = closed(&path, policy, user).or_else(|| never_opened(zone, &path, policy, user));
     why.map_or(Ok(path), |why| Err(refuse(why)))
 }
 
 /// What no lease opens is no root either: keys, sessions of browsers, and the central roots but for one that is to be a central root.
-fn held_keys(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
-    let data = Real::default().of(&directories::data(&user.home, &|name| user.variable(name)));
+fn never_opened(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    let data = data(user);
     if path.strip_prefix(&data).is_ok_and(|below| is_for_roots(zone, below)) {
         return None;
     }
@@ -130,10 +130,15 @@ fn held_keys(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) -> 
             data.display()
         ));
     }
-    match policy.held_keys(path) {
+    match policy.keys_at(path) {
         Ok(name) => name.map(|name| format!("{} is never opened to commands ({})", name.pattern, name.why)),
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// The directory of data, without links.
+fn data(user: &User) -> PathBuf {
+    Real::default().of(&directories::data(&user.home, &|name| user.variable(name)))
 }
 
 /// Whether this path in the directory of data is for a root: `projects/NAME` and the like for one project's central root, and an empty
@@ -232,10 +237,7 @@ pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &
     if [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(overlaps) {
         return Some("it overlaps a root of the session, where closed names stay closed".to_owned());
     }
-    let data = directories::data(&user.home, &|name| user.variable(name));
-    if overlaps(&Real::default().of(&data))
-        || path.ancestors().any(|above| undo_directory::open(above).is_some())
-    {
+    if overlaps(&data(user)) || path.ancestors().any(|above| undo_directory::open(above).is_some()) {
         return Some("it overlaps the central roots of projects".to_owned());
     }
     if spec.scratch.host.iter().any(|host| overlaps(host))

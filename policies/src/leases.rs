@@ -84,7 +84,7 @@ impl EffectivePolicy {
     ///
     /// # Errors
     /// See [`Self::lease_names`].
-    pub fn held_keys(&self, path: &Path) -> Result<Option<ProtectedName>, PolicyError> {
+    pub fn keys_at(&self, path: &Path) -> Result<Option<ProtectedName>, PolicyError> {
         let bytes = path.as_os_str().as_encoded_bytes();
         // Most paths have none of these; a session that opens would wait for the names to be compiled.
         if !bytes.split(|byte| *byte == b'/').any(begins_a_name) {
@@ -159,14 +159,14 @@ mod tests {
             assert!(begins_a_name(first.as_bytes()), "{pattern}");
         }
         let policy = policy("");
-        let held = |path: &str| policy.held_keys(Path::new(path)).unwrap().map(|name| name.pattern);
-        assert_eq!(held("/home/u/.ssh").as_deref(), Some(".ssh"));
-        assert_eq!(held("/home/u/.mozilla/firefox").as_deref(), Some(".mozilla"));
+        let keys = |path: &str| policy.keys_at(Path::new(path)).unwrap().map(|name| name.pattern);
+        assert_eq!(keys("/home/u/.ssh").as_deref(), Some(".ssh"));
+        assert_eq!(keys("/home/u/.mozilla/firefox").as_deref(), Some(".mozilla"));
         assert_eq!(
-            held("/home/u/SNAP/firefox"),
+            keys("/home/u/SNAP/firefox"),
             Some("snap/{brave,chromium,firefox,opera,thunderbird}".into())
         );
-        assert_eq!([held("/home/u/.config/nvim"), held("/home/u/p"), held("/")], [None, None, None]);
+        assert_eq!([keys("/home/u/.config/nvim"), keys("/home/u/p"), keys("/")], [None, None, None]);
     }
 
     fn policy(text: &str) -> EffectivePolicy {

@@ -136,7 +136,7 @@ impl Calls {
         let calls = self.clone();
         tokio::task::spawn_local(async move {
             calls.forward(&id, &key, call, &under_way).await;
-            unread.give_back();
+            drop(unread);
             calls.unwritten.set(calls.unwritten.get() - 1);
             calls.written.notify_one();
         });

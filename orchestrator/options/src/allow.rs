@@ -110,11 +110,8 @@ impl Gain {
             Self::Network(_) => &["network", "allow"],
             Self::Read(_) => &["read"],
         };
-        let item = match opens {
-            Leased::Host(text) | Leased::Read(text) | Leased::Write(text) => text,
-        };
         let path: Vec<_> = ["profile", profile].iter().chain(list).copied().collect();
-        add_to_list(text, &path, item, comment)
+        add_to_list(text, &path, opens.parts().1, comment)
     }
 
     /// Whether `policy` has it.

@@ -1,7 +1,7 @@
 //! Bounds the calls of a front end whose results it has not passed on yet: a result waits in memory for a client that reads slowly, and a
 //! client that reads nothing must not fill it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The permits of a front end's calls.
@@ -26,11 +26,11 @@ impl CallPermits {
     }
 }
 
-/// The permit of one call.
+/// The permit of one call. It goes to another call once the call and its front end have both dropped it: when the result has been passed on.
 #[derive(Clone, Debug)]
 pub struct CallPermit {
     permits: CallPermits,
-    taken: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    taken: Arc<OnceLock<OwnedSemaphorePermit>>,
 }
 
 impl CallPermit {
@@ -38,12 +38,8 @@ impl CallPermit {
     pub(crate) async fn take(&self, leaves_executor: bool) {
         let permits = if leaves_executor { &self.permits.outside } else { &self.permits.inside };
         // The semaphore is never closed, so this succeeds in the end.
-        let permit = permits.clone().acquire_owned().await.ok();
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = permit;
-    }
-
-    /// Gives the permit to another call, once the result has been passed on.
-    pub fn give_back(&self) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Ok(permit) = permits.clone().acquire_owned().await {
+            let _ = self.taken.set(permit);
+        }
     }
 }

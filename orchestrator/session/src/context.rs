@@ -24,7 +24,7 @@ pub struct CallContext {
     pub wants: Wants,
     /// When the call must have ended, if the front end cannot wait longer.
     pub deadline: Option<Instant>,
-    /// Bounds the call, if the front end bounds the results that it has not passed on yet. The front end gives it back.
+    /// Bounds the call, if the front end bounds the results that it has not passed on yet.
     pub permit: Option<CallPermit>,
     /// Ends the call.
     pub cancel: CancellationToken,

@@ -146,13 +146,6 @@ fn is_written(opens: &Leased) -> bool {
     }
 }
 
-/// The host or path.
-fn name(opens: &Leased) -> &str {
-    match opens {
-        Leased::Host(name) | Leased::Read(name) | Leased::Write(name) => name,
-    }
-}
-
 /// Describes what the command tried.
 fn tried(opens: &Leased) -> String {
     match opens {
@@ -164,7 +157,7 @@ fn tried(opens: &Leased) -> String {
 
 /// Asks until there is an answer. If the terminal is gone, the answer is no.
 async fn question(opens: &Leased, can_write: bool) -> Answer {
-    let name = name(opens);
+    let name = opens.parts().1;
     let always = match can_write {
         true => ["/ always ".to_owned(), format!("always {name}/")],
         false => [const { String::new() }; 2],
