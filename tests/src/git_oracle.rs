@@ -152,14 +152,15 @@ impl View {
             let at = paths.pop().expect("a line for each question");
             view.hooks = hooks(&at, world);
             view.repository = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-            view.status = git(&["-c", "core.fsmonitor=", "status"]).code();
         }
-        view.trace(world, directory);
+        let traced = view.trace(world, directory);
+        let monitored = settings.contains("core.fsmonitor");
+        view.status = if monitored { git(&["-c", "core.fsmonitor=", "status"]).code() } else { traced };
         view
     }
 
-    /// Traces a `git status` as the user would run it.
-    fn trace(&mut self, world: &World, directory: &Path) {
+    /// Traces a `git status` as the user would run it, and returns how that ends.
+    fn trace(&mut self, world: &World, directory: &Path) -> i32 {
         let file = world.base().join(format!("trace-{}", unique()));
         let mut command: Command = world.host("timeout");
         command.args([
@@ -175,7 +176,7 @@ impl View {
             "status=successful",
         ]);
         command.args(["-e", "trace=execve,execveat,open,openat,openat2,creat", "-o"]).arg(&file);
-        run(command.args(["git", "status"]).current_dir(directory).envs(QUIET), LIMIT);
+        let code = run(command.args(["git", "status"]).current_dir(directory).envs(QUIET), LIMIT).code();
         let trace = fs::read(&file).expect("strace is installed, and writes what it has seen");
         fs::remove_file(&file).expect("a file that was just made");
         for line in String::from_utf8_lossy(&trace).lines() {
@@ -189,12 +190,12 @@ impl View {
                 self.programs.insert(words.filter(is_time).collect::<Vec<_>>().join("'"));
             } else if let Some(path) = call.rsplit_once("= ").and_then(|(_, fd)| fd.split_once('<')) {
                 let path = PathBuf::from(path.1.trim_end().trim_end_matches('>'));
-                let is_file = path.symlink_metadata().is_ok_and(|file| file.is_file());
-                if is_file {
+                if path.symlink_metadata().is_ok_and(|file| file.is_file()) {
                     self.files.insert(path.clone(), self.kind(world, &path));
                 }
             }
         }
+        code
     }
 
     fn kind(&self, world: &World, path: &Path) -> Kind {
