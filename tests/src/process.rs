@@ -192,7 +192,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
             return None;
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
+        pause = (pause * 2).min(Duration::from_millis(2));
     }
 }
 
