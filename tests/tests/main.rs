@@ -12,6 +12,7 @@ mod denials;
 mod end_to_end;
 mod escapes;
 mod image;
+mod kept_world;
 mod leases;
 mod loopback;
 mod network;

@@ -1,10 +1,11 @@
 //! Protected names, and the supervisor that makes calls in the program's place: what is refused, each tried without a cell
 //! first, and what must go on working. The flat tier supervises every path, the namespaced one what makes names.
 
+use crate::kept_world::{KeptWorld, cell};
 use broker_protocol::Tier;
-use lazaret_tests::process::{Finished, Running};
+use lazaret_tests::process::Running;
 use lazaret_tests::suite::{self, Test};
-use lazaret_tests::{GitView, LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -57,17 +58,6 @@ fn fixture(place: Place) -> World {
     world
 }
 
-/// What a command does, after which the user's git does what it did before.
-#[track_caller]
-fn cell(world: &World, script: &str) -> Finished {
-    // A cell that does not start refuses everything, and proves nothing.
-    run(&mut world.cell("cat /proc/self/comm && echo x > .started && rm .started"), LIMIT).success();
-    let before = GitView::of(world);
-    let finished = run(&mut world.cell(script), LIMIT);
-    before.assert_unchanged(world, script);
-    finished
-}
-
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.
 const READS: &[&str] = &[
     "cat .env",
@@ -93,12 +83,13 @@ const READS: &[&str] = &[
 ];
 
 fn protected_files_are_not_read_by_any_name(place: Place) {
+    let kept = KeptWorld::of(fixture(place));
     for script in READS {
-        let world = &fixture(place);
-        let inside = cell(world, script);
+        let world = kept.restore();
+        let inside = kept.cell(script);
         let printed = inside.text() + &inside.errors();
         assert!(!printed.contains(&world.canary), "{script}\n{printed}");
-        let fresh = fixture(world.place);
+        let fresh = kept.restore();
         let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
         assert!(control.text().contains(&fresh.canary), "the control of {script}\n{}", control.errors());
     }
@@ -271,28 +262,30 @@ fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
         world.put("go", "");
         running.finish(LIMIT)
     };
+    let kept = KeptWorld::of(fixture(place));
     for (script, file) in LATE {
-        let world = &fixture(place);
+        let world = kept.restore();
         let printed = during(world, world.cell(&waiting(script)));
         assert!(!planted(world, file), "{script}\n{}", printed.errors());
-        let fresh = fixture(world.place);
+        let fresh = kept.restore();
         let mut control = fresh.host("bash");
         control.args(["-c", &waiting(script)]);
-        let printed = during(&fresh, control);
-        assert!(planted(&fresh, file), "the control of {script}\n{}", printed.errors());
+        let printed = during(fresh, control);
+        assert!(planted(fresh, file), "the control of {script}\n{}", printed.errors());
     }
 }
 
 fn nothing_is_planted_in_protected_names(place: Place) {
+    let kept = KeptWorld::of(fixture(place));
     for (script, file) in PLANTS {
-        let world = &fixture(place);
+        let world = kept.restore();
         let planted = || {
             fs::read(world.project.join(file))
                 .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
         };
-        let printed = cell(world, script).errors();
+        let printed = kept.cell(script).errors();
         assert!(!planted(), "{script}\n{printed}");
-        let fresh = fixture(world.place);
+        let fresh = kept.restore();
         let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
         let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
         assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
@@ -382,7 +375,8 @@ fn metadata_inside_changes(place: Place) {
 }
 
 fn other_processes_are_not_there_and_its_own_are(place: Place) {
-    let world = &fixture(place);
+    let kept = KeptWorld::of(fixture(place));
+    let world = kept.restore();
     let outside = std::process::id();
     let control = run(world.host("cat").arg(format!("/proc/{outside}/stat")), LIMIT);
     control.success();
@@ -398,14 +392,14 @@ fn other_processes_are_not_there_and_its_own_are(place: Place) {
         "cat /proc/net/unix".into(),
         "cat /proc/thread-self/net/tcp".into(),
     ] {
-        let inside = cell(world, &way);
+        let inside = kept.cell(&way);
         assert_ne!(inside.code(), 0, "{way}\n{}", inside.text());
         assert_eq!(inside.text(), "", "{way}");
     }
     let own = "cat /proc/self/comm /proc/thread-self/comm && cat /proc/$$/status | head -1 && ls /proc/self/fd >&2 &&
             cat /proc/self/environ >/dev/null && cat /proc/meminfo | grep -c MemTotal && cat /proc/self/mounts > /dev/null
             sleep 5 & cat /proc/$!/comm; kill $!";
-    let printed = cell(world, own).text();
+    let printed = kept.cell(own).text();
     assert!(printed.starts_with("cat\ncat\nName:\tbash\n1\n"), "{printed}");
     assert!(printed.ends_with("sleep\n") || printed.ends_with("bash\n"), "{printed}");
 }
@@ -663,14 +657,15 @@ fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
         world.put("go", "");
         running.finish(LIMIT).text()
     };
+    let kept = KeptWorld::of(fixture(place));
     for script in LATE_READS {
-        let world = &fixture(place);
+        let world = kept.restore();
         let printed = during(world, world.cell(&waiting(script)));
         assert!(!printed.contains(&world.canary), "{script}\n{printed}");
-        let fresh = fixture(world.place);
+        let fresh = kept.restore();
         let mut control = fresh.host("bash");
         control.current_dir(&fresh.project).args(["-c", &waiting(script)]);
-        assert!(during(&fresh, control).contains(&fresh.canary), "the control of {script}");
+        assert!(during(fresh, control).contains(&fresh.canary), "the control of {script}");
     }
 }
 
@@ -872,13 +867,14 @@ fn the_machines_tmp_stays_closed(place: Place) {
         let state = fs::metadata(&path).unwrap();
         (names, fs::read(&path).unwrap(), state.mode(), state.mtime())
     };
+    let kept = KeptWorld::of(fixture(place));
     for attack in TMP_READS {
-        let world = &fixture(place);
+        let world = kept.restore();
         let secret = world.outside.join("secret.txt").display().to_string();
         let attack =
             attack.replace("LINK", &format!("{name}.to")).replace("NAME", &name).replace("OUTSIDE", &secret);
         own(world);
-        let inside = cell(world, &attack);
+        let inside = kept.cell(&attack);
         assert!(!inside.text().contains(&world.canary), "{attack}: {inside:?}");
         let tmpdir = world.home.display().to_string();
         let control = run(world.host("bash").env("TMPDIR", tmpdir).args(["-c", &attack]), LIMIT);
@@ -887,11 +883,11 @@ fn the_machines_tmp_stays_closed(place: Place) {
         assert!(!sure || control.text().contains(&world.canary), "{attack}: {control:?}");
     }
     for attack in TMP_WRITES {
-        let world = &fixture(place);
+        let world = kept.restore();
         own(world);
         let attack = attack.replace("NAME", &name);
         let before = listing();
-        cell(world, &attack);
+        kept.cell(&attack);
         assert_eq!(before, listing(), "{attack}");
         run(world.host("bash").args(["-c", &attack]), LIMIT);
         let changed = fs::metadata(&path).is_err() || before != listing();
