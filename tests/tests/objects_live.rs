@@ -2,9 +2,10 @@
 //! repositories stay, no name gets into the way of the user's programs, and of Unix sockets a cell reaches its session's own.
 //! Each attack works without a cell first.
 
+use crate::kept_world::{KeptWorld, cell};
 use lazaret_tests::process::Running;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -51,17 +52,6 @@ const TRAP: &str = "ROOT=$PWD
     head() { echo 'ref: refs/heads/main'; }
     members() { mkdir -p objects refs; trap_for \"$PWD\" > config; }
 ";
-
-/// What a command does, after which the user's git does what it did before.
-#[track_caller]
-fn cell(world: &World, script: &str) -> Finished {
-    // A cell that does not start refuses everything, and proves nothing.
-    run(&mut world.cell("cat /proc/self/comm && echo x > .started && rm .started"), LIMIT).success();
-    let before = GitView::of(world);
-    let finished = run(&mut world.cell(script), LIMIT);
-    before.assert_unchanged(world, script);
-    finished
-}
 
 fn on_host(world: &World, script: &str) -> Finished {
     run(world.host("bash").args(["-c", script]), LIMIT)
@@ -117,17 +107,16 @@ os.link(f\"/proc/self/fd/{f}\", \"HEAD\", src_dir_fd=f, follow_symlinks=True)'",
 ];
 
 fn no_repository_comes_about_where_its_settings_are_open(place: Place) {
-    let scene = || {
-        let world = repository(place);
-        world.put("ordinary/HEAD", "ref: refs/heads/main\n");
-        world
-    };
+    let world = repository(place);
+    world.put("ordinary/HEAD", "ref: refs/heads/main\n");
+    let kept = KeptWorld::of(world);
     for (shape, directory) in SHAPES {
-        let (control, world) = (scene(), scene());
-        let said = on_host(&control, &format!("{TRAP}{shape}")).errors();
-        assert!(springs(&control, directory), "the control of {shape}\n{said}");
-        let said = cell(&world, &format!("{TRAP}{shape}")).errors();
-        assert!(!springs(&world, directory), "{shape}\n{said}");
+        let control = kept.restore();
+        let said = on_host(control, &format!("{TRAP}{shape}")).errors();
+        assert!(springs(control, directory), "the control of {shape}\n{said}");
+        let world = kept.restore();
+        let said = kept.cell(&format!("{TRAP}{shape}")).errors();
+        assert!(!springs(world, directory), "{shape}\n{said}");
     }
 }
 
@@ -178,18 +167,20 @@ const CARRIED: [&str; 3] = [
 ];
 
 fn no_head_is_carried_to_where_none_is_made(place: Place) {
+    let kept = KeptWorld::of(repository(place));
     for script in CARRIED {
         let carried = |world: &World| world.project.join("b/1/HEAD").exists();
-        let (control, world) = (repository(place), repository(place));
-        on_host(&control, &format!("{TRAP}{script}"));
-        assert!(carried(&control), "the control of {script}");
-        let said = cell(&world, &format!("{TRAP}{script}")).errors();
-        assert!(!carried(&world), "{script}\n{said}");
+        let control = kept.restore();
+        on_host(control, &format!("{TRAP}{script}"));
+        assert!(carried(control), "the control of {script}");
+        let world = kept.restore();
+        let said = kept.cell(&format!("{TRAP}{script}")).errors();
+        assert!(!carried(world), "{script}\n{said}");
     }
-    let world = repository(place);
+    kept.restore();
     let moves = "set -e; git init -q a; mv a c; git -C c status -s
         mkdir -p .git/logs/refs/x; mv .git/logs/refs .git/logs/r; mv .git/logs/r .git/logs/refs";
-    cell(&world, moves).success();
+    kept.cell(moves).success();
 }
 
 /// How many directories with a `HEAD` of the host's two sessions at the same time try to make repositories of.
@@ -253,12 +244,14 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
 fn a_branch_has_no_program_for_a_remote(place: Place) {
     let script = "git init -q sub; cd sub; git config branch.main.remote 'ext::sh -c touch% sprung'";
     let planted = |world: &World| String::from_utf8_lossy(&world.get("sub/.git/config")).contains("ext::");
-    let (control, world) = (repository(place), repository(place));
-    on_host(&control, script);
-    assert!(planted(&control), "the control");
-    cell(&world, script);
-    assert!(!planted(&world));
-    cell(&world, "git init -q new; cd new; git config branch.main.remote origin").success();
+    let kept = KeptWorld::of(repository(place));
+    let control = kept.restore();
+    on_host(control, script);
+    assert!(planted(control), "the control");
+    let world = kept.restore();
+    kept.cell(script);
+    assert!(!planted(world));
+    kept.cell("git init -q new; cd new; git config branch.main.remote origin").success();
 }
 
 /// What git reads without being asked, each with what the user then does.
@@ -278,20 +271,23 @@ fn the_users_git_waits_for_no_fifo(place: Place) {
         let text = format!("timeout 5 {command}; test $? = 124 && echo WAITED");
         on_host(world, &text).text().contains("WAITED")
     };
+    let kept = KeptWorld::of(repository(place));
     for (script, command) in FIFOS {
-        let (control, world) = (repository(place), repository(place));
-        on_host(&control, script);
-        let said = cell(&world, script).errors();
         // Git opens some of these without waiting in some versions: then the name alone tells.
         let fifo = "find .git .mailmap -type p 2>/dev/null | grep -q .";
-        assert_eq!(on_host(&control, fifo).code(), 0, "the control of {script}");
-        assert_ne!(on_host(&world, fifo).code(), 0, "{script}\n{said}");
-        assert!(!waits(&world, command), "{script}\n{said}");
+        let control = kept.restore();
+        on_host(control, script);
+        assert_eq!(on_host(control, fifo).code(), 0, "the control of {script}");
+        let world = kept.restore();
+        let said = kept.cell(script).errors();
+        assert_ne!(on_host(world, fifo).code(), 0, "{script}\n{said}");
+        assert!(!waits(world, command), "{script}\n{said}");
     }
-    let (control, world) = (repository(place), repository(place));
-    on_host(&control, "mkfifo .git/packed-refs");
-    assert!(waits(&control, "git log"), "the control");
-    cell(&world, "mkfifo pipe && (cat pipe & echo x > pipe; wait) && rm pipe").success();
+    let control = kept.restore();
+    on_host(control, "mkfifo .git/packed-refs");
+    assert!(waits(control, "git log"), "the control");
+    kept.restore();
+    kept.cell("mkfifo pipe && (cat pipe & echo x > pipe; wait) && rm pipe").success();
 }
 
 /// Ways to change the settings of the user's repository, which are harmless ones.
@@ -304,12 +300,14 @@ const SETTLED: [&str; 3] = [
 
 fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
     let planted = |world: &World| String::from_utf8_lossy(&world.get(".git/config")).contains("planted");
+    let kept = KeptWorld::of(repository(place));
     for script in SETTLED {
-        let (control, world) = (repository(place), repository(place));
-        on_host(&control, script);
-        assert!(planted(&control), "the control of {script}");
-        let said = cell(&world, script).errors();
-        assert!(!planted(&world), "{script}\n{said}");
+        let control = kept.restore();
+        on_host(control, script);
+        assert!(planted(control), "the control of {script}");
+        let world = kept.restore();
+        let said = kept.cell(script).errors();
+        assert!(!planted(world), "{script}\n{said}");
     }
     // One that the host makes while a call runs is the host's.
     let late = "echo ready; until [ -e go ]; do sleep 0.02; done; cd late
@@ -321,13 +319,14 @@ fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
         running.finish(LIMIT);
         String::from_utf8_lossy(&world.get("late/.git/config")).contains("planted")
     };
-    let (control, world) = (repository(place), repository(place));
+    let control = kept.restore();
     let mut command = control.host("bash");
     command.args(["-c", late]);
-    assert!(during(&control, command), "the control of what came late");
-    assert!(!during(&world, world.cell(late)), "what came late");
+    assert!(during(control, command), "the control of what came late");
+    let world = kept.restore();
+    assert!(!during(world, world.cell(late)), "what came late");
     // Its own it may change, in a later call too.
-    let mut session = Session::open(&world);
+    let mut session = Session::open(world);
     session.bash("git init -q own && git -C own config user.name t").success();
     session.bash("git -C own config user.email t@t && git -C own config user.name").success();
 }
@@ -345,12 +344,14 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 fn no_name_gets_into_the_way_of_the_users_programs(place: Place) {
+    let kept = KeptWorld::of(repository(place));
     for (script, after) in NAMES {
-        let (control, world) = (repository(place), repository(place));
-        on_host(&control, script);
-        assert_ne!(on_host(&control, after).code(), 0, "the control of {script}");
-        let said = cell(&world, script).errors();
-        assert_eq!(on_host(&world, after).code(), 0, "{script}\n{said}");
+        let control = kept.restore();
+        on_host(control, script);
+        assert_ne!(on_host(control, after).code(), 0, "the control of {script}");
+        let world = kept.restore();
+        let said = kept.cell(script).errors();
+        assert_eq!(on_host(world, after).code(), 0, "{script}\n{said}");
     }
 }
 
@@ -368,16 +369,18 @@ fn no_link_closes_the_users_source(place: Place) {
         let shared = "test \"$(stat -c %h src/main.rs 2>/dev/null || echo 1)\" -gt 1";
         on_host(world, shared).code() == 0
     };
+    let kept = KeptWorld::of(repository(place));
     for script in LINKS {
-        let (control, world) = (repository(place), repository(place));
-        on_host(&control, script);
-        assert!(linked(&control), "the control of {script}");
-        let said = cell(&world, script).errors();
-        assert!(!linked(&world), "{script}\n{said}");
+        let control = kept.restore();
+        on_host(control, script);
+        assert!(linked(control), "the control of {script}");
+        let world = kept.restore();
+        let said = kept.cell(script).errors();
+        assert!(!linked(world), "{script}\n{said}");
     }
-    let world = repository(place);
+    kept.restore();
     let ordinary = "ln src/main.rs other; echo x > .env.new; mv src/main.rs src/kept.rs; mv other .env.moved; cat .env.moved";
-    assert_eq!(cell(&world, ordinary).success(), "code\n", "a move to a protected name copies");
+    assert_eq!(kept.cell(ordinary).success(), "code\n", "a move to a protected name copies");
 }
 
 const REACH: &str = "import socket, sys
@@ -497,6 +500,7 @@ while not os.path.exists('go'): pass
 
 /// In the flat tier scratch space is a path of the host too, as long as the session is open.
 fn a_worktree_leads_to_protected_settings_only(place: Place) {
+    let kept = KeptWorld::of(repository(place));
     for when in ["before", "after", "moved"] {
         let sprung = |world: &World, mut command: Command| {
             let mut running = Running::start(&mut command);
@@ -506,20 +510,22 @@ fn a_worktree_leads_to_protected_settings_only(place: Place) {
             running.finish(LIMIT);
             sprung
         };
-        let (control, world) = (repository(place), repository(place));
+        let control = kept.restore();
         let mut command = control.host("python3");
         command.args(["-c", SWAP, when]).env("SCRATCH", &control.outside);
-        assert!(sprung(&control, command), "the control of {when}");
+        assert!(sprung(control, command), "the control of {when}");
+        let world = kept.restore();
         world.put("swap.py", SWAP);
         let script = format!("SCRATCH=${{TMPDIR:-/tmp}} python3 swap.py {when}");
-        assert!(!sprung(&world, world.cell(&script)), "{when}");
+        assert!(!sprung(world, world.cell(&script)), "{when}");
     }
     let odd = "mkdir $'a\\nb' && cd $'a\\nb' && git init -q . && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x &&
         git worktree add -q ../w";
-    let (control, world) = (repository(place), repository(place));
-    on_host(&control, odd);
+    let control = kept.restore();
+    on_host(control, odd);
     assert!(control.project.join("w/.git").exists(), "the control of a name with a line end");
-    cell(&world, odd);
+    let world = kept.restore();
+    kept.cell(odd);
     assert!(!world.project.join("w/.git").exists(), "a name with a line end");
 }
 
@@ -540,6 +546,7 @@ const TRANSIT: [(&str, &str); 8] = [
 ];
 
 fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
+    let kept = KeptWorld::of(repository(place));
     for (script, file) in TRANSIT {
         let planted = |world: &World, mut command: Command| {
             let mut running = Running::start(&mut command);
@@ -551,22 +558,24 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
             let text = fs::read_to_string(world.project.join(file)).unwrap_or_default();
             text.contains("planted")
         };
-        let (control, world) = (repository(place), repository(place));
+        let control = kept.restore();
         let waiting = format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
         let mut command = control.host("bash");
         command.args(["-c", &waiting]);
-        assert!(planted(&control, command), "the control of {script}");
-        assert!(!planted(&world, world.cell(&waiting)), "{script}");
+        assert!(planted(control, command), "the control of {script}");
+        let world = kept.restore();
+        assert!(!planted(world, world.cell(&waiting)), "{script}");
     }
     let own = "set -e; echo a > .npmrc.12; echo b >> .npmrc.12; mv .npmrc.12 .npmrc; echo c > x~; echo d >> x~; cat .npmrc x~";
-    assert_eq!(cell(&repository(place), own).success(), "a\nb\nc\nd\n");
+    kept.restore();
+    assert_eq!(kept.cell(own).success(), "a\nb\nc\nd\n");
     // A person's own copy beside a protected file is an ordinary file.
-    let world = repository(place);
+    let world = kept.restore();
     world.put(".npmrc", "");
     world.put(".npmrc.backup", "kept\n");
     let copy =
         "cat .npmrc.backup; echo more >> .npmrc.backup; cp .npmrc.backup .npmrc.sample; cat .npmrc.sample";
-    assert_eq!(cell(&world, copy).success(), "kept\nkept\nmore\n");
+    assert_eq!(kept.cell(copy).success(), "kept\nkept\nmore\n");
 }
 
 /// What must go on: repositories that a command makes, and the user's own.
