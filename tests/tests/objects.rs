@@ -1,6 +1,7 @@
 //! What is protected as an object, whatever it is called and wherever links lead. Each attack runs as its control first,
 //! with no cell, and must work there.
 
+use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
 use lazaret_tests::programs::path;
 use lazaret_tests::suite::Test;
@@ -68,28 +69,17 @@ struct Attack {
 }
 
 impl Attack {
-    /// Whether it works outside, or in a cell of `place`.
-    fn works(&self, place: Place, in_cell: bool) -> bool {
-        let world = World::new(place);
-        (self.scene)(&world);
-        let before = in_cell.then(|| GitView::of(&world));
-        let mut command = match in_cell {
-            true => world.cell(self.script),
-            false => {
-                let mut command = world.host("bash");
-                command.args(["-c", self.script]);
-                command
-            }
-        };
-        let finished = run(&mut command, LIMIT);
-        before.iter().for_each(|before| before.assert_unchanged(&world, self.script));
-        (self.worked)(&world, &format!("{}{}", finished.text(), finished.errors()))
-    }
-
     #[track_caller]
     fn is_contained(&self, place: Place) {
-        assert!(self.works(place, false), "the control does not work: {}", self.script);
-        assert!(!self.works(place, true), "{}", self.script);
+        let world = World::new(place);
+        (self.scene)(&world);
+        let kept = KeptWorld::of(world);
+        let world = kept.restore();
+        let worked = |said: Finished| (self.worked)(world, &format!("{}{}", said.text(), said.errors()));
+        let outside = run(world.host("bash").args(["-c", self.script]), LIMIT);
+        assert!(worked(outside), "the control does not work: {}", self.script);
+        kept.restore();
+        assert!(!worked(kept.cell(self.script)), "{}", self.script);
     }
 }
 
@@ -267,12 +257,13 @@ const WAYS: [(&str, &str, &str); 8] = [
 fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
     let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
     for (scene, script, file) in WAYS {
+        let world = World::new(place);
+        host(&world, scene).success();
+        let kept = KeptWorld::of(world);
         let sprung = |in_cell: bool| {
-            let world = World::new(place);
-            host(&world, scene).success();
-            let finished =
-                if in_cell { in_cell_seen(&world, world.cell(script), script) } else { host(&world, script) };
-            let found = host(&world, &format!("cat {file}")).text();
+            let world = kept.restore();
+            let finished = if in_cell { kept.cell(script) } else { host(world, script) };
+            let found = host(world, &format!("cat {file}")).text();
             (found.contains("sprung"), format!("{script}\n{}", finished.errors()))
         };
         let (worked, said) = sprung(false);
@@ -340,15 +331,17 @@ fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
 fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: Place) {
     let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
     for (scene, root, script, tell) in ROOTS {
+        let world = World::new(place);
+        repository(&world);
+        host(&world, &format!("mkdir src; {scene}")).success();
+        let kept = KeptWorld::of(world);
         let sprung = |in_cell: bool| {
-            let world = World::new(place);
-            repository(&world);
-            host(&world, &format!("mkdir src; {scene}")).success();
+            let world = kept.restore();
             let finished = match in_cell {
-                true => in_cell_seen(&world, cell_in(&world, root, script), script),
-                false => host(&world, &format!("cd {root} && {script}")),
+                true => in_cell_seen(world, cell_in(world, root, script), script),
+                false => host(world, &format!("cd {root} && {script}")),
             };
-            let told = host(&world, tell).text();
+            let told = host(world, tell).text();
             (told.contains("sprung"), finished.errors())
         };
         assert!(sprung(false).0, "the control does not work: {root}: {script}");
@@ -467,9 +460,17 @@ fn the_users_git_works_with_a_repository_elsewhere(place: Place) {
 
 /// The user's settings of a repository with one commit; `settings` are lines of its configuration.
 fn with_settings(world: &World, settings: &str) {
+    with_commit(world);
+    add_settings(world, settings);
+}
+
+fn with_commit(world: &World) {
     let script = "git init -q -b main; git config user.name t; git config user.email t@t; echo '*.txt filter=f diff=f merge=f' > .gitattributes
         echo one > a.txt; echo one > b.md; mkdir -p tools src; git add .; git commit -qm one";
     run(world.host("bash").args(["-ec", script]), LIMIT).success();
+}
+
+fn add_settings(world: &World, settings: &str) {
     let config = world.project.join(".git/config");
     let text = fs::read_to_string(&config).unwrap() + settings;
     world.write(&config, text);
@@ -519,12 +520,21 @@ const PUT: &str = "put() { mkdir -p \"$(dirname \"$1\")\" 2>/dev/null; case \"$1
 const BY_RENAME: &str = "put \"$F\" new; mv new \"$F\"";
 const BY_DIRECTORY: &str = "D=$(dirname \"$F\"); put \"$F\" new; mkdir other; mv new \"other/$(basename \"$F\")\"; mv \"$D\" old; mv other \"$D\"";
 
-fn springs(place: Place, scene: &dyn Fn(&World), file: &str, attack: &str, in_cell: bool) -> bool {
+/// Where many settings are tried: with a commit.
+fn commit(place: Place) -> KeptWorld {
     let world = World::new(place);
-    scene(&world);
+    with_commit(&world);
+    KeptWorld::of(world)
+}
+
+fn springs(kept: &KeptWorld, scene: &dyn Fn(&World), file: &str, attack: &str, in_cell: bool) -> bool {
+    let world = kept.restore();
+    // To git the files are new ones: before it looked into them, it would run what a setting names already here.
+    run(world.host("git").args(["update-index", "-q", "--refresh"]), LIMIT).success();
+    scene(world);
     let script = format!("F='{file}'; {PUT}; {attack}");
     match in_cell {
-        true => in_cell_seen(&world, world.cell(&script), &script),
+        true => in_cell_seen(world, world.cell(&script), &script),
         false => run(world.host("bash").args(["-c", &script]), LIMIT),
     };
     let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
@@ -533,13 +543,14 @@ fn springs(place: Place, scene: &dyn Fn(&World), file: &str, attack: &str, in_ce
 }
 
 fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
+    let kept = commit(place);
     for (settings, file) in SETTINGS {
         for there in [false, true] {
             let scene = |world: &World| {
                 let user = run(world.host("id").arg("-un"), LIMIT).success();
                 let project = world.project.display().to_string();
                 let settings = settings.replace("{user}", user.trim()).replace("{project}", &project);
-                with_settings(world, &settings);
+                add_settings(world, &settings);
                 if there {
                     world.put_program(
                         file,
@@ -547,14 +558,17 @@ fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
                     );
                 }
             };
-            assert!(springs(place, &scene, file, "true", false), "the control does not work: {settings}");
+            // Without a cell there is no tier: one is enough for each user.
+            let works = place.tier != Tier::Flat || springs(&kept, &scene, file, "true", false);
+            assert!(works, "the control does not work: {settings}");
             let attack = if there { format!("{BY_RENAME}; {BY_DIRECTORY}") } else { BY_DIRECTORY.to_owned() };
-            assert!(!springs(place, &scene, file, &attack, true), "{settings} there: {there}");
+            assert!(!springs(&kept, &scene, file, &attack, true), "{settings} there: {there}");
         }
     }
 }
 
 fn what_the_accounts_git_settings_name_is_closed(place: Place) {
+    let kept = commit(place);
     for (named_by, text) in [
         (".gitconfig", "[core]\n\thooksPath = tools/git-hooks\n"),
         (".config/git/config", "[core]\n\thooksPath = tools/git-hooks\n"),
@@ -562,22 +576,21 @@ fn what_the_accounts_git_settings_name_is_closed(place: Place) {
         (".gitconfig", "[include]\n\tpath = ~/more/git\n"),
     ] {
         let scene = |world: &World| {
-            with_settings(world, "");
             world.write(&world.home.join(named_by), text);
             world.write(&world.home.join("more/git"), "[core]\n\thooksPath = tools/git-hooks\n");
         };
         let file = "tools/git-hooks/pre-commit";
-        assert!(springs(place, &scene, file, "true", false), "the control does not work: {named_by} {text}");
-        assert!(!springs(place, &scene, file, "true", true), "{named_by} {text}");
+        let works = springs(&kept, &scene, file, "true", false);
+        assert!(works, "the control does not work: {named_by} {text}");
+        assert!(!springs(&kept, &scene, file, "true", true), "{named_by} {text}");
     }
     // The account's settings are a link into the project, as those who keep such files in a repository have it.
     let scene = |world: &World| {
-        with_settings(world, "");
         world.put("dot/gitconfig", "");
         symlink(world.project.join("dot/gitconfig"), world.home.join(".gitconfig")).unwrap();
     };
-    assert!(springs(place, &scene, "dot/gitconfig", "true", false), "the control does not work");
-    assert!(!springs(place, &scene, "dot/gitconfig", "true", true));
+    assert!(springs(&kept, &scene, "dot/gitconfig", "true", false), "the control does not work");
+    assert!(!springs(&kept, &scene, "dot/gitconfig", "true", true));
 }
 
 fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
