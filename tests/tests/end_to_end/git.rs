@@ -1,5 +1,6 @@
 //! Git in a cell: what works, and what is refused because the user's own git, editor or shell would act on it.
 
+use crate::kept_world::KeptWorld;
 use lazaret_tests::{Finished, LIMIT, Place, Session, Test, World, in_each_place, run};
 
 pub fn tests() -> Vec<Test> {
@@ -259,24 +260,22 @@ const TRAP: &str = "trap() { printf '[core]\\nrepositoryformatversion = 0\\nbare
     ROOT=$PWD";
 
 fn the_users_git_runs_nothing_that_a_cell_has_left(place: Place) {
-    let fixture = || {
-        let world = repository(place);
-        let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
-                git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub";
-        on_host(&world, add);
-        world
-    };
+    let world = repository(place);
+    let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
+            git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub";
+    on_host(&world, add);
+    let kept = KeptWorld::of(world);
     for (trap, walk) in TRAPS {
         let sprung = |world: &World| {
             run(world.host("bash").args(["-c", walk]), LIMIT);
             world.project.join("sprung").exists()
         };
-        let control = fixture();
+        let control = kept.restore();
         run(control.host("bash").args(["-c", &format!("{TRAP}\n{trap}")]), LIMIT);
-        assert!(sprung(&control), "the control of {trap}");
-        let world = fixture();
+        assert!(sprung(control), "the control of {trap}");
+        let world = kept.restore();
         run(&mut world.cell(&format!("{TRAP}\n{trap}")), LIMIT);
-        assert!(!sprung(&world), "{trap}");
+        assert!(!sprung(world), "{trap}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where people work in a repository: in a directory of it, in a worktree, in a submodule.
 
+use crate::kept_world::KeptWorld;
 use lazaret_tests::{Finished, LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::json;
 use std::path::Path;
@@ -178,18 +179,19 @@ const NOT_SHARED: &str = "cd ../outside/main/.git; find . \\( -path './objects/?
     find . -path ./objects -prune -o -type f -print | grep -v -e '^./logs' -e '^./refs' -e project -e packed-refs | sort | xargs sha256sum";
 
 fn of_its_repository_only_the_shared_part_is_open(place: Place) {
+    let kept = KeptWorld::of(worktree(place));
+    let state = |world: &World| on_host(world, &format!("{{ {NOT_SHARED}; }} 2>&1 || true")).text();
+    let before = state(kept.restore());
     for attack in ON_COMMON {
         let changed = |in_cell: bool| {
-            let world = worktree(place);
-            let state = |world: &World| on_host(world, &format!("{{ {NOT_SHARED}; }} 2>&1 || true")).text();
-            let before = state(&world);
+            let world = kept.restore();
             let common = world.outside.join("main/.git");
             let script = format!("G='{}'; N=project; {attack}", common.display());
             let finished = match in_cell {
                 true => run(&mut world.cell(&script), LIMIT),
                 false => run(world.host("bash").args(["-c", &script]), LIMIT),
             };
-            let after = state(&world);
+            let after = state(world);
             (before != after)
                 .then(|| format!("{before}\n---\n{after}\n---\n{}{}", finished.text(), finished.errors()))
         };
@@ -287,24 +289,24 @@ fn no_link_comes_into_a_repository(place: Place) {
         "mkdir d; cp -r .git/logs/. d; rm -f d/HEAD; ln -s \"$T\" d/HEAD; rm -rf .git/logs; mv d .git/logs",
         "rm -f .git/packed-refs; ln -s \"$T.new\" .git/packed-refs",
     ];
+    let world = World::new(place);
+    on_host(
+        &world,
+        &format!("git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"),
+    );
+    let target = world.outside.join("rc");
+    world.write(&target, "mine\n");
+    let kept = KeptWorld::of(world);
     for attack in ATTACKS {
         let written = |in_cell: bool| {
-            let world = World::new(place);
-            on_host(
-                &world,
-                &format!(
-                    "git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"
-                ),
-            );
-            let target = world.outside.join("rc");
-            world.write(&target, "mine\n");
+            let world = kept.restore();
             let script = format!("T='{}'; {attack}", target.display());
             match in_cell {
                 true => run(&mut world.cell(&script), LIMIT),
                 false => run(world.host("bash").args(["-c", &script]), LIMIT),
             };
             on_host(
-                &world,
+                world,
                 "git commit -q --allow-empty -m b; git branch x; git pack-refs --all; git branch -qd x",
             );
             std::fs::read(&target).unwrap() != b"mine\n" || target.with_extension("new").exists()
