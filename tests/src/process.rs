@@ -113,8 +113,8 @@ impl Running {
         let Some(status) = wait(&mut self.child, limit) else {
             kill_tree(self.pid());
             let _ = self.child.wait();
-            let (out, _) = self.stdout.end(END_OF_OUTPUT);
-            let (err, _) = self.stderr.end(END_OF_OUTPUT);
+            let end = Instant::now() + END_OF_OUTPUT;
+            let ((out, _), (err, _)) = (self.stdout.end(end), self.stderr.end(end));
             let show = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
             panic!(
                 "not over after {limit:?}: {}\n--- stdout\n{}\n--- stderr\n{}",
@@ -123,9 +123,9 @@ impl Running {
                 show(&err)
             );
         };
-        let took = self.started.elapsed();
-        let (stdout, stdout_closed) = self.stdout.end(END_OF_OUTPUT);
-        let (stderr, stderr_closed) = self.stderr.end(END_OF_OUTPUT);
+        let (took, end) = (self.started.elapsed(), Instant::now() + END_OF_OUTPUT);
+        let (stdout, stdout_closed) = self.stdout.end(end);
+        let (stderr, stderr_closed) = self.stderr.end(end);
         Finished { status, stdout, stderr, took, closed: stdout_closed && stderr_closed }
     }
 
@@ -166,9 +166,8 @@ impl Collector {
         self.bytes.extend(self.chunks.try_iter().flatten());
     }
 
-    /// The whole output, and whether the stream ended within `limit`.
-    fn end(mut self, limit: Duration) -> (Vec<u8>, bool) {
-        let end = Instant::now() + limit;
+    /// The whole output, and whether the stream ended before `end`.
+    fn end(mut self, end: Instant) -> (Vec<u8>, bool) {
         loop {
             match self.chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.bytes.extend(chunk),
