@@ -153,6 +153,12 @@ fn this_workspace_is_tested_with_the_rust_profile() {
             .env("PATH", format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin", home.display()));
         command.args(["--profile", "rust", "--timeout", "600", "--"]);
         command.args(["cargo", "test", "-p", "broker-protocol", "--offline"]);
+        // No later build and no debugger reads any of it, and these tests need no fast macros.
+        for setting in
+            ["debug=false", "incremental=false", "package.syn.opt-level=0", "package.proc-macro2.opt-level=0"]
+        {
+            command.args(["--config", &format!("profile.dev.{setting}")]);
+        }
         let finished = run(&mut command, Duration::from_secs(600));
         let text = finished.success();
         assert!(text.contains("test result: ok"), "{place}: {text}{}", finished.errors());
