@@ -102,6 +102,8 @@ struct Cell<'c> {
     supervisor: Option<Supervisor<'c>>,
     /// The listener, once no process can call on it. Closing it makes the kernel free the filter, so that waits until after the report.
     unused_listener: Option<OwnedFd>,
+    /// Our descriptors of the program's streams, where nobody waits for their end: the broker waits for the report in any case.
+    streams: Vec<OwnedFd>,
     /// The refusals of its supervisor.
     refusals: Refusals,
     /// By everything that was reaped.
@@ -187,14 +189,18 @@ impl<'a> Slot<'a> {
     /// The program's streams, with `/dev/null` from the cell's own mounts: through a descriptor of
     /// the machine's, its mode and times could be changed.
     fn own_devices(&self, stdio: [OwnedFd; 3]) -> Result<[OwnedFd; 3], SpawnError> {
-        let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev));
-        let null = device(&self.null);
         let own = |fd: OwnedFd| {
-            let own = if device(&fd) == null { self.null.try_clone() } else { Ok(fd) };
+            let own = if self.is_null(&fd) { self.null.try_clone() } else { Ok(fd) };
             own.map_err(|error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EMFILE)))
         };
         let [stdin, stdout, stderr] = stdio.map(own);
         Ok([stdin?, stdout?, stderr?])
+    }
+
+    /// Whether `fd` is a `/dev/null`.
+    fn is_null(&self, fd: &OwnedFd) -> bool {
+        let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev));
+        device(fd) == device(&self.null)
     }
 
     /// Creates a cell, and in it the process that will become the program.
@@ -205,7 +211,10 @@ impl<'a> Slot<'a> {
         let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
         let (refusals, used) = (Refusals::default(), CpuAndMemory::default());
-        Ok((child, Cell { slot: self, supervisor, unused_listener: None, refusals, used }))
+        Ok((
+            child,
+            Cell { slot: self, supervisor, unused_listener: None, streams: Vec::new(), refusals, used },
+        ))
     }
 }
 
@@ -220,8 +229,7 @@ impl Cell<'_> {
         if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
             supervisor.has_terminal();
         }
-        let started =
-            self.slot.own_devices(stdio).and_then(|stdio| self.slot.spawner.start(child, plan, &stdio));
+        let started = self.slot.own_devices(stdio).and_then(|stdio| self.start(child, plan, stdio));
         let end = match started {
             Ok(program) => self.watch(program),
             Err(SpawnError::Directory(errno)) => End::NoDirectory(errno),
@@ -234,6 +242,30 @@ impl Cell<'_> {
             self.refusals = supervisor.take_refusals();
         }
         end
+    }
+
+    /// Starts the program. The broker hears of a terminal's last descriptor, and of a pipe that no program reads, so those are closed
+    /// here as soon as the program has its own. All others are kept until the report.
+    fn start(
+        &mut self,
+        child: PreparedChild,
+        plan: &CellPlan,
+        stdio: [OwnedFd; 3],
+    ) -> Result<Pid, SpawnError> {
+        let is_kept = plan.terminal.is_none() && self.slot.is_null(&stdio[0]);
+        let wait = || {
+            if is_kept {
+                // Whatever has happened is found again in `watch`.
+                let _ = self.wait();
+            }
+        };
+        let started = self.slot.spawner.start(child, plan, &stdio, wait);
+        let [input, output @ ..] = stdio;
+        if plan.terminal.is_none() {
+            self.streams.extend(output);
+            self.streams.extend(Some(input).filter(|_| is_kept));
+        }
+        started
     }
 
     /// Reaps children, forwards signals and answers supervised calls, until the program or the broker ends the call.

@@ -38,19 +38,20 @@ impl<'s> Spawner<'s> {
         stack.prepare(&ChildSetup { limits: &self.limits, ruleset, supervised })
     }
 
-    /// Turns the prepared process into the program of `plan`.
+    /// Turns the prepared process into the program of `plan`. `meanwhile` may only wait.
     pub fn start(
         &self,
         child: PreparedChild,
         plan: &CellPlan,
         stdio: &[OwnedFd; 3],
+        meanwhile: impl FnOnce(),
     ) -> Result<Pid, SpawnError> {
         let invalid = |error: io::Error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EINVAL));
         let program = &self.program(plan).map_err(invalid)?;
         let stdio = stdio.each_ref().map(AsRawFd::as_raw_fd);
         let close_from = if self.spec.has(Layer::Descriptors) { 3 } else { libc::c_uint::MAX };
         let terminal = plan.terminal.is_some();
-        child.start(&Exec { program, stdio, close_from, terminal }).map(Pid::from_raw)
+        child.start(&Exec { program, stdio, close_from, terminal }, meanwhile).map(Pid::from_raw)
     }
 
     /// The program of a plan, as arguments for `execve`.

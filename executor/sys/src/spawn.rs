@@ -70,7 +70,8 @@ pub struct SpawnStack {
 /// A process that waits to become a program, so that the cost of preparing it is paid in advance.
 /// It is killed if it is not started.
 ///
-/// It shares the memory and the descriptors of this process, as after `vfork`. One of the two always waits for the other.
+/// It shares the memory and the descriptors of this process, as after `vfork`. One of the two waits for the
+/// other, except as [`start`](Self::start) describes.
 pub struct PreparedChild<'s> {
     pid: i32,
     shared: &'s Shared,
@@ -103,7 +104,7 @@ const LEFT: u32 = 0;
 const PREPARING: u32 = 1;
 /// The child waits.
 const WAITING: u32 = 2;
-/// The child becomes a program while the parent waits.
+/// The child becomes a program while the parent waits, or does what `start` allows.
 const STARTING: u32 = 3;
 
 impl Shared {
@@ -148,8 +149,9 @@ impl SpawnStack {
         shared.state.store(PREPARING, SeqCst);
         let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
         // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. Stack and `shared` are borrowed by the
-        // `PreparedChild`, which does not end before the child has left them. Both processes have one thread and never run at the
-        // same time in their common memory: the parent waits below until the child waits or has left it.
+        // `PreparedChild`, which does not end before the child has left them. Both processes have one thread and do not run at the
+        // same time in their common memory: the parent waits below until the child waits or has left it. Where `start` lets it go
+        // on, what the child reads is borrowed, the child writes only to its stack, `shared` and errno, and both may enter the kernel.
         let pid = unsafe {
             let top = stack.as_mut_ptr_range().end.cast::<c_void>();
             let argument = (&raw const *shared).cast_mut().cast::<c_void>();
@@ -188,19 +190,30 @@ impl PreparedChild<'_> {
         self.pid
     }
 
-    /// Turns it into the program; returns its process number.
+    /// Turns it into the program; returns its process number. Calls `meanwhile` when it has begun, and then waits until it is the
+    /// program or has failed: a process that sleeps in there need not be woken for that. `meanwhile` may only wait. A call of it
+    /// that fails may have a wrong error number, and a descriptor that it closes may be missing in the program.
     ///
     /// # Errors
     /// The error of the first step that failed, including those of `chdir` and `execve`.
-    pub fn start(self, exec: &Exec) -> Result<i32, SpawnError> {
+    pub fn start(self, exec: &Exec, meanwhile: impl FnOnce()) -> Result<i32, SpawnError> {
+        /// The other process reads what we have lent it until it has left our memory, also if `meanwhile` panics.
+        struct Lent<'s>(&'s Shared);
+        impl Drop for Lent<'_> {
+            fn drop(&mut self) {
+                self.0.wait_while(STARTING);
+            }
+        }
         let shared = self.shared;
         shared.exec.store((&raw const *exec).cast_mut().cast(), SeqCst);
         // If it was killed while it waited, nothing would end a wait for it: its death counts as the program's.
         if shared.state.compare_exchange(WAITING, STARTING, SeqCst, SeqCst).is_err() {
             return Ok(self.pid);
         }
+        let lent = Lent(shared);
         shared.wake();
-        shared.wait_while(STARTING);
+        meanwhile();
+        drop(lent);
         match shared.error.load(SeqCst) {
             0 => Ok(self.pid),
             errno => {
@@ -234,7 +247,7 @@ extern "C" fn prepared_child(argument: *mut c_void) -> c_int {
     }
     shared.hand_over(WAITING);
     shared.wait_while(WAITING);
-    // SAFETY: `start` has stored a pointer to it, and waits with it.
+    // SAFETY: `start` has stored a pointer to it, which it keeps until this process has left.
     let exec = unsafe { &*shared.exec.load(SeqCst).cast::<Exec>() };
     match arrange(exec) {
         Ok(()) => end(execute(exec.program)),
