@@ -210,7 +210,7 @@ impl Pool {
             Broken { message }
         })?;
         let Streams { stdout, stderr, stdin } = streams;
-        let command = Command::new(cell, stdout, stderr, plan, &self.limits, &self.capacity);
+        let command = Command::new(cell, stdout, stderr, plan, &self.limits, &mut self.capacity);
         Ok(Started { command: Box::new(command), stdin })
     }
 
@@ -240,6 +240,9 @@ impl Pool {
         if refill && self.pipes.is_none() {
             // A failure is ignored: a command that needs pipes tries again, and reports the error.
             self.pipes = Pipes::new().ok();
+        }
+        if refill && self.limits.disk_share.is_some() {
+            self.capacity.measure();
         }
         self.dispatch()?;
         self.request_terminals()?;

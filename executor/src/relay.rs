@@ -104,7 +104,7 @@ impl Command {
         stderr: Option<OwnedFd>,
         plan: Box<CommandPlan>,
         limits: &Limits,
-        capacity: &Capacity,
+        capacity: &mut Capacity,
     ) -> Self {
         let output_max = limits.output.filter(|_| !plan.service);
         let now = Instant::now();

@@ -28,6 +28,9 @@ pub struct Capacity {
     memory: Option<u64>,
     /// The directories whose file systems calls fill.
     roots: [PathBuf; 2],
+    /// How much was free there, and when.
+    free: Vec<(PathBuf, [u64; 2])>,
+    measured: Option<Instant>,
 }
 
 /// What the processes of one call use, compared with the policy's limits.
@@ -65,20 +68,28 @@ impl Capacity {
     pub fn new(roots: [PathBuf; 2]) -> Self {
         let total = proc::line("/proc/meminfo", "MemTotal");
         let kib = total.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-        Self { memory: kib.map(|kib| kib * 1024), roots }
+        Self { memory: kib.map(|kib| kib * 1024), roots, free: Vec::new(), measured: None }
+    }
+
+    /// Measures what is free ahead of the next call, which then begins without.
+    pub fn measure(&mut self) {
+        self.free = self.roots.iter().filter_map(|root| Some((root.clone(), free(root)?))).collect();
+        self.measured = Some(Instant::now());
     }
 
     /// The roots, and how much of the space free now must stay free when a call may use `share` percent of it.
-    fn reserve(&self, share: u64) -> Vec<(PathBuf, [u64; 2])> {
+    fn reserve(&mut self, share: u64) -> Vec<(PathBuf, [u64; 2])> {
+        if self.measured.is_none_or(|measured| measured.elapsed() > INTERVAL) {
+            self.measure();
+        }
         let left = |free: u64| free / 100 * 100u64.saturating_sub(share);
-        let reserve = |root: &PathBuf| Some((root.clone(), free(root)?.map(left)));
-        self.roots.iter().filter_map(reserve).collect()
+        self.free.iter().map(|(root, free)| (root.clone(), free.map(left))).collect()
     }
 }
 
 impl Account {
     /// An account for one cell; `None` if there is nothing to compare with.
-    pub fn open(limits: &Limits, capacity: &Capacity) -> Option<Self> {
+    pub fn open(limits: &Limits, capacity: &mut Capacity) -> Option<Self> {
         let share = limits.memory_share.zip(capacity.memory).map(|(share, total)| total / 100 * share);
         let bounds = Bounds {
             processes: limits.processes,
@@ -224,7 +235,7 @@ mod tests {
         let ours = std::process::id() as i32;
         assert!(memory(ours).is_some_and(|(private, shared)| private > 100_000 && shared > 100_000));
         assert!(shared_memory(ours).is_some());
-        let capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
+        let mut capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
         assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));
         assert_eq!(capacity.reserve(90).len(), 1);
         assert!(written(ours).is_some());

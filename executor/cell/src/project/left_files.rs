@@ -113,7 +113,9 @@ impl LeftFiles {
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
-        let paths = self.repositories.iter().flat_map(|(repository, common)| {
+        // Most projects have none of Mercurial's; one lookup shows that.
+        let exist = self.repositories.iter().filter(|(at, _)| !at.ends_with(".hg") || at.is_dir());
+        let paths = exist.flat_map(|(repository, common)| {
             let files: &[_] = if repository.ends_with(".hg") { &MERCURIAL } else { &GIT };
             let files = files.iter().map(|(name, left)| (repository.join(name), *left));
             let branch = branch_with_commands(repository, common).map(|path| (path, Left::Branch));
