@@ -13,6 +13,10 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
+/// Bytes of the record of an ordinary call, and of its layers or its usage: a string that grows is copied several times.
+const CALL: usize = 1024;
+const LAYERS: usize = 320;
+
 /// How a lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
@@ -42,16 +46,16 @@ pub struct Record(String);
 
 impl Record {
     fn new(kind: &str) -> Self {
-        Self(String::new()).text("kind", kind)
+        Self(String::with_capacity(CALL)).text("kind", kind)
     }
 
     /// The whole record as a JSON object: `seq` counts the records of the chain from 1, and `ts` is
     /// in seconds since 1970 by this machine's clock, which may jump.
     pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
-        let head = Self(String::new()).value("seq", seq);
+        let head = Self(String::with_capacity(CALL)).value("seq", seq);
         let head = head.value("ts", format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()));
         let head = head.optional("session", session);
-        format!("{{{},{}}}", head.0, self.0)
+        ["{", &head.0, ",", &self.0, "}"].concat()
     }
 
     /// A session is open.
@@ -192,7 +196,7 @@ impl Record {
     }
 
     fn usage(self, usage: &Usage) -> Self {
-        let fields = Self(String::new())
+        let fields = Self(String::with_capacity(LAYERS))
             .value("wall_us", usage.wall_us)
             .value("user_us", usage.user_us)
             .value("system_us", usage.system_us)
@@ -204,8 +208,11 @@ impl Record {
     }
 
     fn layers(self, layers: LayerSet) -> Self {
-        let names: Vec<String> = layers.iter().map(|layer| format!("\"{}\"", layer.name())).collect();
-        self.value("layers", format_args!("[{}]", names.join(",")))
+        let mut names = String::with_capacity(LAYERS);
+        for layer in layers.iter() {
+            names.extend([if names.is_empty() { "\"" } else { ",\"" }, layer.name(), "\""]);
+        }
+        self.value("layers", format_args!("[{names}]"))
     }
 
     fn optional(self, name: &str, text: Option<&str>) -> Self {
@@ -217,6 +224,9 @@ impl Record {
 
     /// Adds a string (RFC 8259, section 7).
     fn text(self, name: &str, text: &str) -> Self {
+        if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+            return self.value(name, format_args!("\"{text}\""));
+        }
         let mut quoted = String::with_capacity(text.len() + 2);
         quoted.push('"');
         for character in text.chars() {
