@@ -145,7 +145,7 @@ async fn tool(
     let planned = spans::validation().in_scope(|| engine.plan(found, input, connection.roots()));
     match planned {
         Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(calls)), .. }) => {
-            batch(engine, connection, caller, calls).await
+            Box::pin(batch(engine, connection, caller, calls)).await
         }
         Ok(planned) => perform(engine, connection, caller, planned, engine.profile.file.keep).await,
         Err(result) => *result,

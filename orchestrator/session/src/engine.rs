@@ -169,9 +169,14 @@ impl Engine {
     /// A connection that is alive, as far as is known. If a new one is opened, `publisher` announces it.
     pub async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
         tracing::trace!("find the connection");
-        if let Some(connection) = self.alive() {
-            return Ok(connection);
+        match self.alive() {
+            Some(connection) => Ok(connection),
+            // Apart: every call carries the state of what it might do, and few do this.
+            None => Box::pin(self.connect(publisher)).await,
         }
+    }
+
+    async fn connect(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
         let _connecting = self.connecting.lock().await;
         if let Some(connection) = self.alive() {
             return Ok(connection);

@@ -27,7 +27,9 @@ pub(crate) async fn perform(
     }
     let mut result = match planned.work {
         Work::BuiltIn(plan) => built_in(engine, connection, caller, plan, max).await,
-        Work::Remote(tool, input) => outside::remote(engine, connection, caller, &tool, input, max).await,
+        Work::Remote(tool, input) => {
+            Box::pin(outside::remote(engine, connection, caller, &tool, input, max)).await
+        }
     };
     let notes = planned.times.notes(&result.metadata.details).into_iter();
     for note in notes.chain(Planned::note(&planned.without_effect)) {
@@ -56,9 +58,10 @@ async fn built_in(
             let request = Request::FileRead(read);
             request::result(engine, connection, caller, request, LineForm::Numbered, profile).await
         }
-        Plan::State(command) => state_tools::run(engine, connection, caller, &command).await,
-        Plan::Image(path) => image::read(engine, connection, caller, &path).await,
-        Plan::Web(wanted) => outside::web(engine, connection, caller, wanted, max).await,
+        // On the heap: every call carries the state of what it might do, and is copied with it.
+        Plan::State(command) => Box::pin(state_tools::run(engine, connection, caller, &command)).await,
+        Plan::Image(path) => Box::pin(image::read(engine, connection, caller, &path)).await,
+        Plan::Web(wanted) => Box::pin(outside::web(engine, connection, caller, wanted, max)).await,
         Plan::Tests { framework, command } => {
             let command = Request::Bash(command);
             let result = request::result(engine, connection, caller, command, LineForm::Plain, profile).await;
