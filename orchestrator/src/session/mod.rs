@@ -200,11 +200,14 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
     }
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let line_loop = LineLoop::new(calls.clone());
+    // A task of its own: a line wakes it alone, and not also what waits for signals here.
+    let mut reading = tokio::task::spawn_local(async move { line_loop.run(&mut lines).await });
     let end = tokio::select! {
-        () = line_loop.run(&mut lines) => if calls.are_over() { End::Violations } else { End::Input },
+        _ = &mut reading => if calls.are_over() { End::Violations } else { End::Input },
         end = End::of_output(calls.writer()) => end,
         end = End::from_outside(&mut signals, parent) => end,
     };
+    reading.abort();
     if end.cancels() {
         calls.cancel_all();
         // A stuck executor or reader must not delay the end.
