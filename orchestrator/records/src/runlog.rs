@@ -6,7 +6,7 @@
 //! `payload.call` is the call's ID in the broker's audit, within the session of the last `session_start`.
 //!
 //! A line is one write, so that a death at any time leaves whole lines; it is not synced to disk by us. In a session with many
-//! calls it is written a millisecond after the event, when nobody waits for us. Texts in it are at most 2,000 characters long. A
+//! calls it is written 20 milliseconds after the event, for several calls together. Texts in it are at most 2,000 characters long. A
 //! log that cannot be written is reported once and given up: what must not be missing is in the audit.
 
 use crate::runlog_files::{self, BYTES_MAX};
@@ -41,8 +41,8 @@ pub const KINDS: [&str; 11] = [
     "log_full",
 ];
 
-/// How long lines wait in a session with many calls.
-pub const PAUSE: Duration = Duration::from_millis(1);
+/// How long lines wait in a session with many calls: longer than a short call takes, which then does not have to set a timer.
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Most lines that wait to be written.
 const WAITING_MAX: usize = 64;

@@ -101,6 +101,10 @@ fn is_hostile(c: char) -> bool {
 /// Text that a terminal can print: line breaks and tabs stay; other characters that are unsafe or move their neighbours are shown
 /// by number.
 pub fn for_terminal(text: &str) -> String {
+    // Most texts are plain, which is quick to see.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_hostile(c) { out.extend(c.escape_unicode()) } else { out.push(c) }

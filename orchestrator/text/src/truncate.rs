@@ -37,7 +37,9 @@ pub fn note(total: Option<u64>, shown: u64, strategy: &str, full: Option<&str>) 
 
 /// The first [`BRIEF`] characters of `text`.
 pub fn brief(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(BRIEF) {
+    // Fewer bytes have no more characters.
+    let over = (text.len() > BRIEF).then(|| text.char_indices().nth(BRIEF)).flatten();
+    match over {
         Some((end, _)) => format!("{}… [{} bytes in all]", &text[..end], text.len()).into(),
         None => text.into(),
     }
