@@ -52,6 +52,17 @@ impl KeptWorld {
         finished
     }
 
+    /// Makes an attack, which must work without a cell and not in one; `worked` tells whether it has.
+    #[track_caller]
+    pub fn contains(&self, script: &str, worked: impl Fn(&World) -> bool) {
+        let control = self.restore();
+        let said = run(control.host("bash").args(["-c", script]), LIMIT).errors();
+        assert!(worked(control), "the control of {script}\n{said}");
+        let world = self.restore();
+        let said = self.cell(script).errors();
+        assert!(!worked(world), "{script}\n{said}");
+    }
+
     /// Whether all that a git could read here is as it was kept: not the records, which each session adds to.
     fn is_as_kept(&self) -> bool {
         let World { project, central, home, outside, .. } = &self.world;

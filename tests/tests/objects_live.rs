@@ -111,12 +111,7 @@ fn no_repository_comes_about_where_its_settings_are_open(place: Place) {
     world.put("ordinary/HEAD", "ref: refs/heads/main\n");
     let kept = KeptWorld::of(world);
     for (shape, directory) in SHAPES {
-        let control = kept.restore();
-        let said = on_host(control, &format!("{TRAP}{shape}")).errors();
-        assert!(springs(control, directory), "the control of {shape}\n{said}");
-        let world = kept.restore();
-        let said = kept.cell(&format!("{TRAP}{shape}")).errors();
-        assert!(!springs(world, directory), "{shape}\n{said}");
+        kept.contains(&format!("{TRAP}{shape}"), |world| springs(world, directory));
     }
 }
 
@@ -169,13 +164,7 @@ const CARRIED: [&str; 3] = [
 fn no_head_is_carried_to_where_none_is_made(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for script in CARRIED {
-        let carried = |world: &World| world.project.join("b/1/HEAD").exists();
-        let control = kept.restore();
-        on_host(control, &format!("{TRAP}{script}"));
-        assert!(carried(control), "the control of {script}");
-        let world = kept.restore();
-        let said = kept.cell(&format!("{TRAP}{script}")).errors();
-        assert!(!carried(world), "{script}\n{said}");
+        kept.contains(&format!("{TRAP}{script}"), |world| world.project.join("b/1/HEAD").exists());
     }
     kept.restore();
     let moves = "set -e; git init -q a; mv a c; git -C c status -s
@@ -245,12 +234,7 @@ fn a_branch_has_no_program_for_a_remote(place: Place) {
     let script = "git init -q sub; cd sub; git config branch.main.remote 'ext::sh -c touch% sprung'";
     let planted = |world: &World| String::from_utf8_lossy(&world.get("sub/.git/config")).contains("ext::");
     let kept = KeptWorld::of(repository(place));
-    let control = kept.restore();
-    on_host(control, script);
-    assert!(planted(control), "the control");
-    let world = kept.restore();
-    kept.cell(script);
-    assert!(!planted(world));
+    kept.contains(script, planted);
     kept.cell("git init -q new; cd new; git config branch.main.remote origin").success();
 }
 
@@ -302,12 +286,7 @@ fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
     let planted = |world: &World| String::from_utf8_lossy(&world.get(".git/config")).contains("planted");
     let kept = KeptWorld::of(repository(place));
     for script in SETTLED {
-        let control = kept.restore();
-        on_host(control, script);
-        assert!(planted(control), "the control of {script}");
-        let world = kept.restore();
-        let said = kept.cell(script).errors();
-        assert!(!planted(world), "{script}\n{said}");
+        kept.contains(script, planted);
     }
     // One that the host makes while a call runs is the host's.
     let late = "echo ready; until [ -e go ]; do sleep 0.02; done; cd late
@@ -371,12 +350,7 @@ fn no_link_closes_the_users_source(place: Place) {
     };
     let kept = KeptWorld::of(repository(place));
     for script in LINKS {
-        let control = kept.restore();
-        on_host(control, script);
-        assert!(linked(control), "the control of {script}");
-        let world = kept.restore();
-        let said = kept.cell(script).errors();
-        assert!(!linked(world), "{script}\n{said}");
+        kept.contains(script, linked);
     }
     kept.restore();
     let ordinary = "ln src/main.rs other; echo x > .env.new; mv src/main.rs src/kept.rs; mv other .env.moved; cat .env.moved";
@@ -521,12 +495,8 @@ fn a_worktree_leads_to_protected_settings_only(place: Place) {
     }
     let odd = "mkdir $'a\\nb' && cd $'a\\nb' && git init -q . && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x &&
         git worktree add -q ../w";
-    let control = kept.restore();
-    on_host(control, odd);
-    assert!(control.project.join("w/.git").exists(), "the control of a name with a line end");
-    let world = kept.restore();
-    kept.cell(odd);
-    assert!(!world.project.join("w/.git").exists(), "a name with a line end");
+    // A name with a line end.
+    kept.contains(odd, |world| world.project.join("w/.git").exists());
 }
 
 /// Ways to what the host writes before it renames it to a protected name, each with what was written to, in a directory that

@@ -299,7 +299,7 @@ fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
 
 /// In a [`prepared_child`]: the error number is negative if entering the directory failed.
 fn arrange(exec: &Exec) -> Result<(), c_int> {
-    // SAFETY: system calls on values that live in the waiting parent.
+    // SAFETY: system calls on values that `start` keeps until this process has left its parent's memory.
     unsafe {
         // From here on its descriptors are its own.
         ok(libc::syscall(libc::SYS_unshare, libc::CLONE_FILES))?;
@@ -315,7 +315,7 @@ fn arrange(exec: &Exec) -> Result<(), c_int> {
     Ok(())
 }
 
-/// In a [`prepared_child`]: `chdir` by unsupervised calls, as the process that would answer is waiting.
+/// In a [`prepared_child`]: `chdir` by unsupervised calls, as nobody answers before it is the program.
 fn enter(directory: &CStr) -> Result<(), c_int> {
     // SAFETY: a C string, and numbers; the descriptor is new.
     unsafe {
@@ -330,7 +330,7 @@ fn enter(directory: &CStr) -> Result<(), c_int> {
 fn execute(program: &Program) -> c_int {
     let mut error = libc::ENOENT;
     for candidate in &program.candidates {
-        // SAFETY: all three arrays end with a null pointer and live in the stopped parent.
+        // SAFETY: all three arrays end with a null pointer, and `start` keeps them until this process has left.
         unsafe {
             let (path, argv, envp) = (candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr());
             libc::syscall(libc::SYS_execveat, libc::AT_FDCWD, path, argv, envp, 0);
