@@ -20,8 +20,6 @@ pub mod corpus;
 pub mod laws;
 pub mod chance;
 pub mod fuzz;
-#[cfg(target_arch = "x86_64")]
-pub mod puppet;
 pub mod sys;
 
 pub use chance::Chance;

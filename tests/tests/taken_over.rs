@@ -3,15 +3,17 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used)]
 
+mod puppet;
+
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::process::Running;
-use lazaret_tests::puppet::Argument::{Bytes, Number};
-use lazaret_tests::puppet::{Argument, Puppet};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, in_each_place, suite};
 use nix::errno::Errno;
 use nix::libc;
+use puppet::Argument::{Bytes, Number};
+use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -151,13 +153,15 @@ fn bystander(world: &World) -> Child {
     world.host("sleep").arg(long_sleep()).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// Waits until a process does: then it stands in a system call.
-fn settled(pid: u32) {
+/// Takes over a process as soon as it waits in a system call: it may have woken up for a moment, to write its log.
+fn taken_over(pid: u32) -> Puppet {
     let begun = Instant::now();
     loop {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")) {
-            return;
+        if stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
+            && let Some(puppet) = Puppet::take(pid as i32).unwrap()
+        {
+            return puppet;
         }
         assert!(begun.elapsed() < LIMIT, "it does not settle: {stat}");
         std::thread::sleep(Duration::from_millis(20));
@@ -274,21 +278,19 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
     let port = web.local_addr().unwrap().port().to_be_bytes();
     fixture.address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
 
-    settled(pid as u32);
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
-        assert!(status.contains(line), "{line} is not in {status}");
-    }
     let confined: Vec<_> = {
-        let puppet = Puppet::take(pid).unwrap();
+        let puppet = taken_over(pid as u32);
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
+            assert!(status.contains(line), "{line} is not in {status}");
+        }
         // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
         assert_eq!(connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &fixture.address), Ok(0));
         ATTACKS.iter().map(|attack| (attack.try_it)(&puppet, &fixture)).collect()
     };
     goes_on();
     let mut free = bystander(world);
-    settled(free.id());
-    let puppet = Puppet::take(free.id() as i32).unwrap();
+    let puppet = taken_over(free.id());
     let (mut held, mut untested) = (0, vec![]);
     for (attack, confined) in ATTACKS.iter().zip(confined) {
         match (attack.try_it)(&puppet, &fixture) {
@@ -323,8 +325,7 @@ fn without_the_web_there_is_no_socket(place: Place) {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(500));
-    settled(run.id());
-    let puppet = Puppet::take(run.id() as i32).unwrap();
+    let puppet = taken_over(run.id());
     for (family, kind) in [(libc::AF_INET, 1), (libc::AF_INET, 2), (libc::AF_INET6, 1), (libc::AF_UNIX, 1)] {
         assert_eq!(connect(&puppet, family, kind, &address), Err(Errno::ENOSYS), "{family} {kind}");
     }

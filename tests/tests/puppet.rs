@@ -28,8 +28,8 @@ pub enum Argument<'a> {
 }
 
 impl Puppet {
-    /// Stops `pid`, which must have one thread and be waiting for something.
-    pub fn take(pid: i32) -> nix::Result<Self> {
+    /// Stops `pid`, which must have one thread. `None` if it did not wait in a system call just then; it continues.
+    pub fn take(pid: i32) -> nix::Result<Option<Self>> {
         let pid = Pid::from_raw(pid);
         ptrace::seize(pid, ptrace::Options::empty())?;
         ptrace::interrupt(pid)?;
@@ -37,9 +37,11 @@ impl Puppet {
         let before = ptrace::getregs(pid)?;
         let call = before.rip - 2;
         let code = ptrace::read(pid, call as ptrace::AddressType)? as u64 & 0xffff;
-        assert_eq!(code, 0x050f, "it does not wait in a system call");
+        if code != 0x050f {
+            return ptrace::detach(pid, None).map(|()| None);
+        }
         // Below the 128 bytes that a function may use under its stack, plus a page.
-        Ok(Self { pid, before, call, free: (before.rsp - 8192) & !15 })
+        Ok(Some(Self { pid, before, call, free: (before.rsp - 8192) & !15 }))
     }
 
     /// Makes one system call; returns the kernel's result.
