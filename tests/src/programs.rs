@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,18 +34,22 @@ pub fn folder() -> &'static Path {
     FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The executor as a test build, which disables a layer on request (`executor/layers/src/ablation.rs`). It is built in a target
-/// folder of its own, so that nobody mistakes it for the product.
+/// The executor as a test build, which disables a layer on request (`executor/layers/src/ablation.rs`). It stands in a folder of its
+/// own, so that nobody mistakes it for the product.
 pub fn ablation_executor() -> &'static Path {
     static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     EXECUTOR.get_or_init(prepare_ablation).as_deref().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn prepare_ablation() -> Result<PathBuf, String> {
-    let target = built().parent().unwrap_or(built()).join("ablation");
+    let ours = built().parent().unwrap_or(built());
+    let target = ours.join("ablation");
     let mut cargo = cargo();
-    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--package", "executor"]);
-    cargo.args(["--features", "ablation", "--target-dir"]).arg(&target);
+    // With the same packages as `build`, below which all is the same, and in its folder: a few crates are built instead of all.
+    // A cargo older than 1.91 does not know that folder and builds everything.
+    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
+    cargo.args(["--features", "executor/ablation", "--target-dir"]).arg(&target);
+    cargo.env("CARGO_BUILD_BUILD_DIR", ours);
     match cargo.status() {
         Ok(status) if status.success() => {}
         Ok(_) => return Err("the executor does not build with the feature `ablation`".into()),
@@ -81,6 +86,7 @@ pub fn scratch() -> &'static Path {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let path = std::env::temp_dir().join(format!("{PREFIX}{}-{nanos}", std::process::id()));
         make_folder(&path);
+        crate::sys::spread_directories(fs::File::open(&path).expect("a folder we made is ours").as_fd());
         crate::sys::at_exit(remove_scratch);
         path
     })

@@ -112,6 +112,7 @@ pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
 fn start(tests: Vec<Test>, arguments: &Arguments) -> ExitCode {
     // A program started by a test works where the test specifies, not in the project in which the suite was started.
     std::env::set_current_dir("/").expect("the root can be entered");
+    crate::sys::return_freed_memory();
     let trials = tests.into_iter().flat_map(Test::trials).collect();
     libtest_mimic::run(arguments, trials).exit_code()
 }
