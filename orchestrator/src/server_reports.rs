@@ -33,6 +33,16 @@ fn reported(report: &Report) -> Value {
     json!({
         "name": report.server, "tools": tools, "error": error, "refused": report.refused,
         "changed": changes.changed, "added": changes.added, "gone": changes.gone,
+        "differences": report.differences.iter().map(differing).collect::<Vec<_>>(),
+    })
+}
+
+/// A new or changed tool as it was accepted (`null` if it is new) and as it is listed, for a program that asks a person.
+fn differing(difference: &Difference) -> Value {
+    let form = |tool: &ListedTool| json!({ "description": tool.description, "schema": tool.schema });
+    json!({
+        "tool": difference.listed.name, "accepted": difference.accepted.as_ref().map(form),
+        "listed": form(&difference.listed),
     })
 }
 

@@ -235,6 +235,13 @@ fn a_tool_that_changes_is_asked_about_again() {
     let status = mcp(&world, &["status"]);
     assert_eq!(status.code(), 1);
     assert!(status.text().contains("changed: echo; new: new"), "{}", status.text());
+    let reports: Value = serde_json::from_str(&mcp(&world, &["status", "--json"]).text()).unwrap();
+    let differences = reports[0]["differences"].as_array().unwrap();
+    let one = |name: &str| differences.iter().find(|one| one["tool"] == name).unwrap();
+    let (changed, new) = (one("echo"), one("new"));
+    assert!(new["accepted"].is_null() && new["listed"]["schema"].is_object(), "{new}");
+    assert_ne!(changed["accepted"], changed["listed"], "both forms are there to be compared");
+    assert_eq!(changed["accepted"]["description"], "Echoes.");
     mcp(&world, &["accept", "test", "--yes"]).success();
     assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
     assert!(names(&world).contains(&"mcp__test__new".to_owned()));
