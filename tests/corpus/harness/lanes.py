@@ -1,11 +1,13 @@
 """Runs probes side by side: a lane is a process with a world of its own, which is given one probe after the other."""
 
+import fcntl
 import multiprocessing
 import os
 import resource
 import signal
 import sys
 import traceback
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 
 from . import verdict
@@ -104,11 +106,24 @@ def run(probes, launcher, accounts, cache, report):
     try:
         for lane in lanes:
             lane.ready()
-        distribute(lanes, together, report)
-        distribute(lanes[:1], alone, report)
+        with machine(fcntl.LOCK_SH):
+            distribute(lanes, together, report)
+        with machine(fcntl.LOCK_EX):
+            distribute(lanes[:1], alone, report)
     finally:
         for lane in lanes:
             lane.stop()
+
+
+@contextmanager
+def machine(lock):
+    """Waits until other runs of this corpus let us share the machine (LOCK_SH) or leave it to us (LOCK_EX)."""
+    folder = os.open(os.path.dirname(os.path.abspath(__file__)), os.O_RDONLY)
+    try:
+        fcntl.flock(folder, lock)
+        yield
+    finally:
+        os.close(folder)
 
 
 def distribute(lanes, probes, report):
