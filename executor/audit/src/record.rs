@@ -13,9 +13,9 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-/// Bytes of the record of an ordinary call, and of its layers or its usage: a string that grows is copied several times.
+/// Bytes of the record of an ordinary call, and of a part of it: a string that grows is copied several times.
 const CALL: usize = 1024;
-const LAYERS: usize = 320;
+const PART: usize = 320;
 
 /// How a lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Record {
     /// The whole record as a JSON object: `seq` counts the records of the chain from 1, and `ts` is
     /// in seconds since 1970 by this machine's clock, which may jump.
     pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
-        let head = Self(String::with_capacity(CALL)).value("seq", seq);
+        let head = Self(String::with_capacity(PART)).value("seq", seq);
         let head = head.value("ts", format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()));
         let head = head.optional("session", session);
         ["{", &head.0, ",", &self.0, "}"].concat()
@@ -196,7 +196,7 @@ impl Record {
     }
 
     fn usage(self, usage: &Usage) -> Self {
-        let fields = Self(String::with_capacity(LAYERS))
+        let fields = Self(String::with_capacity(PART))
             .value("wall_us", usage.wall_us)
             .value("user_us", usage.user_us)
             .value("system_us", usage.system_us)
@@ -208,7 +208,7 @@ impl Record {
     }
 
     fn layers(self, layers: LayerSet) -> Self {
-        let mut names = String::with_capacity(LAYERS);
+        let mut names = String::with_capacity(PART);
         for layer in layers.iter() {
             names.extend([if names.is_empty() { "\"" } else { ",\"" }, layer.name(), "\""]);
         }

@@ -79,11 +79,19 @@ struct Slot<'a> {
     child_ends: SignalFd,
     /// `/dev/null` from the cells' own mounts.
     null: OwnedFd,
+    null_device: Device,
     sweep: Sweep,
     /// The state of this process before its first call.
     state: ProcessState,
     /// A directory of the session's private storage, if that has a limit of its own.
     scratch: Option<&'a Path>,
+}
+
+/// The kind of a file, and the device that it stands for.
+type Device = (libc::mode_t, libc::dev_t);
+
+fn device(fd: &OwnedFd) -> nix::Result<Device> {
+    fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev))
 }
 
 /// How to find all processes that a program has left running.
@@ -129,6 +137,7 @@ impl<'a> Slot<'a> {
         let confined = confine(spec, &rules.rulesets, nnp)?;
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
         let null = null.at(Layer::Descriptors, || "open /dev/null".into())?;
+        let null_device = device(&null).at(Layer::Descriptors, || "look at /dev/null".into())?;
         // Cells must not inherit the descriptors of the rules' paths, of the warden's socket, and of its other children.
         let access = rules.access.as_ref();
         let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
@@ -140,7 +149,7 @@ impl<'a> Slot<'a> {
         let state = ProcessState::now().at(Layer::Rlimits, step)?;
         let spawner = Spawner::new(spec, confined);
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
-        let slot = Self { socket, access, spawner, child_ends, null, sweep, state, scratch };
+        let slot = Self { socket, access, spawner, child_ends, null, null_device, sweep, state, scratch };
         slot.rehearse().at(Layer::PidNamespace, step)?;
         Ok(slot)
     }
@@ -199,8 +208,7 @@ impl<'a> Slot<'a> {
 
     /// Whether `fd` is a `/dev/null`.
     fn is_null(&self, fd: &OwnedFd) -> bool {
-        let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev));
-        device(fd) == device(&self.null)
+        device(fd) == Ok(self.null_device)
     }
 
     /// Creates a cell, and in it the process that will become the program.
