@@ -7,6 +7,7 @@ pub fn tests() -> Vec<Test> {
     in_each_place![
         ordinary_work_with_branches_works,
         commits_carry_the_users_name,
+        a_renamed_branch_has_its_name_whatever_git_says,
         branches_come_and_go_with_names_that_a_shell_may_make,
         a_checkout_leaves_out_what_the_host_acts_on_by_name,
         a_checkout_does_not_change_what_was_there,
@@ -67,6 +68,17 @@ fn ordinary_work_with_branches_works(place: Place) {
         "git status --porcelain; git show made --format=%s --name-only; git fsck --no-dangling",
     );
     assert_eq!(host.text(), format!("?? diff\nnames\n\n{}\n", sorted(&MADE).join("\n")));
+}
+
+/// Git also writes settings of branches, which are closed: it renames first, and ends with an error then.
+fn a_renamed_branch_has_its_name_whatever_git_says(place: Place) {
+    let world = repository(place);
+    let renamed = in_cell(&world, "git branch -m plain other");
+    assert_eq!(renamed.code(), 128, "{}", renamed.errors());
+    assert!(renamed.errors().contains("update of config-file failed"), "{}", renamed.errors());
+    in_cell(&world, "git branch -q -D other").success();
+    let branches = on_host(&world, "git branch --format='%(refname:short)'").text();
+    assert_eq!(branches, "made\nmain\nrefused\n");
 }
 
 /// Also in a repository without a name of its own, which most are; and never under a name that may be for other repositories.
