@@ -15,18 +15,17 @@ pub fn at_exit(action: extern "C" fn()) {
 /// Has freed memory returned to the kernel at once. A test reads outputs of many megabytes, and every program that is started later
 /// costs a copy of the tables of what this process still has.
 pub fn return_freed_memory() {
-    const KEPT: i32 = 1 << 20;
     // SAFETY: `mallopt` takes two numbers, and no other thread runs yet.
     #[cfg(target_env = "gnu")]
     unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
     }
 }
 
 /// Tells ext4 that the directories in this one have nothing to do with each other, as `chattr +T` does: they are spread over the
 /// disk. Without a journal, ext4 looks at every inode freed nearby within the last minutes whenever it makes one, and a test run
-/// frees thousands. Other file systems refuse, and need it not.
+/// frees thousands. Other file systems refuse; they do not need it.
 pub fn spread_directories(folder: BorrowedFd<'_>) {
     const TOP_OF_HIERARCHIES: libc::c_int = 0x0002_0000; // `FS_TOPDIR_FL` of linux/fs.h
     let mut flags: libc::c_int = 0;

@@ -6,7 +6,7 @@
 mod puppet;
 
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
-use lazaret_tests::process::Running;
+use lazaret_tests::process::{Running, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, in_each_place, suite};
@@ -155,17 +155,17 @@ fn bystander(world: &World) -> Child {
 
 /// Takes over a process as soon as it waits in a system call: it may have woken up for a moment, to write its log.
 fn taken_over(pid: u32) -> Puppet {
-    let begun = Instant::now();
-    loop {
+    let sleeps = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
-            && let Some(puppet) = Puppet::take(pid as i32).unwrap()
-        {
-            return puppet;
-        }
-        assert!(begun.elapsed() < LIMIT, "it does not settle: {stat}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
+    };
+    let mut puppet = None;
+    let taken = || {
+        puppet = sleeps().then(|| Puppet::take(pid as i32).unwrap()).flatten();
+        puppet.is_some()
+    };
+    assert!(until(LIMIT, taken), "it does not settle");
+    puppet.unwrap()
 }
 
 fn a_taken_over_orchestrator_gets_nothing(place: Place) {
