@@ -14,7 +14,7 @@ use broker_protocol::{Challenge, LayerState, Opened};
 use orchestrator_session::{Approval, Body, CallResult, Decision, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
-use orchestrator_text::redact::map_texts;
+use orchestrator_text::redact::change_texts;
 use orchestrator_text::truncate::brief;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -142,13 +142,18 @@ impl RunLog {
 
     fn write(&self) {
         for (ts, event) in self.waiting.take() {
-            let Some((kind, payload)) = self.line(&event) else { continue };
+            let Some((kind, mut payload)) = self.line(&event) else { continue };
             if self.bytes.get() > BYTES_MAX {
                 continue;
             }
             // What a client names, its tools among it, is in events as it is.
-            let shown = |text: &str| brief(&for_terminal(&redactor().text(&brief(text)))).into_owned();
-            let payload = map_texts(&payload, &shown);
+            change_texts(&mut payload, &|text| {
+                let cut = brief(text);
+                let clear = redactor().text(&cut);
+                let shown = for_terminal(&clear);
+                let shown = brief(&shown);
+                (shown != text).then(|| shown.into_owned())
+            });
             self.append(&Line { ts, kind, step: event.call, payload });
             if self.bytes.get() > BYTES_MAX {
                 let payload = json!({ "bytes": BYTES_MAX });

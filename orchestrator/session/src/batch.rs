@@ -5,7 +5,7 @@
 //! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
 use crate::caller::Caller;
-use crate::conclude::{conclude, request};
+use crate::conclude::{conclude_member, request};
 use crate::engine::Engine;
 use crate::executor::Connection;
 use crate::lookup::{PlannedCall, Work, shown_name};
@@ -95,7 +95,7 @@ async fn lane(
         let made = async {
             request(&caller).await;
             let result = perform(engine, connection, &caller, planned, share).await;
-            conclude(engine, &caller, result).await
+            conclude_member(engine, &caller, result).await
         };
         results.push((index, made.instrument(span).await));
     }

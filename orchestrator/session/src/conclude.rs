@@ -16,8 +16,20 @@ pub(crate) async fn request(caller: &Caller) {
     let _ = caller.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
 }
 
-/// Counts a violation and publishes the result; returns it for the batch that the call may be part of.
-pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
+/// Counts a violation and publishes the result.
+pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) {
+    count_violation(engine, caller, &mut result).await;
+    publish(caller, result).await;
+}
+
+/// The same for a call of a batch, which goes on with the result.
+pub(crate) async fn conclude_member(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
+    count_violation(engine, caller, &mut result).await;
+    publish(caller, result.clone()).await;
+    result
+}
+
+async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
     let violation = result.error.as_ref().filter(|error| error.kind == ErrorKind::Violation);
     // Violations of the calls in a batch are already published and counted.
     if let Some(error) = violation.filter(|_| result.security.is_empty()) {
@@ -25,10 +37,12 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
         let _ = caller.publisher.publish(RawEvent::Violation(&event)).await;
         result.security.push(event);
     }
+}
+
+async fn publish(caller: &Caller, result: ToolResult) {
     caller.publisher.finish_output().await;
     spans::end(&Span::current(), &result);
     tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
     // If the front end is gone, it misses the result; the records have it.
-    let _ = caller.publisher.publish(RawEvent::Result(Box::new(result.clone()))).await;
-    result
+    let _ = caller.publisher.publish(RawEvent::Result(Box::new(result))).await;
 }

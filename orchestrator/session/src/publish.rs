@@ -5,7 +5,7 @@ use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::pending::Approval;
 use broker_protocol::{CallId, Challenge, Denial, Failed, GrantFault, Opened};
-use orchestrator_text::redact::map_texts;
+use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
 use orchestrator_tools::metadata::Details;
@@ -181,11 +181,11 @@ impl Publisher {
             RawEvent::ToolUnregistered { client_id, tool } => {
                 Body::ToolUnregistered { client_id: secrets(client_id), tool: sanitizer.text(tool) }
             }
-            RawEvent::Requested { client_id, tool, input } => Body::Requested {
-                client_id: client_id.map(secrets),
-                tool: sanitizer.text(tool),
-                input: map_texts(&sanitizer.input(input), &|text| brief(text).into_owned()),
-            },
+            RawEvent::Requested { client_id, tool, input } => {
+                let mut input = sanitizer.input(input);
+                change_texts(&mut input, &|text| changed(brief(text)));
+                Body::Requested { client_id: client_id.map(secrets), tool: sanitizer.text(tool), input }
+            }
             RawEvent::Started(number) => Body::Started { number },
             RawEvent::Suspended => Body::Suspended,
             RawEvent::Output { stderr, bytes } => {
@@ -234,9 +234,7 @@ impl Publisher {
             stderr.text = bytes.into_owned();
         }
         for structure in structures(&mut result.metadata.details) {
-            let (clean, stripped) = sanitized_structure(structure, sanitizer, characters);
-            *structure = clean;
-            result.metadata.stripped += stripped;
+            result.metadata.stripped += sanitize_structure(structure, sanitizer, characters);
         }
         if let Some(Failed { message, .. }) = &mut result.error {
             *message = match characters {
@@ -265,15 +263,15 @@ fn structures(details: &mut Details) -> Vec<&mut Value> {
     if let Details::Other { structured } = details { vec![structured] } else { Vec::new() }
 }
 
-/// A structure with all its texts and names sanitized like a text, and how much was removed for being unsafe.
-fn sanitized_structure(structure: &Value, sanitizer: Sanitizer, characters: Unsafe) -> (Value, u64) {
+/// Sanitizes all texts and names of a structure like a text; returns how much was removed for being unsafe.
+fn sanitize_structure(structure: &mut Value, sanitizer: Sanitizer, characters: Unsafe) -> u64 {
     let removed = Cell::new(0);
-    let clean = map_texts(structure, &|text| {
+    change_texts(structure, &|text| {
         let Sanitized { bytes, stripped, .. } = sanitizer.bytes(text.as_bytes(), characters);
         removed.set(removed.get() + stripped);
-        String::from_utf8_lossy(&bytes).into_owned()
+        (*bytes != *text.as_bytes()).then(|| String::from_utf8_lossy(&bytes).into_owned())
     });
-    (clean, removed.get())
+    removed.get()
 }
 
 fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {

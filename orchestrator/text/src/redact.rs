@@ -116,33 +116,51 @@ fn pieces(form: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// `value` with `change` applied to every string in it, including names of fields.
-pub fn map_texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
-    map(value, change, &|number| Value::Number(number.clone()))
+/// Applies `change` to every string in `value`, including names of fields; it returns `None` for one that stays.
+pub fn change_texts(value: &mut Value, change: &impl Fn(&str) -> Option<String>) {
+    change_value(value, change, &|_| None);
 }
 
-fn map(
-    value: &Value,
-    change: &impl Fn(&str) -> String,
-    number: &impl Fn(&serde_json::Number) -> Value,
-) -> Value {
+fn change_value(
+    value: &mut Value,
+    change: &impl Fn(&str) -> Option<String>,
+    number: &impl Fn(&serde_json::Number) -> Option<Value>,
+) {
     match value {
-        Value::String(text) => change(text).into(),
-        Value::Array(values) => values.iter().map(|value| map(value, change, number)).collect(),
+        Value::String(text) => change(text).into_iter().for_each(|new| *text = new),
+        Value::Array(values) => values.iter_mut().for_each(|value| change_value(value, change, number)),
         Value::Object(fields) => {
-            let mut changed = Map::new();
-            for (name, value) in fields {
-                let mut name = change(name);
-                // No field is lost if two names become equal.
-                while changed.contains_key(&name) {
-                    name.push('\'');
-                }
-                changed.insert(name, map(value, change, number));
+            let names: Vec<Option<String>> = fields.keys().map(|name| change(name)).collect();
+            fields.values_mut().for_each(|value| change_value(value, change, number));
+            if names.iter().any(Option::is_some) {
+                rename(fields, names);
             }
-            Value::Object(changed)
         }
-        Value::Number(digits) => number(digits),
-        Value::Null | Value::Bool(_) => value.clone(),
+        Value::Number(digits) => {
+            if let Some(new) = number(digits) {
+                *value = new;
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Gives the fields their new names, in order, where they have one. No field is lost if two names become equal.
+fn rename(fields: &mut Map<String, Value>, names: Vec<Option<String>>) {
+    for ((name, value), new) in std::mem::take(fields).into_iter().zip(names) {
+        let mut name = new.unwrap_or(name);
+        while fields.contains_key(&name) {
+            name.push('\'');
+        }
+        fields.insert(name, value);
+    }
+}
+
+/// The text if it is not the one that it was made of.
+pub fn changed(text: Cow<str>) -> Option<String> {
+    match text {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
     }
 }
 
@@ -230,15 +248,14 @@ impl Redactor {
         if self.is_idle() {
             return Cow::Borrowed(value);
         }
-        Cow::Owned(self.map(value, &|text| self.text(text).into_owned()))
+        let mut clear = value.clone();
+        self.change(&mut clear, &|text| changed(self.text(text)));
+        Cow::Owned(clear)
     }
 
-    /// `value` with `change` applied to every string, and with numbers that are secrets converted to text.
-    pub(crate) fn map(&self, value: &Value, change: &impl Fn(&str) -> String) -> Value {
-        map(value, change, &|number| match self.text(&number.to_string()) {
-            Cow::Borrowed(_) => Value::Number(number.clone()),
-            Cow::Owned(redacted) => redacted.into(),
-        })
+    /// Applies `change` to every string in `value`, and converts numbers that are secrets to text.
+    pub(crate) fn change(&self, value: &mut Value, change: &impl Fn(&str) -> Option<String>) {
+        change_value(value, change, &|number| changed(self.text(&number.to_string())).map(Value::from));
     }
 
     /// A stream for bytes that arrive in pieces.

@@ -85,15 +85,17 @@ impl Sanitizer {
     /// that looks like a redaction mark is escaped.
     pub fn input(self, value: &Value) -> Value {
         let shown = |text: &str| self.0.text(&escape::input(&self.0.text(text))).into_owned();
-        self.0.map(value, &|text| {
+        let mut safe = value.clone();
+        self.0.change(&mut safe, &|text| {
             let mut parts = text.split(MARK);
             let mut all = parts.next().map_or_else(String::new, shown);
             for part in parts {
                 escape::push_by_number(&mut all, MARK);
                 all.push_str(&shown(part));
             }
-            all
-        })
+            Some(all)
+        });
+        safe
     }
 
     /// A stream of output, however it is split.
