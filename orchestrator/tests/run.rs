@@ -370,6 +370,27 @@ fn on_a_terminal_keys_pass_untouched_and_its_mode_comes_back() {
 }
 
 #[test]
+fn a_window_that_changes_while_the_session_opens_is_the_commands() {
+    let size = nix::pty::Winsize { ws_row: 33, ws_col: 99, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(&size, None).unwrap();
+    let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+    let window = end(&pty.slave);
+    let broker = Broker::start(move |peer| {
+        let mut stty = std::process::Command::new("stty");
+        assert!(stty.args(["rows", "40", "columns", "100"]).stdin(window).status().unwrap().success());
+        peer.open();
+        let (call, Request::Bash(bash)) = peer.call() else { panic!() };
+        let Stdin::Terminal(terminal) = &bash.stdin else { panic!("{:?}", bash.stdin) };
+        assert_eq!((terminal.rows, terminal.columns), (40, 100));
+        peer.ended(call, Ended::Exited(0), b"");
+    });
+    let mut command = broker.lazaret("run");
+    command.arg("bash").stdin(end(&pty.slave)).stdout(end(&pty.slave));
+    assert_eq!(command.status().unwrap().code(), Some(0));
+    broker.join();
+}
+
+#[test]
 fn wrong_arguments_are_our_failure_and_not_the_commands() {
     let lazaret = |arguments: &[&str]| {
         let output =

@@ -265,13 +265,17 @@ impl Run {
     async fn once(
         &self,
         session: &Session,
-        request: Request,
+        mut request: Request,
         more: &MoreHosts,
         out: &mut Out,
         signals: &mut Signals,
     ) -> Result<Arc<CallResult>, Failed> {
         let (input, raw) = own_input(&request)
             .map_err(|error| Failed::internal(format!("cannot use the input: {error}")))?;
+        // The window may have changed while the session opened, when its signals were passed to nobody.
+        if let (Some(_), Request::Bash(Bash { stdin: Stdin::Terminal(window), .. })) = (&raw, &mut request) {
+            (window.rows, window.columns) = terminal::size();
+        }
         let live = if self.json { Live::Off } else { Live::Bytes };
         let context = CallContext { live, raw: true, wants: more.wants(), ..CallContext::new("run".into()) };
         let mut call = session.call(context, Invocation::Request(request));
