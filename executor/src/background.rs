@@ -24,6 +24,8 @@ pub struct BackgroundProcesses {
     /// Ordered by number, which is the order in which they began.
     all: Vec<Process>,
     last: u64,
+    /// Whether one has ended since somebody asked.
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,19 @@ impl BackgroundProcesses {
             ProcessState::Alive(command) => Some((process.id, &**command)),
             ProcessState::Ended { .. } => None,
         })
+    }
+
+    /// Those that are alive.
+    pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut Command> {
+        self.all.iter_mut().filter_map(|process| match &mut process.state {
+            ProcessState::Alive(command) => Some(&mut **command),
+            ProcessState::Ended { .. } => None,
+        })
+    }
+
+    /// Whether one has ended since the last time this was asked.
+    pub fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
     }
 
     /// Adds a command that has just begun.
@@ -118,6 +133,7 @@ impl BackgroundProcesses {
         if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
             let process = self.all.remove(at);
             self.all.insert(at, process.end());
+            self.has_ended = true;
         }
     }
 

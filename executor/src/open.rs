@@ -263,6 +263,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        unreported: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

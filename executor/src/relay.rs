@@ -13,6 +13,7 @@ use executor_supervisor::{MESSAGES_MAX, Refusal, named};
 use executor_sys::file;
 use executor_sys::process::CpuAndMemory;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::read;
 use policies::{EffectivePolicy, Limits};
 use std::io;
@@ -227,6 +228,23 @@ impl Command {
         self.ended = Some(why);
         self.clocks.kill = Some(Instant::now() + SWEEP_TIMEOUT);
         self.cell.end();
+    }
+
+    /// Kills its cell's first process.
+    pub fn kill(&self) {
+        self.cell.kill();
+    }
+
+    /// Waits for the exit of its cell's first process; false if that has not come by then.
+    pub fn exits_until(&self, until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut [PollFd::new(self.pidfd(), PollFlags::POLLIN)], left) {
+                Err(Errno::EINTR) => {}
+                exited => return exited == Ok(1),
+            }
+        }
     }
 
     /// Sends a signal to the program. A cell that does not accept it is stuck, and lost.

@@ -12,6 +12,7 @@ use crate::missing_program::Profiles;
 use crate::plan::{CommandPlan, Work, plan};
 use crate::poll::{Token, Waited};
 use crate::pool::Pool;
+use crate::relay::Command;
 use crate::repository_question::{answerer, git_settings_in};
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
@@ -33,6 +34,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of targets to which the links of one call are followed. A glob follows two; links that change add more.
 const PLACES_MAX: usize = 4;
+/// How long all cells together may take to kill their processes when the session ends, and then one whose first process was killed.
+const LAST_SWEEP: Duration = Duration::from_secs(1);
 /// How long a running file call may take to finish when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
 
@@ -52,6 +55,8 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
+    /// What was found in repositories, until the end of a call reports it.
+    pub unreported: Vec<Denial>,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that belong to no call.
@@ -357,15 +362,15 @@ impl Session {
         ended.iter().for_each(|call| self.approvals.leases.end_call(*call));
         frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
-        let mut tracked = match ended.is_empty() {
-            true => Vec::new(),
-            false => self.look_at_repositories(alone),
-        };
+        if self.background.take_ended() || !ended.is_empty() {
+            let found = self.look_at_repositories(alone);
+            self.unreported.extend(found);
+        }
         for CallEnd { call, outcome, usage, mut denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
         {
             // They are reported by the first call that ends, whichever changed the repository.
-            tracked.drain(..).for_each(|denial| denied.push(denial));
+            self.unreported.drain(..).for_each(|denial| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
         }
@@ -481,11 +486,13 @@ impl Session {
     /// kill what is left. The returned directory must be removed after they are gone.
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
-        // Background processes may still be running, and the record describes what exists now.
+        // With no command running, changes are the user's own, not a command's.
+        let is_busy = !self.calls.is_empty() || self.background.count() > 0;
+        self.end_commands();
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
-        // With no command running, changes are the user's own, not a command's. The next session reports the rest.
-        if !self.calls.is_empty() || self.background.count() > 0 {
-            drop(self.look_at_repositories(false));
+        if is_busy {
+            // Nobody is left to report it to.
+            drop(self.look_at_repositories(true));
         }
         if self.spec.has(Layer::PidNamespace) {
             self.pool.kill();
@@ -500,6 +507,24 @@ impl Session {
         let recorded = ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
         let _ = recorded.and_then(|()| self.audit.close());
         self.spec.scratch
+    }
+}
+
+impl Session {
+    /// Ends all commands, and waits until no process is left that could change what is checked next.
+    fn end_commands(&mut self) {
+        let calls = self.calls.values_mut().filter_map(Call::command_mut);
+        let all = calls.chain(self.background.commands_mut());
+        // A cell reports when it has killed all its processes.
+        let mut running: Vec<&mut Command> = all.filter(|command| command.report_fd().is_some()).collect();
+        running.iter_mut().for_each(|command| command.end(Ended::Cancelled));
+        let until = Instant::now() + LAST_SWEEP;
+        for command in running {
+            if !command.exits_until(until) {
+                command.kill();
+                command.exits_until(Instant::now() + LAST_SWEEP);
+            }
+        }
     }
 }
 

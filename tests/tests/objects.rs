@@ -3,6 +3,7 @@
 
 use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
+use lazaret_tests::process::until;
 use lazaret_tests::programs::path;
 use lazaret_tests::suite::Test;
 use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run};
@@ -50,6 +51,9 @@ pub fn tests() -> Vec<Test> {
         no_name_of_a_branch_is_run_by_a_prompt,
         ordinary_names_of_branches_work,
         no_stash_is_applied_by_the_users_next_commit,
+        what_a_background_command_leaves_is_judged,
+        what_runs_when_the_session_ends_leaves_nothing,
+        a_repository_is_whole_again_when_the_session_ends,
         ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
@@ -841,32 +845,61 @@ fn reads_secret(world: &World) -> (bool, String) {
 /// A command puts the name of the user's secret into the index or a commit, under content of its own; then the user commits all.
 fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
     const ENTRY: &str = "o=$(echo x | git hash-object -w --stdin); add() { git update-index --add --cacheinfo 100644,$o,.env; }";
-    const ATTACKS: [(&str, &str); 4] = [
-        ("add", "git commit -qam b"),
-        ("add; git update-index --index-version 4", "git commit -qam b"),
+    const COMMIT: &str = "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; t=$(git write-tree); rm i";
+    const ALL: &str = "git reset -q; git commit -qam b";
+    // What a call does before, the attack, and what the user does then.
+    let attacks = [
+        ("true", "add".to_owned(), "git commit -qam b"),
+        ("true", "add; git update-index --index-version 4".into(), "git commit -qam b"),
         // Written by hand, and committed by another index.
-        ("export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; cat i > .git/index; rm i", "git commit -qam b"),
         (
-            "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; t=$(git write-tree); rm i
-             git update-ref HEAD $(git commit-tree -p HEAD -m x $t)",
-            "git reset -q; git commit -qam b",
+            "true",
+            "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; cat i > .git/index; rm i".into(),
+            "git commit -qam b",
+        ),
+        ("true", format!("{COMMIT}; git update-ref HEAD $(git commit-tree -p HEAD -m x $t)"), ALL),
+        // A branch that leads to another one.
+        (
+            "git branch other; git symbolic-ref $(git symbolic-ref HEAD) refs/heads/other",
+            format!(
+                "{COMMIT}; git update-ref --no-deref refs/heads/other $(git commit-tree -p HEAD -m x $t)"
+            ),
+            ALL,
+        ),
+        // More than is read of an object.
+        (
+            "true",
+            format!(
+                "{COMMIT}; git update-ref HEAD $(head -c 17M /dev/zero | tr '\\0' x | git commit-tree -p HEAD $t)"
+            ),
+            ALL,
+        ),
+        // The older form of a pack's index.
+        (
+            "true",
+            format!(
+                "{COMMIT}; git update-ref HEAD $(git commit-tree -p HEAD -m x $t); unset GIT_INDEX_FILE; git -c pack.indexVersion=1 repack -adq"
+            ),
+            ALL,
         ),
     ];
-    for (attack, host) in ATTACKS {
+    for (before, attack, host) in attacks {
         let attack = format!("{ENTRY}; {attack}");
         // The control: who may do so opens the secret.
         let world = with_ignored_secret(place);
         assert!(!reads_secret(&world).0, "it is closed");
+        on_host(&world, before);
         on_host(&world, &attack);
         on_host(&world, host);
         assert!(reads_secret(&world).0, "the control does not work: {attack}");
 
         let world = with_ignored_secret(place);
-        let before = GitView::of(&world);
+        let seen = GitView::of(&world);
         let mut session = Session::open(&world);
+        session.bash(before).success();
         let said = session.bash(&attack).result.to_string();
-        before.assert_unchanged(&world, &attack);
-        assert!(said.contains("has made git track this secret") && said.contains(".env"), "{attack}: {said}");
+        seen.assert_unchanged(&world, &attack);
+        assert!(said.contains("track this secret") && said.contains(".env"), "{attack}: {said}");
         let later = session.bash("echo y > y; git add y").result.to_string();
         assert!(!later.contains("git track"), "it is said once: {later}");
         session.close(LIMIT);
@@ -1247,6 +1280,64 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
     let said = answer.result.to_string();
     assert!(!applied(&world), "{said}");
     assert!(said.contains("MERGE_AUTOSTASH") && said.contains("is removed"), "{said}");
+}
+
+/// What a command leaves in the user's repository for the user's programs to act on, each as a script and the file.
+const LEFT: [(&str, &str); 2] = [
+    ("mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum", ".git/rebase-merge/msgnum"),
+    ("git rev-parse HEAD > .git/MERGE_AUTOSTASH", ".git/MERGE_AUTOSTASH"),
+];
+
+/// It is judged when the command ends, although its call ended when it began.
+fn what_a_background_command_leaves_is_judged(place: Place) {
+    for (script, file) in LEFT {
+        let control = with_ignored_secret(place);
+        on_host(&control, script);
+        assert!(control.project.join(file).exists(), "the control");
+
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        in_background(&mut session, &format!("{script}; touch done"));
+        assert!(until(LIMIT, || world.project.join("done").exists() && !world.project.join(file).exists()));
+        let said = session.bash("true").result.to_string();
+        assert!(said.contains(file.rsplit('/').next().unwrap()) && said.contains("is removed"), "{said}");
+    }
+}
+
+/// Whatever is still running is killed first, so that nothing is made again after the look.
+fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
+    for (script, file) in LEFT {
+        for forever in ["sleep 300", &format!("while :; do {script}; done")] {
+            let world = with_ignored_secret(place);
+            let mut session = Session::open(&world);
+            in_background(&mut session, &format!("{script}; touch done; {forever}"));
+            assert!(until(LIMIT, || world.project.join("done").exists()));
+            // A call that ends meanwhile is not the last look.
+            session.bash("true").success();
+            session.close(LIMIT);
+            assert!(until(LIMIT, || !world.project.join(file).exists()), "{forever}: {file}");
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            assert!(!world.project.join(file).exists(), "{forever}: {file} is there again");
+        }
+    }
+}
+
+/// Git passes over a `.git` without them, and finds a repository above.
+fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
+    let world = with_ignored_secret(place);
+    let before = on_host(&world, "git rev-parse HEAD");
+    let mut session = Session::open(&world);
+    in_background(&mut session, "rm -rf .git/HEAD .git/refs .git/objects; touch done; sleep 300");
+    assert!(until(LIMIT, || world.project.join("done").exists()));
+    session.close(LIMIT);
+    let parts = ["HEAD", "refs", "objects"].map(|part| world.project.join(".git").join(part));
+    assert!(until(LIMIT, || parts.iter().all(|part| part.exists())), "{parts:?}, at {before}");
+    assert_eq!(on_host(&world, "git rev-parse --show-toplevel").trim(), world.project.to_str().unwrap());
+}
+
+#[track_caller]
+fn in_background(session: &mut Session, command: &str) {
+    session.call("bash", json!({"command": command, "background": true})).success();
 }
 
 /// With conflicts, and with what git keeps of them.

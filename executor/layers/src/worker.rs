@@ -144,8 +144,10 @@ pub enum IndexFault {
 /// What `HEAD` has under a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InHead {
-    /// Nothing was found.
+    /// Nothing.
     Nothing,
+    /// It cannot be determined: something on the way cannot be read, which git may read.
+    Unknown,
     /// Other content than the file's.
     Other,
     /// The same content as the file's.

@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use policies::Matcher;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -51,10 +52,15 @@ impl Committed<'_> {
         let objects = Objects::new(self.common, OBJECTS_MAX);
         let mut trees = HashMap::new();
         let own = Path::new(&query.own);
-        let root = self.head(own).and_then(|head| tree_of(&objects.get(&head, "commit")?));
-        let in_head = |path: &Vec<u8>| {
-            let entry = root.as_ref().and_then(|root| find(&objects, &mut trees, root, path));
-            entry.map_or(InHead::Nothing, |(mode, object)| self.compare(path, &mode, &object))
+        let root = self.head(own).and_then(|head| head.map(|head| tree_of(&objects, &head)).transpose());
+        let in_head = |path: &Vec<u8>| match &root {
+            Ok(Some(root)) => match find(&objects, &mut trees, root, path) {
+                Ok(Some((mode, object))) => self.compare(path, &mode, &object),
+                Ok(None) => InHead::Nothing,
+                Err(Unreadable) => InHead::Unknown,
+            },
+            Ok(None) => InHead::Nothing,
+            Err(Unreadable) => InHead::Unknown,
         };
         let files = query.files.iter().map(in_head).collect();
         RepositoryAnswer { files, replaces: self.replaces(), ..self.index(own) }
@@ -112,33 +118,38 @@ impl Committed<'_> {
         (!files.is_empty()).then_some(files)
     }
 
-    /// The commit to which `HEAD` in the directory `own` refers.
-    fn head(&self, own: &Path) -> Option<ObjectName> {
-        let mut text = self.text(&own.join("HEAD"), REF_MAX)?;
+    /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
+    fn head(&self, own: &Path) -> Result<Option<ObjectName>, Unreadable> {
+        let mut text = existing(self.common, &own.join("HEAD"), REF_MAX)?.ok_or(Unreadable)?;
         for _ in 0..REFS_MAX {
             let line = text.trim_ascii();
             let Some(name) = line.strip_prefix(b"ref:").map(<[u8]>::trim_ascii) else {
-                return ObjectName::parse(line);
+                return ObjectName::parse(line).map(Some).ok_or(Unreadable);
             };
             let path = Path::new(std::ffi::OsStr::from_bytes(name));
             if !path.starts_with("refs") {
-                return None;
+                return Err(Unreadable);
             }
-            match self.text(path, REF_MAX) {
+            match existing(self.common, path, REF_MAX)? {
                 Some(next) => text = next,
                 None => return self.packed(name),
             }
         }
-        None
+        Err(Unreadable)
     }
 
-    fn packed(&self, name: &[u8]) -> Option<ObjectName> {
-        let packed = self.text(Path::new("packed-refs"), PACKED_REFS_MAX)?;
+    fn packed(&self, name: &[u8]) -> Result<Option<ObjectName>, Unreadable> {
+        // References may be there in a form that is not read here.
+        if open_beneath(self.common, Path::new("reftable"), LISTING, Mode::empty()).is_ok() {
+            return Err(Unreadable);
+        }
+        let packed = existing(self.common, Path::new("packed-refs"), PACKED_REFS_MAX)?.unwrap_or_default();
         let mut lines = packed.split(|byte| *byte == b'\n');
-        lines.find_map(|line| {
+        let object = lines.find_map(|line| {
             let end = line.iter().position(|byte| *byte == b' ')?;
-            (line[end + 1..] == *name).then(|| ObjectName::parse(&line[..end]))?
-        })
+            (line[end + 1..] == *name).then(|| &line[..end])
+        });
+        object.map(|object| ObjectName::parse(object).ok_or(Unreadable)).transpose()
     }
 
     /// The content of a regular file of the repository, if it has at most `max` bytes.
@@ -156,57 +167,90 @@ impl Committed<'_> {
     }
 }
 
-/// Mode and object of a path below the tree `root`.
+/// Something that git may be able to read and this worker is not: too large, of an unknown form, elsewhere, or invalid.
+#[derive(Debug)]
+struct Unreadable;
+
+/// Mode and object of a path below the tree `root`, if it has that path.
 fn find(
     objects: &Objects,
     trees: &mut HashMap<ObjectName, Vec<u8>>,
     root: &ObjectName,
     path: &[u8],
-) -> Option<(Vec<u8>, ObjectName)> {
+) -> Result<Option<(Vec<u8>, ObjectName)>, Unreadable> {
     let mut names = path.split(|byte| *byte == b'/').peekable();
     let mut tree = root.clone();
     while let Some(name) = names.next() {
-        if !trees.contains_key(&tree) {
-            trees.insert(tree.clone(), objects.get(&tree, "tree")?);
-        }
-        let (mode, object) = entry(trees.get(&tree)?, name, tree.bytes().len())?;
+        let width = tree.bytes().len();
+        let content = match trees.entry(tree) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let content = objects.get(new.key(), "tree").ok_or(Unreadable)?;
+                new.insert(content)
+            }
+        };
+        let Some((mode, object)) = entry(content, name, width)? else { return Ok(None) };
         if names.peek().is_none() {
-            return Some((mode.to_vec(), object));
+            return Ok(Some((mode.to_vec(), object)));
         }
-        tree = Some(object).filter(|_| mode == b"40000")?;
+        if mode != b"40000" {
+            return Ok(None);
+        }
+        tree = object;
     }
-    None
+    Ok(None)
 }
 
 /// The content of a regular file below `directory`, if it has at most `max` bytes.
 fn read(directory: &OwnedFd, path: &Path, max: usize) -> Option<Vec<u8>> {
-    let file = open_beneath(directory, path, READING, Mode::empty()).ok()?;
-    let stat = fstat(&file).ok()?;
-    if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-        return None;
+    existing(directory, path, max).ok().flatten()
+}
+
+/// The same; `None` if there is no such file.
+fn existing(directory: &OwnedFd, path: &Path, max: usize) -> Result<Option<Vec<u8>>, Unreadable> {
+    let file = match open_beneath(directory, path, READING, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+        Err(_) => return Err(Unreadable),
+    };
+    let stat = fstat(&file).map_err(|_| Unreadable)?;
+    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG => {}
+        SFlag::S_IFDIR => return Ok(None),
+        _ => return Err(Unreadable),
     }
     let mut content = Vec::new();
-    File::from(file).take(max as u64 + 1).read_to_end(&mut content).ok()?;
-    (content.len() <= max).then_some(content)
+    File::from(file).take(max as u64 + 1).read_to_end(&mut content).map_err(|_| Unreadable)?;
+    if content.len() <= max { Ok(Some(content)) } else { Err(Unreadable) }
 }
 
 /// The tree of a commit.
-fn tree_of(commit: &[u8]) -> Option<ObjectName> {
-    let line = commit.split(|byte| *byte == b'\n').next()?;
-    ObjectName::parse(line.strip_prefix(b"tree ")?)
+fn tree_of(objects: &Objects, commit: &ObjectName) -> Result<ObjectName, Unreadable> {
+    let commit = objects.get(commit, "commit").ok_or(Unreadable)?;
+    let line = commit.split(|byte| *byte == b'\n').next();
+    line.and_then(|line| ObjectName::parse(line.strip_prefix(b"tree ")?)).ok_or(Unreadable)
 }
 
-/// Mode and object of a name in a tree.
-fn entry<'t>(mut tree: &'t [u8], wanted: &[u8], width: usize) -> Option<(&'t [u8], ObjectName)> {
+/// Mode and object of a name in a tree, if it has that name.
+fn entry<'t>(
+    mut tree: &'t [u8],
+    wanted: &[u8],
+    width: usize,
+) -> Result<Option<(&'t [u8], ObjectName)>, Unreadable> {
     while !tree.is_empty() {
-        let space = tree.iter().position(|byte| *byte == b' ')?;
-        let end = tree.iter().position(|byte| *byte == 0)?;
-        let (mode, name) = (tree.get(..space)?, tree.get(space + 1..end)?);
-        let object = tree.get(end + 1..end + 1 + width)?;
+        let [mode, name, object, rest] = first_entry(tree, width).ok_or(Unreadable)?;
         if name == wanted {
-            return Some((mode, ObjectName::new(object)));
+            return Ok(Some((mode, ObjectName::new(object))));
         }
-        tree = &tree[end + 1 + width..];
+        tree = rest;
     }
-    None
+    Ok(None)
+}
+
+/// Mode, name and object of a tree's first entry, and the rest of the tree.
+fn first_entry(tree: &[u8], width: usize) -> Option<[&[u8]; 4]> {
+    let space = tree.iter().position(|byte| *byte == b' ')?;
+    let end = tree.iter().position(|byte| *byte == 0)?;
+    let (object, rest) = tree.get(end + 1..)?.split_at_checked(width)?;
+    Some([tree.get(..space)?, tree.get(space + 1..end)?, object, rest])
 }

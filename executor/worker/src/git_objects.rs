@@ -146,29 +146,34 @@ impl<'d> Objects<'d> {
         None
     }
 
-    /// The offset of an object according to an index of version 2 (gitformat-pack(5)).
+    /// The offset of an object according to an index of version 1 or 2 (gitformat-pack(5)).
     fn offset_in(&self, index: &str, name: &ObjectName) -> Option<u64> {
         const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
-        const NAMES: u64 = 8 + 256 * 4;
         let index = self.open(index)?;
-        if self.read(&index, 0, 8)? != MAGIC {
-            return None;
-        }
+        let begin = self.read(&index, 0, 8)?;
+        let width = name.bytes().len() as u64;
+        // In version 1 each name follows its offset, in version 2 all offsets follow all names.
+        let (counts, names, step) = match begin == MAGIC {
+            true => (8, 8 + 256 * 4, width),
+            false if begin.starts_with(&MAGIC[..4]) => return None,
+            false => (0, 256 * 4 + 4, width + 4),
+        };
         let number =
             |offset| Some(u64::from(u32::from_be_bytes(*self.read(&index, offset, 4)?.first_chunk()?)));
         let first = u64::from(*name.bytes().first()?);
         let (mut low, mut high) =
-            (if first == 0 { 0 } else { number(8 + (first - 1) * 4)? }, number(8 + first * 4)?);
-        let (total, width) = (number(8 + 255 * 4)?, name.bytes().len() as u64);
+            (if first == 0 { 0 } else { number(counts + (first - 1) * 4)? }, number(counts + first * 4)?);
+        let total = number(counts + 255 * 4)?;
         // Each step halves the range, whatever the file contains.
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = self.read(&index, NAMES + middle * width, name.bytes().len())?;
+            let found = self.read(&index, names + middle * step, name.bytes().len())?;
             match found.as_slice().cmp(name.bytes()) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal if step > width => return number(names + middle * step - 4),
                 std::cmp::Ordering::Equal => {
-                    let offsets = NAMES + total * (width + 4);
+                    let offsets = names + total * (width + 4);
                     let offset = number(offsets + middle * 4)?;
                     let Some(large) = offset.checked_sub(1 << 31) else { return Some(offset) };
                     let bytes = self.read(&index, offsets + total * 4 + large * 8, 8)?;

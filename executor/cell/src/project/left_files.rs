@@ -24,7 +24,7 @@ const REPOSITORIES_MAX: usize = 64;
 /// Maximum bytes read of a file that holds a number or the name of an object.
 const TEXT_MAX: u64 = 128;
 /// How many references git follows one after the other: `SYMREF_MAXDEPTH` in refs.c.
-const REFERENCES_MAX: usize = 5;
+pub(super) const REFERENCES_MAX: usize = 5;
 
 /// How a file that a call has left is treated.
 #[derive(Clone, Copy)]

@@ -12,8 +12,8 @@
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
-use super::created_record::{inspect, open, state};
-use super::left_files::{of_repository, set_aside};
+use super::created_record::{inspect, open, read_short, state};
+use super::left_files::{REFERENCES_MAX, of_repository, set_aside};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
@@ -23,11 +23,10 @@ use nix::fcntl::{OFlag, renameat};
 use policies::{Access, Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 const NAME: &str = "tracked";
@@ -67,16 +66,16 @@ impl ProjectRepository {
     /// State that changes when another name becomes tracked.
     fn state(&self) -> Vec<Option<[i64; 7]>> {
         let head = self.own.join("HEAD");
-        // Opening never blocks, whatever kind of file it is.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let branch = File::options().read(true).custom_flags(flags).open(&head).ok().and_then(|file| {
-            let mut text = String::new();
-            file.take(HEAD_MAX).read_to_string(&mut text).ok()?;
-            Some(self.common.join(text.strip_prefix("ref:")?.trim()))
-        });
+        let next = |reference: &PathBuf| {
+            let text = read_short(reference, HEAD_MAX)?;
+            let name = text.strip_prefix(b"ref:")?.trim_ascii();
+            Some(self.common.join(OsStr::from_bytes(name)))
+                .filter(|_| name.starts_with(b"refs/") && is_below(name))
+        };
+        let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
         let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
-        let files = [self.own.join("index"), head].into_iter().chain(common);
-        files.chain(branch).map(|path| state_of(&path)).collect()
+        let files = std::iter::once(self.own.join("index")).chain(common);
+        files.chain(references).map(|path| state_of(&path)).collect()
     }
 }
 
@@ -104,6 +103,8 @@ struct Tracked {
     index: Option<BTreeMap<Vec<u8>, bool>>,
     /// Closed files of whose paths `HEAD` has any version.
     head: BTreeSet<Vec<u8>>,
+    /// Closed files of whose paths `HEAD` may have one: it cannot be read as a whole.
+    unknown: BTreeSet<Vec<u8>>,
     /// Why git must not use the index.
     fault: Option<IndexFault>,
     /// Whether some object replaces another.
@@ -117,19 +118,25 @@ impl Tracked {
         let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces }) = answer else {
             return Self::default();
         };
-        let found = files.iter().zip(in_head).filter(|(_, in_head)| *in_head != InHead::Nothing);
+        let (mut head, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+        for (path, in_head) in files.iter().zip(in_head) {
+            match in_head {
+                InHead::Nothing => {}
+                InHead::Unknown => unknown.extend(below(path, project)),
+                InHead::Other | InHead::Same => head.extend(below(path, project)),
+            }
+        }
         let mut names = BTreeMap::new();
         for name in index.iter().flatten().filter(|name| is_below(&name.path)) {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
-        let head = found.filter_map(|(path, _)| below(path, project)).collect();
         let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
-        Self { index: index.map(|_| names), head, fault, replaces, submodules }
+        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules }
     }
 
     /// Whether git tracks it, or may track it.
     fn may_have(&self, path: &[u8]) -> bool {
-        self.index.is_none() || self.has(path)
+        self.index.is_none() || self.unknown.contains(path) || self.has(path)
     }
 
     /// Whether git is known to track it.
@@ -276,7 +283,9 @@ impl TrackedSecrets {
                 && !self.created.has_at(&file)
         };
         let is_new = |path: &Vec<u8>| {
-            now.may_have(path) && !self.tracked.has(path) && !self.record.contains(&line(path))
+            // What could not be read before the call is the user's own doing.
+            let was_known = !self.tracked.unknown.contains(path) || now.has(path);
+            now.may_have(path) && was_known && !self.tracked.has(path) && !self.record.contains(&line(path))
         };
         known.chain(later).filter(is_new).filter(is_closed).collect()
     }
@@ -306,6 +315,10 @@ impl TrackedSecrets {
 
     fn denial(&self, spec: &SandboxSpec, path: &[u8], now: &Tracked) -> Denial {
         let why = match &now.index {
+            Some(_) if !now.has(path) => {
+                "A command has left a commit that cannot be read as a whole, so git may track this secret: your next `git stash` or \
+                 `git commit -a` would then copy the real one into the repository. It stays closed."
+            }
             Some(_) => {
                 "A command has made git track this secret: your next `git stash` or `git commit -a` would copy the real one into the \
                  repository, where commands read it. It stays closed."
