@@ -40,6 +40,14 @@ pub struct ProtectedName {
     pub origin: Origin,
 }
 
+impl ProtectedName {
+    /// Whether commands may remove it where packages are installed. They may create such a name anywhere, as somebody has to push or
+    /// run the project before it acts, and nobody does that with an installed package.
+    pub fn may_be_removed_from_packages(&self) -> bool {
+        self.protection == Protection::Write && self.new == WhenNew::Open
+    }
+}
+
 /// Which accesses to a protected name are closed. Ordered: the last is the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

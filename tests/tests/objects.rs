@@ -51,6 +51,7 @@ pub fn tests() -> Vec<Test> {
         no_name_of_a_branch_is_run_by_a_prompt,
         ordinary_names_of_branches_work,
         no_stash_is_applied_by_the_users_next_commit,
+        packages_of_the_users_are_removed_and_installed_again,
         what_a_background_command_leaves_is_judged,
         what_runs_when_the_session_ends_leaves_nothing,
         a_repository_is_whole_again_when_the_session_ends,
@@ -1338,6 +1339,25 @@ fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
 #[track_caller]
 fn in_background(session: &mut Session, command: &str) {
     session.call("bash", json!({"command": command, "background": true})).success();
+}
+
+/// npm moves a package aside before it removes it. Many packages come with the settings of their authors' build servers.
+fn packages_of_the_users_are_removed_and_installed_again(place: Place) {
+    let world = World::new(place);
+    for packages in ["node_modules/x", "lib/site-packages/x"] {
+        for file in [".travis.yml", ".github/workflows/ci.yml", ".npmrc", "index.js"] {
+            world.put(&format!("{packages}/{file}"), "theirs");
+        }
+    }
+    world.put("y/.travis.yml", "mine");
+    world.put("node_modules/z/.vscode/tasks.json", "theirs");
+    let mut session = Session::open(&world);
+    session.bash("mv node_modules/x node_modules/.x-1 && rm -rf node_modules/.x-1 lib && ! ls lib").success();
+    session.bash("mkdir -p node_modules/x && echo theirs > node_modules/x/.travis.yml").success();
+    for stays in ["y", "node_modules/z"] {
+        let said = session.bash(&format!("rm -rf {stays}")).result.to_string();
+        assert!(world.project.join(stays).exists(), "{said}");
+    }
 }
 
 /// With conflicts, and with what git keeps of them.

@@ -8,7 +8,7 @@ mod tests;
 use crate::git_settings::NamedPath;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::{Overflow, PinMode, Pins};
-use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed};
+use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
 use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
 use crate::{stale_temporaries, undo_directory};
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -339,8 +339,12 @@ impl<'a> Search<'a> {
 
     fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
         let parents = directory.counts_as.iter().map(PathBuf::as_path).chain([directory.relative()]);
-        let rules =
-            parents.filter_map(|parent| self.names.name(parent.as_os_str().as_bytes(), name.as_bytes()));
+        let rules = parents.filter_map(|parent| {
+            let rule = self.names.name(parent.as_os_str().as_bytes(), name.as_bytes())?;
+            // Pinned, it would keep the package from being removed, and nobody acts on it there.
+            let is_loose = rule.may_be_removed_from_packages() && is_in_packages(&parent.join(name));
+            (!is_loose).then_some(rule)
+        });
         rules.map(|rule| rule.protection).max()
     }
 

@@ -152,6 +152,15 @@ impl Discovery {
     }
 }
 
+/// Directories into which package managers unpack: npm's, and those of Python.
+const PACKAGES: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
+
+/// Whether a directory on the way to `below`, a path in a zone, is one of packages.
+pub fn is_in_packages(below: &Path) -> bool {
+    let mut above = below.ancestors().skip(1).filter_map(Path::file_name);
+    above.any(|name| PACKAGES.iter().any(|packages| name == *packages))
+}
+
 /// A path that is closed although its name does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlsoClosed {

@@ -2,6 +2,7 @@
 
 use crate::object::is;
 use broker_protocol::{Layer, Zone};
+use executor_layers::protected::is_in_packages;
 use executor_layers::spec::{CACHES, SandboxSpec};
 use nix::Result;
 use nix::errno::Errno;
@@ -14,9 +15,6 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Directories into which package managers unpack: npm's, and those of Python.
-const PACKAGES: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
 /// The areas in which a cell may change files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +113,7 @@ impl Areas {
     /// packages are installed: the root of that zone.
     pub(crate) fn zone_of_package(&self, real: &Path) -> Option<&Path> {
         let (root, area, access) = self.areas.iter().find(|(root, ..)| real.starts_with(root))?;
-        let mut above = real.strip_prefix(root).ok()?.ancestors().skip(1).filter_map(Path::file_name);
-        let installed = above.any(|name| PACKAGES.iter().any(|packages| name == *packages));
+        let installed = is_in_packages(real.strip_prefix(root).ok()?);
         let unpacked = match area {
             Area::Project => installed,
             Area::Central => installed || real.starts_with(&self.caches),

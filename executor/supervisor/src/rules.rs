@@ -246,8 +246,16 @@ impl AccessRules {
         let created = || self.all_created(real, WhenNew::Closed, |name| self.created.has_at(name));
         match self.areas.of(real) {
             Some((_, Access::Write)) if self.protection(real).is_some() && created() => Ok(()),
+            Some((_, Access::Write)) if self.is_loose_in_packages(real) => Ok(()),
             _ => self.may_change(real),
         }
+    }
+
+    /// Whether only names protect it that commands may remove where packages are installed.
+    fn is_loose_in_packages(&self, real: &Path) -> bool {
+        self.areas.zone_of_package(real).is_some()
+            && self.protection(real) == Some(Protection::Write)
+            && !self.is_closed_when_new(real)
     }
 
     /// What was protected by its place when the session opened was not created by a cell.
