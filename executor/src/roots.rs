@@ -6,7 +6,7 @@ use executor_layers::linked_repository::{self, Link, NotLinked};
 use executor_layers::spec::{SandboxSpec, View, ViewKind};
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
-use policies::directories::{NO_HOME, NO_HOME_ADVICE, NO_PROJECT};
+use policies::directories::NO_PROJECT;
 use policies::leases::system_at;
 use policies::{
     Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
@@ -87,7 +87,8 @@ pub fn resolve(
     let central = Path::new(&request.central);
     if central.is_absolute() && !central.exists() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
-        let advice = if central.starts_with(NO_HOME) { format!("; {NO_HOME_ADVICE}") } else { String::new() };
+        let advice = directories::advice(central, &user.home, &|name| user.variable(name));
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
         made.map_err(|error| root_error(Zone::Central, &request.central, format!("{error}{advice}")))?;
     }
     let central = root(Zone::Central, &request.central, policy, user)?;

@@ -78,7 +78,11 @@ impl User {
     }
 
     pub fn open_audit(&self) -> Result<Audit, AuditError> {
-        Audit::open(&self.state().join("audit"), secrets(&self.variables))
+        let directory = self.state().join("audit");
+        Audit::open(&directory, secrets(&self.variables)).map_err(|error| {
+            let advice = directories::advice(&directory, &self.home, &|name| self.variable(name));
+            error.advised(advice)
+        })
     }
 
     /// What the user's git reads everywhere, and what Lazaret does.

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Reads a variable of the program's environment.
 pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
@@ -16,9 +17,43 @@ const APPROVALS: &str = "lazaret-approve";
 /// The home of those who have none, as account databases write it: nothing is ever there.
 pub const NO_HOME: &str = "/nonexistent";
 
-/// What helps where there is no home: for errors about what would lie in it.
-pub const NO_HOME_ADVICE: &str = "this user has no home directory, as /etc/passwd has no entry with one; set HOME, or set \
-    XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_DATA_HOME, to directories that may be written";
+/// Why a directory of Lazaret's own is where it cannot be made or used, and what helps: for errors about it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Advice {
+    /// There is no home that it could lie in.
+    #[error(
+        "this user has no home directory, as /etc/passwd has no entry with one; set HOME, or set XDG_CONFIG_HOME, XDG_STATE_HOME \
+         and XDG_DATA_HOME, to directories that may be written"
+    )]
+    NoHome,
+    /// A variable says that it lies in this directory.
+    #[error(
+        "the variable {variable} says that it lies in {directory}; set that to a directory that may be written, or unset it",
+        directory = .directory.display()
+    )]
+    Named {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        directory: PathBuf,
+    },
+}
+
+/// What helps where `path`, in the directory of data or of records, cannot be made or used, if anything is known to.
+pub fn advice(path: &Path, home: &Path, variable: Variable) -> Option<Advice> {
+    let lies_in = |name: &'static str| {
+        let directory = named(name, variable)?;
+        path.starts_with(directory.join(OWN)).then_some(Advice::Named { variable: name, directory })
+    };
+    let is_homeless = || (home == Path::new(NO_HOME) && path.starts_with(home)).then_some(Advice::NoHome);
+    [DATA, STATE].into_iter().find_map(lies_in).or_else(is_homeless)
+}
+
+/// The variables that name the directory of data and that of records.
+const DATA: &str = "XDG_DATA_HOME";
+const STATE: &str = "XDG_STATE_HOME";
+/// The name of Lazaret's own directory in each.
+const OWN: &str = "lazaret";
 
 /// The home that all of Lazaret means: that of the account, if it is a directory, as `is_directory` says; else `HOME`; else
 /// [`NO_HOME`].
@@ -32,12 +67,12 @@ pub fn home(account: Option<PathBuf>, is_directory: &dyn Fn(&Path) -> bool, vari
 
 /// The policy: `lazaret` in `$XDG_CONFIG_HOME`, or in `.config` of the home.
 pub fn configuration(home: &Path, variable: Variable) -> PathBuf {
-    named("XDG_CONFIG_HOME", variable).unwrap_or_else(|| home.join(".config")).join("lazaret")
+    named("XDG_CONFIG_HOME", variable).unwrap_or_else(|| home.join(".config")).join(OWN)
 }
 
 /// The records: `lazaret` in `$XDG_STATE_HOME`, or in `.local/state` of the home.
 pub fn state(home: &Path, variable: Variable) -> PathBuf {
-    named("XDG_STATE_HOME", variable).unwrap_or_else(|| home.join(".local/state")).join("lazaret")
+    named(STATE, variable).unwrap_or_else(|| home.join(".local/state")).join(OWN)
 }
 
 /// The name, in the directory of data, of an empty directory that is the project of sessions without one.
@@ -45,7 +80,7 @@ pub const NO_PROJECT: &str = "no-project";
 
 /// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of the home.
 pub fn data(home: &Path, variable: Variable) -> PathBuf {
-    named("XDG_DATA_HOME", variable).unwrap_or_else(|| home.join(".local/share")).join("lazaret")
+    named(DATA, variable).unwrap_or_else(|| home.join(".local/share")).join(OWN)
 }
 
 /// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
@@ -75,7 +110,21 @@ mod tests {
 
     #[test]
     fn the_advice_is_one_sentence_on_one_line() {
-        assert!(!NO_HOME_ADVICE.contains("  ") && !NO_HOME_ADVICE.contains('\n'), "{NO_HOME_ADVICE}");
+        let text = Advice::NoHome.to_string();
+        assert!(!text.contains("  ") && !text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn advice_names_what_leads_there() {
+        let set = |name: &str| (name == DATA).then(|| OsString::from("/nonexistent"));
+        let (home, path) = (Path::new("/home/u"), Path::new("/nonexistent/lazaret/projects/p"));
+        let named = Advice::Named { variable: DATA, directory: "/nonexistent".into() };
+        assert_eq!(advice(path, home, &set), Some(named.clone()));
+        assert_eq!(advice(path, Path::new(NO_HOME), &set), Some(named));
+        assert_eq!(advice(path, home, &|_| None), None);
+        let path = Path::new("/nonexistent/.local/state/lazaret/audit");
+        assert_eq!(advice(path, Path::new(NO_HOME), &set), Some(Advice::NoHome));
+        assert_eq!(advice(Path::new("/srv/central"), Path::new(NO_HOME), &set), None);
     }
 
     #[test]

@@ -33,11 +33,11 @@ pub enum PolicyError {
     #[error("{file}: the chosen profile `{profile}` is defined neither in this file nor in an earlier one")]
     NoChoice { file: String, profile: String },
     #[error(
-        "profile `{profile}` extends `{base}`, which is defined neither in its file nor in an earlier one"
+        "{file}:{line}:{column}: profile `{profile}` extends `{base}`, which is defined neither in its file nor in an earlier one"
     )]
-    NoBase { profile: String, base: String },
-    #[error("profile `{profile}` extends itself, or more than {max} levels")]
-    Levels { profile: String, max: usize },
+    NoBase { file: String, line: usize, column: usize, profile: String, base: String },
+    #[error("{file}:{line}:{column}: profile `{profile}` extends itself, or more than {max} levels")]
+    Levels { file: String, line: usize, column: usize, profile: String, max: usize },
     #[error("profile `{profile}` has no limit `{limit}`")]
     NoLimit { profile: String, limit: &'static str },
     #[error("profile `{profile}`: `timeout_s` is {timeout_s}, more than `timeout_max_s`, which is {max_s}")]

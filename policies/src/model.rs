@@ -149,11 +149,16 @@ impl PolicyFile {
 
     /// The profiles that it defines.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &Profile)> {
+        self.placed_profiles().map(|(_, name, profile)| (name, profile))
+    }
+
+    /// The same, with the byte of the text at which each one's name is.
+    pub fn placed_profiles(&self) -> impl Iterator<Item = (usize, &ProfileName, &Profile)> {
         let defined = match &self.profile {
             ProfileKey::Defined(profiles) => Some(profiles),
             ProfileKey::Chosen(_) => None,
         };
-        defined.into_iter().flatten()
+        defined.into_iter().flatten().map(|(name, profile)| (name.span().start, name.get_ref(), profile))
     }
 
     /// The profile of a session that does not name one, if the file sets it.
@@ -169,7 +174,7 @@ impl PolicyFile {
 #[derive(Clone, Debug)]
 pub enum ProfileKey {
     /// `[profile.NAME]`: profiles that it defines.
-    Defined(BTreeMap<ProfileName, Profile>),
+    Defined(BTreeMap<Spanned<ProfileName>, Profile>),
     /// `profile = "NAME"`: the profile of a session that does not name one.
     Chosen(ProfileChoice),
 }

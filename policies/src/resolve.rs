@@ -85,6 +85,13 @@ impl File {
         self.only.into_iter().chain(read.map(|(name, _)| name.as_str()))
     }
 
+    /// The line and column of a profile's name, if it is parsed.
+    fn place_of(&self, profile: &str) -> Option<(usize, usize)> {
+        let mut profiles = self.content.get()?.placed_profiles();
+        let (at, ..) = profiles.find(|(_, name, _)| name.as_str() == profile)?;
+        Some(place(&self.text, at))
+    }
+
     /// Returns a function that finds the line of a byte.
     fn origins(&self) -> impl Fn(usize) -> Origin {
         let breaks: Vec<usize> = self.text.match_indices('\n').map(|(at, _)| at).collect();
@@ -121,6 +128,7 @@ impl Policies {
         policies.check_lock()?;
         policies.check_taken()?;
         policies.check_choices()?;
+        policies.check_bases()?;
         Ok(policies)
     }
 
@@ -267,38 +275,27 @@ impl Policies {
         Ok(())
     }
 
+    /// Checks that the profiles of the machine and the user extend only profiles that are there, and not each other in a circle:
+    /// a file with a wrong profile is not used for another one either. The shipped ones are tested, and parsed when needed.
+    fn check_bases(&self) -> Result<(), PolicyError> {
+        let own = |(_, file): &(usize, &File)| file.kind != SourceKind::Shipped;
+        for (index, file) in self.files.iter().enumerate().filter(own) {
+            let profiles = file.content.get().into_iter().flat_map(|content| content.profiles());
+            for (name, profile) in profiles {
+                Chain::of(self, name.as_str(), (index, profile))?;
+            }
+        }
+        Ok(())
+    }
+
     /// `name` after all profiles it extends, each once: later ones override.
     pub(crate) fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<Link<'a>>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
         };
-        let mut chain = Vec::new();
-        self.extend(&mut chain, name, (file, profile), LEVELS_MAX)?;
-        Ok(chain.into_iter().map(|(name, file, profile)| (name, &self.files[file], profile)).collect())
-    }
-
-    /// Adds a profile after its bases. A base must be in the same file or an earlier one: a user
-    /// must not define what an administrator's profile extends.
-    fn extend<'a>(
-        &'a self,
-        chain: &mut Vec<(&'a str, usize, &'a Profile)>,
-        name: &'a str,
-        (file, profile): (usize, &'a Profile),
-        levels: usize,
-    ) -> Result<(), PolicyError> {
-        if levels == 0 {
-            return Err(PolicyError::Levels { profile: name.to_owned(), max: LEVELS_MAX });
-        }
-        for base in bases(name, profile) {
-            let no_base = || PolicyError::NoBase { profile: name.to_owned(), base: base.to_owned() };
-            let found = self.find(base, file + 1)?.ok_or_else(no_base)?;
-            if !chain.iter().any(|(name, ..)| *name == base) {
-                self.extend(chain, base, found, levels - 1)?;
-            }
-        }
-        chain.push((name, file, profile));
-        Ok(())
+        let links = Chain::of(self, name, (file, profile))?.links;
+        Ok(links.into_iter().map(|(name, file, profile)| (name, &self.files[file], profile)).collect())
     }
 
     /// The profile and the index of its file, among the first `files` files.
@@ -401,6 +398,66 @@ fn transit_form(entry: &TransitEntry) -> TransitForm {
     let after = entry.after.as_ref().map_or("", |after| after.as_str()).to_owned();
     let except = entry.except.iter().map(|except| except.as_str().to_owned()).collect();
     TransitForm { before, after, except, why: entry.why.clone() }
+}
+
+/// A profile after the profiles that it extends.
+struct Chain<'a> {
+    policies: &'a Policies,
+    /// The profile that the others are of, and the index of its file.
+    last: (&'a str, usize),
+    links: Vec<(&'a str, usize, &'a Profile)>,
+}
+
+impl<'a> Chain<'a> {
+    fn of(
+        policies: &'a Policies,
+        name: &'a str,
+        (file, profile): (usize, &'a Profile),
+    ) -> Result<Self, PolicyError> {
+        let mut chain = Self { policies, last: (name, file), links: Vec::new() };
+        chain.add(name, (file, profile), LEVELS_MAX)?;
+        Ok(chain)
+    }
+
+    /// Adds a profile after its bases. A base must be in the same file or an earlier one: a user
+    /// must not define what an administrator's profile extends.
+    fn add(
+        &mut self,
+        name: &'a str,
+        (file, profile): (usize, &'a Profile),
+        levels: usize,
+    ) -> Result<(), PolicyError> {
+        if levels == 0 {
+            return Err(self.too_long());
+        }
+        for base in bases(name, profile) {
+            let found = self.policies.find(base, file + 1)?;
+            let found = found.ok_or_else(|| self.no_base((name, file), base))?;
+            if !self.links.iter().any(|(name, ..)| *name == base) {
+                self.add(base, found, levels - 1)?;
+            }
+        }
+        self.links.push((name, file, profile));
+        Ok(())
+    }
+
+    fn too_long(&self) -> PolicyError {
+        let (file, line, column) = self.place_of(self.last);
+        PolicyError::Levels { file, line, column, profile: self.last.0.to_owned(), max: LEVELS_MAX }
+    }
+
+    fn no_base(&self, of: (&str, usize), base: &str) -> PolicyError {
+        let (file, line, column) = self.place_of(of);
+        PolicyError::NoBase { file, line, column, profile: of.0.to_owned(), base: base.to_owned() }
+    }
+
+    /// The file of a profile, and its place there.
+    fn place_of(&self, (name, file): (&str, usize)) -> (String, usize, usize) {
+        let file = &self.policies.files[file];
+        // A profile that was found has been parsed.
+        let (line, column) = file.place_of(name).unwrap_or((1, 1));
+        (file.name.to_string(), line, column)
+    }
 }
 
 fn bases<'a>(name: &str, profile: &'a Profile) -> Vec<&'a str> {

@@ -133,7 +133,13 @@ fn no_file_redefines_a_profile_of_an_earlier_one() {
 fn an_earlier_files_profile_cannot_start_from_a_later_files() {
     let sources =
         [system("[profile.site]\nextends = 'mine'"), user("[profile.mine]\ngrants = [{ path = '/srv' }]")];
-    let want = PolicyError::NoBase { profile: "site".into(), base: "mine".into() };
+    let want = PolicyError::NoBase {
+        file: "/etc/lazaret/policy.toml".into(),
+        line: 2,
+        column: 10,
+        profile: "site".into(),
+        base: "mine".into(),
+    };
     assert_eq!(resolve(&sources, "site").unwrap_err(), want);
     let sources = [system("[profile.site]\nproject = 'read'"), user("[profile.mine]\nextends = 'site'")];
     assert_eq!(resolve(&sources, "mine").unwrap().project, Access::Read);
@@ -234,7 +240,22 @@ fn unknown_profiles_are_named() {
         "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev, claude, codex, gemini, opencode"
     );
     let error = resolve(&[user("[profile.a]\nextends = 'nope'")], "a").unwrap_err();
-    assert_eq!(error, PolicyError::NoBase { profile: "a".into(), base: "nope".into() });
+    assert!(matches!(&error, PolicyError::NoBase { profile, base, .. } if profile == "a" && base == "nope"));
+}
+
+#[test]
+fn a_file_with_a_profile_that_cannot_be_is_not_used_for_another() {
+    for (wrong, want) in [
+        ("[profile.b]\nextends = 'nope'", "2:10: profile `b` extends `nope`, which"),
+        ("[profile.b]\nextends = 'b'", "2:10: profile `b` extends itself, or"),
+        ("[profile]\nb.extends = ['go', 'c']\nc.extends = 'b'", "3:1: profile `b` extends itself, or"),
+        ("[profile.'b']\nextends = 'c'\n[profile.c]\nextends = 'd'", "4:10: profile `c` extends `d`, which"),
+    ] {
+        let error = resolve(&[user(wrong)], "default").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("policy.toml:{want}")), "{error}");
+    }
+    let fine = user("[profile.a]\nextends = ['b', 'claude']\n[profile.b]\nextends = []");
+    assert!(Policies::load(vec![fine]).is_ok());
 }
 
 #[test]

@@ -520,10 +520,17 @@ fn who_opens_a_session_names_its_paths(place: Place) {
     assert_ne!(lazaret(&["--read", path], &format!("echo x > {path}/x")).code(), 0);
     assert_eq!(lazaret(&["--write", path], &format!("echo x > {path}/x")).code(), 0);
     assert_eq!(fs::read_to_string(data.join("x")).unwrap(), "x\n");
-    // A link is what it leads to, as the user sees it; what is closed is so here too.
-    let link = world.project.join("link");
+    // Behind a link is what cells have under another name: that one is named.
+    let link = world.outside.join("link");
     symlink(&data, &link).unwrap();
-    assert_eq!(lazaret(&["--read", link.to_str().unwrap()], &read).success().trim(), "NOTES");
+    for (option, end, target) in
+        [("--read", "", ""), ("--read", "/", ""), ("--write", "", ""), ("--read", "/notes", "/notes")]
+    {
+        let refused = lazaret(&[option, &format!("{}{end}", link.display())], "true");
+        let told = format!("name {path}{target} instead");
+        assert!(refused.code() == 125 && refused.errors().contains(&told), "{}", refused.errors());
+    }
+    // What is closed is so here too.
     let keys = world.home.join(".ssh");
     let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");
     assert!(refused.code() != 0 && refused.errors().contains("protected"), "{}", refused.errors());

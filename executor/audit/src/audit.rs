@@ -16,7 +16,7 @@ use executor_sys::process::euid;
 use executor_sys::random;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fchmod};
-use policies::directories::{NO_HOME, NO_HOME_ADVICE};
+use policies::directories::Advice;
 use policies::secret::Secret;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
@@ -38,11 +38,23 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// The audit cannot be written.
 #[derive(Debug, Error)]
-#[error("the audit cannot be written, and nothing runs without it: {step} in {}: {source}", .directory.display())]
+#[error(
+    "the audit cannot be written, and nothing runs without it: {step} in {}: {source}{}",
+    .directory.display(),
+    .advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"))
+)]
 pub struct AuditError {
     step: &'static str,
     directory: PathBuf,
     source: io::Error,
+    advice: Option<Advice>,
+}
+
+impl AuditError {
+    /// The same with what helps.
+    pub fn advised(self, advice: Option<Advice>) -> Self {
+        Self { advice, ..self }
+    }
 }
 
 impl From<AuditError> for Failed {
@@ -74,9 +86,11 @@ impl Audit {
     /// Opens the audit in `directory`, which is created if it is missing, and removes everybody else's access to it.
     pub fn open(directory: &Path, secrets: Vec<Secret>) -> Result<Self, AuditError> {
         let at = |step| {
-            move |source: io::Error| {
-                let source = advised(directory, source);
-                AuditError { step, directory: directory.to_owned(), source }
+            move |source: io::Error| AuditError {
+                step,
+                directory: directory.to_owned(),
+                source,
+                advice: None,
             }
         };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at("make the directory"))?;
@@ -308,16 +322,8 @@ impl Audit {
     }
 
     fn error(&self, step: &'static str, source: io::Error) -> AuditError {
-        AuditError { step, directory: self.path.clone(), source }
+        AuditError { step, directory: self.path.clone(), source, advice: None }
     }
-}
-
-/// The error for `directory`; with advice if it is only missing because there is no home.
-fn advised(directory: &Path, error: io::Error) -> io::Error {
-    if !directory.starts_with(NO_HOME) {
-        return error;
-    }
-    io::Error::new(error.kind(), format!("{error}; {NO_HOME_ADVICE}"))
 }
 
 /// The head moved on over one complete record that follows it.

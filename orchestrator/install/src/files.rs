@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Maximum size of a file to read, in bytes.
 const FILE_MAX: u64 = 16 << 20;
+/// Maximum number of files that are kept under one name with numbers.
+const KEPT_MAX: u32 = 1000;
 
 /// The text of a file; `None` if it does not exist.
 ///
@@ -63,6 +65,25 @@ pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Res
     written
 }
 
+/// Keeps `text` in a new file `path`; if that name is taken, in one with a number behind it. Returns the file's path.
+///
+/// # Errors
+/// If it cannot be written. No file is overwritten, whoever else keeps one at the same time.
+pub fn keep(path: &Path, text: &str) -> io::Result<PathBuf> {
+    let mut kept = path.to_owned();
+    for number in 1..=KEPT_MAX {
+        match write_new(&kept, text, 0o600) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(format!(".{number}"));
+                kept = name.into();
+            }
+            written => return written.map(|()| kept),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.lazaret-{}", std::process::id()))
@@ -74,4 +95,21 @@ fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy.toml.20260101-000000");
+        let kept: Vec<_> = ["a", "b", "c"].iter().map(|text| keep(&path, text).unwrap()).collect();
+        let names: Vec<_> = kept.iter().map(|path| path.extension().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["20260101-000000", "1", "2"]);
+        let texts: Vec<_> = kept.iter().map(|path| read(path).unwrap().unwrap()).collect();
+        assert_eq!(texts, ["a", "b", "c"]);
+        assert!(keep(&folder.path().join("none/x"), "").is_err());
+    }
 }

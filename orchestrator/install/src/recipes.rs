@@ -55,6 +55,15 @@ pub struct Recipe {
     pub by_hand: Option<String>,
     /// What the client still does itself, outside cells.
     pub open: &'static [&'static str],
+    /// Whether the client calls our tools without asking its user from then on.
+    pub is_unasked: bool,
+}
+
+impl Recipe {
+    /// The same for a client whose changed settings let it call our tools without asking.
+    fn unasked(self) -> Self {
+        Self { is_unasked: true, ..self }
+    }
 }
 
 /// The changes in a file.
@@ -140,7 +149,7 @@ fn file(root: Root, paths: &'static [&'static str], format: Format, edits: Vec<E
 }
 
 fn in_files(files: Vec<FileRecipe>, open: &'static [&'static str]) -> Recipe {
-    Recipe { files, by_hand: None, open }
+    Recipe { files, by_hand: None, open, is_unasked: false }
 }
 
 /// A server entry as most clients have it.
@@ -196,6 +205,7 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
             "Task, Workflow, Skill, Cron and WebSearch, which run no command themselves",
         ],
     )
+    .unasked()
 }
 
 fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
@@ -223,6 +233,7 @@ fn codex(programs: &Programs, _: Way) -> Recipe {
             "what its command line sets otherwise: --sandbox, --full-auto, -c",
         ],
     )
+    .unasked()
 }
 
 /// 0.61.0. `tools.core` would remove our tools too.
@@ -259,7 +270,7 @@ fn gemini_or_qwen(
         Edit::add("tools.exclude", &own),
         Edit::set("mcpServers.lazaret", server_with(programs, json!({ "trust": true }))),
     ];
-    in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open)
+    in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open).unasked()
 }
 
 /// 1.18.33. The last matching rule in `permission` counts, so ours follow every pattern; the one for `edit` also covers `write` and
@@ -319,6 +330,7 @@ fn cursor(programs: &Programs, _: Way) -> Recipe {
         files: vec![file(Root::Home, &[".cursor/mcp.json"], Format::Json, edits)],
         by_hand: Some("In Cursor's settings, switch off automatic runs of terminal commands.".into()),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
+        is_unasked: false,
     }
 }
 
@@ -330,6 +342,7 @@ fn windsurf(programs: &Programs, _: Way) -> Recipe {
             "In Windsurf's settings, set the automatic execution of terminal commands to off.".into(),
         ),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
+        is_unasked: false,
     }
 }
 
@@ -386,6 +399,7 @@ fn cline(programs: &Programs, _: Way) -> Recipe {
         files: vec![file(Root::Config, path, Format::Json, edits)],
         by_hand: Some("In Cline's settings, leave Auto-approve off for commands and edits.".into()),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
+        is_unasked: false,
     }
 }
 
@@ -403,6 +417,7 @@ fn copilot(programs: &Programs, _: Way) -> Recipe {
                 .into(),
         ),
         open: &["its own shell and write, unless it is started with these options", "its read tools"],
+        is_unasked: false,
     }
 }
 
@@ -414,6 +429,7 @@ fn jetbrains(programs: &Programs, _: Way) -> Recipe {
             "Paste this in Settings, Tools, AI Assistant, Model Context Protocol:\n{pasted:#}"
         )),
         open: &["the assistant's own edits and terminal commands, which no setting takes away"],
+        is_unasked: false,
     }
 }
 

@@ -59,8 +59,8 @@ pub enum AllowError {
     File { file: PathBuf, source: io::Error },
     #[error("{profile} is not yours to change, and your profile {own} does not extend it; {advice}")]
     Taken { profile: String, own: String, advice: String },
-    #[error("the profile {0} has it already")]
-    Already(String),
+    #[error("nothing was written: the profile {profile} has it already, {what}")]
+    Already { profile: String, what: String },
 }
 
 impl From<AllowError> for Failed {
@@ -246,7 +246,7 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
     let policy = own.before(&old, &machine)?;
     let gain = Gain::of(opens, &policy)?;
     if gain.is_nothing(&policy) {
-        return Err(AllowError::Already(own.name));
+        return Err(AllowError::Already { profile: own.name, what: what.to_owned() });
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let comment = format!("Allowed always by {by}, {}", time::utc(seconds));
@@ -265,11 +265,8 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
 
 /// Writes the file, and beside it a backup of its previous text, if there was any.
 fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Result<Option<PathBuf>> {
-    let backup = before.map(|_| file.with_file_name(format!("policy.toml.{}", time::compact(seconds))));
-    if let (Some(backup), Some(before)) = (&backup, before) {
-        let there = files::read(backup)?;
-        files::replace(backup, there.as_deref(), Some(before))?;
-    }
+    let backup = file.with_file_name(format!("policy.toml.{}", time::compact(seconds)));
+    let backup = before.map(|before| files::keep(&backup, before)).transpose()?;
     files::replace(file, before, Some(after))?;
     Ok(backup)
 }

@@ -14,8 +14,10 @@ use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use thiserror::Error;
 
 mod environment;
 
@@ -280,8 +282,7 @@ impl SessionOptions {
             Project::choose(Some(project), self.cwd.as_deref())?.check()?;
         }
         for path in self.read.iter().chain(&self.write) {
-            path.canonicalize()
-                .map_err(|error| Failed::invalid(format!("{} cannot be granted: {error}", path.display())))?;
+            GrantError::check(path)?;
         }
         let network = policy.clone().with_network(self.network(Some(policy), false).as_ref());
         network.map(drop).map_err(|error| Failed::invalid(error.to_string()))
@@ -395,12 +396,46 @@ impl SessionOptions {
     }
 }
 
-/// Resolves paths as the user means them: from here, and without links, as they will be opened.
+/// Why a path that the user names cannot be granted.
+#[derive(Debug, Error)]
+enum GrantError {
+    #[error("{path} cannot be granted: {source}", path = .path.display())]
+    Unresolved { path: PathBuf, source: io::Error },
+    /// Cells would have what it leads to, but not the name that the user goes on using.
+    #[error("{path} cannot be granted: it is a link, or lies behind one; name {target} instead", path = .path.display(), target = .target.display())]
+    Link { path: PathBuf, target: PathBuf },
+}
+
+impl GrantError {
+    /// The path as the kernel spells it, if no link leads there.
+    fn check(path: &Path) -> Result<PathBuf, Self> {
+        let unresolved = |source| Self::Unresolved { path: path.to_owned(), source };
+        let real = path.canonicalize().map_err(unresolved)?;
+        // Without a slash at the end, behind which a link is what it leads to.
+        let named: PathBuf = std::path::absolute(path).map_err(unresolved)?.components().collect();
+        match named.ancestors().any(Path::is_symlink) {
+            true => Err(Self::Link { path: path.to_owned(), target: real }),
+            false => Ok(real),
+        }
+    }
+}
+
+impl From<GrantError> for Failed {
+    fn from(error: GrantError) -> Self {
+        Failed::invalid(error.to_string())
+    }
+}
+
+/// Resolves paths as the user means them, from here, as they will be opened.
 fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
     let named = |path: &PathBuf| {
-        // A server for clients can no longer resolve paths; the executor reports errors.
-        let real = path.canonicalize().or_else(|_| std::path::absolute(path));
-        text(real.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?)
+        let real = match GrantError::check(path) {
+            // A server for clients can no longer resolve paths; the executor reports errors.
+            Err(GrantError::Unresolved { .. }) => std::path::absolute(path)
+                .map_err(|source| GrantError::Unresolved { path: path.clone(), source }),
+            checked => checked,
+        };
+        text(real?)
     };
     paths.iter().map(named).collect()
 }

@@ -201,7 +201,7 @@ impl RunLog {
                 payload["event_type"] = "sandbox_violation".into();
                 ("security_event", payload)
             }
-            Body::Connection(Decision { host, port, verdict, why }) => {
+            Body::Connection(Decision { host, port, verdict, why, .. }) => {
                 ("connection", json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }))
             }
             Body::Result(result) => call_result(result),

@@ -204,7 +204,7 @@ impl Run {
         let policy = options.files().resolve(profile).ok();
         if let Some(max) = policy.and_then(|policy| policy.limits.timeout_max_s).filter(|max| *max < asked) {
             print::note(&format!(
-                "--timeout {asked}: the profile {profile} allows at most {max} s (`timeout_max_s` in its `limits`)"
+                "--timeout {asked}: the profile {profile} allows at most {max} s (`timeout_max_s` in its `limits`), which it gets"
             ));
         }
     }

@@ -76,7 +76,7 @@ impl Watched {
 
     /// Logs the decision on a connection that failed or was refused.
     pub fn connection(&self, decision: &Decision) {
-        if let Some(why) = &decision.why {
+        if let Some(why) = decision.explain() {
             let Decision { host, port, verdict, .. } = decision;
             self.note(&format!("connection to {host}:{port}: {}: {why}", verdict.name()));
         }

@@ -210,7 +210,8 @@ impl Publisher {
             RawEvent::Connection(decision) => {
                 let host = sanitizer.text(&decision.host);
                 let why = decision.why.as_deref().map(|why| sanitizer.text(why));
-                Body::Connection(Decision { host, why, ..decision.clone() })
+                let private = decision.private.as_deref().map(|private| sanitizer.text(private));
+                Body::Connection(Decision { host, why, private, ..decision.clone() })
             }
             RawEvent::Result(result) => {
                 let characters = if result.is_content() { Unsafe::RemoveInFile } else { Unsafe::Remove };

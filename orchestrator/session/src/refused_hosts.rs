@@ -5,6 +5,7 @@
 
 use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
 use orchestrator_web::relay::Decision;
+use policies::network;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -55,14 +56,15 @@ impl Drop for Listening {
 
 /// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
 fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
-    let Decision { host, port, verdict, why } = decision;
+    let Decision { host, port, verdict, why, private } = decision;
     let (why, remedy) = match verdict {
         ConnectionVerdict::NotListed => ("It is not among the hosts of this session.".to_owned(), remedy()),
         ConnectionVerdict::NotPublic => {
             let why = why.as_deref().unwrap_or("its address is not public");
-            let advice = "add it to `private` in `[profile.NAME.network]` of your policy: the host name for a loopback or private \
-                          address, otherwise the address";
-            (format!("{why}."), Remedy::Advice(advice.into()))
+            let remedy = private
+                .as_deref()
+                .map_or(Remedy::Nothing, |private| Remedy::Advice(network::advice_on_private(private)));
+            (format!("{why}."), remedy)
         }
         ConnectionVerdict::Allowed | ConnectionVerdict::Unreachable | ConnectionVerdict::Malformed => {
             return None;
@@ -82,7 +84,13 @@ mod tests {
     use super::*;
 
     fn decision(host: &str, verdict: ConnectionVerdict) -> Decision {
-        Decision { host: host.into(), port: 443, verdict, why: Some("because".into()) }
+        Decision {
+            host: host.into(),
+            port: 443,
+            verdict,
+            why: Some("because".into()),
+            private: Some(format!("{host}:443")),
+        }
     }
 
     #[test]
@@ -107,6 +115,7 @@ mod tests {
             first[0],
             "connect registry.npmjs.org:443 (2 times): It is not among the hosts of this session. [hosts; with --allow-net npm]"
         );
+        assert!(first[1].contains("`private = [\"10.0.0.1:443\"]` in `[profile.NAME.network]`"), "{first:?}");
         assert!(first[1].contains("Several commands were running") && first.len() == 2, "{first:?}");
         assert_eq!(texts(two.refused()).len(), 1);
         assert!(one.refused().is_empty(), "told once");

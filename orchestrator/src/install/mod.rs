@@ -33,6 +33,9 @@ settings stay. The text before is kept in $XDG_STATE_HOME/lazaret/install, and
 Exit code: 0 done, or nothing to do; 1 no such client here, or not wanted;
 2 wrong arguments, or settings that cannot be changed; 125 lazaret failed.";
 
+/// What follows from settings with which a client calls our tools unasked.
+const UNASKED: &str = "  no longer asks: it calls the tools of Lazaret without asking you; to have Lazaret ask, add `--trust guided` behind `mcp` in these settings\n";
+
 /// Change the settings of an agent or editor so that its tools run in cells
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -251,7 +254,8 @@ fn write(changes: &[Change]) -> Result<(), Failed> {
 /// What the user has to know besides the changes.
 fn remarks(recipe: &Recipe) -> String {
     let by_hand = recipe.by_hand.as_ref().map_or(String::new(), |text| format!("{text}\n"));
-    format!("{by_hand}{}", open(recipe))
+    let unasked = if recipe.is_unasked { UNASKED } else { "" };
+    format!("{by_hand}{}{unasked}", open(recipe))
 }
 
 fn open(recipe: &Recipe) -> String {

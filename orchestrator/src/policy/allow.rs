@@ -15,8 +15,13 @@ pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed>
     let profile = options.policy().map_err(AllowError::from)?.profile;
     let Some(named) = named else { return Ok(listen(&profile)) };
     let opens = opens(named);
-    let allowed = allow(&profile, &opens, "`lazaret policy allow`")?;
-    print::result(format!("{}\n", print::shown(&allowed.describe(&opens))).as_bytes())?;
+    let told = match allow(&profile, &opens, "`lazaret policy allow`") {
+        Ok(allowed) => allowed.describe(&opens),
+        // What is to be so is so: a script that sets a machine up may run again.
+        Err(already @ AllowError::Already { .. }) => already.to_string(),
+        Err(error) => return Err(error.into()),
+    };
+    print::result(format!("{}\n", print::shown(&told)).as_bytes())?;
     Ok(exit::OK)
 }
 

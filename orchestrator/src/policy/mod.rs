@@ -26,7 +26,7 @@ use std::path::PathBuf;
                         lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
                         lazaret policy show --profile rust --json\n  \
                         lazaret policy allow registry.npmjs.org:443 --profile node\n\n\
-                        Exit code: 0, whatever the verdict; 1 if a file that was checked is wrong; 2 for wrong input;\n\
+                        Exit code: 0, whatever the verdict, and if `allow` had nothing to write; 1 if a file that was checked is wrong; 2 for wrong input;\n\
                         125 if the policy itself cannot be used."
 )]
 pub struct Policy {
@@ -64,7 +64,7 @@ enum PolicyCommand {
     },
     /// Open a host, or a path to read, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
-    /// Nothing is written unless the policy is then what it was, with exactly this. A profile that is not yours, such as `default`,
+    /// Nothing is written unless the policy is then what it was, with exactly this, or if the profile has it already. A profile that is not yours, such as `default`,
     /// stays as it is: one of yours that extends it takes its place.
     Allow {
         /// The host, as NAME:PORT; or the path, absolute

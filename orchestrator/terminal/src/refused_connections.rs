@@ -22,10 +22,10 @@ impl Subscriber for RefusedConnections {
     fn hear(&self, event: &Event) {
         let Body::Connection(decision) = &*event.body else { return };
         let mut reasons = self.reasons.borrow_mut();
-        if let (true, Some(why)) = (is_shown(decision.verdict), &decision.why)
+        if let (true, Some(why)) = (is_shown(decision.verdict), decision.explain())
             && reasons.len() <= SHOWN
         {
-            reasons.insert(why.clone());
+            reasons.insert(why);
         }
         let host = format!("{}:{}", decision.host, decision.port);
         let mut leasable = self.leasable.borrow_mut();

@@ -12,7 +12,7 @@ use broker_protocol::{ConnectionVerdict, Lease};
 use leased::Hosts;
 use pace::Pace;
 use place::Place;
-use policies::WebPolicy;
+use policies::{WebPolicy, network};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -61,6 +61,19 @@ pub struct Decision {
     pub verdict: ConnectionVerdict,
     /// Why it was refused or failed.
     pub why: Option<String>,
+    /// Where its address is not public, the entry of `private` in a profile that would open it.
+    pub private: Option<String>,
+}
+
+impl Decision {
+    /// Why it was refused or failed, and what would open it where its address is not public.
+    pub fn explain(&self) -> Option<String> {
+        let why = self.why.as_ref()?;
+        Some(match &self.private {
+            Some(private) => format!("{why}; {}", network::advice_on_private(private)),
+            None => why.clone(),
+        })
+    }
 }
 
 /// The sockets of a session's relay, as received from the executor.
@@ -160,11 +173,8 @@ impl<R: Resolve + 'static> Relay<R> {
                 return self.refuse(program, false, &Refusal::Wanted(error)).await;
             }
             Ok(Err(ReadError::Socks(error))) => {
-                self.tell(
-                    None,
-                    ConnectionVerdict::Malformed,
-                    Some("a message of SOCKS that is no CONNECT".into()),
-                );
+                let why = "a message of SOCKS that is no CONNECT".to_owned();
+                self.tell(None, ConnectionVerdict::Malformed, (Some(why), None));
                 return goodbye(program, &socks_reply(error as u8)).await;
             }
             Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
@@ -172,7 +182,7 @@ impl<R: Resolve + 'static> Relay<R> {
         let ProgramRequest { wanted, socks, rest } = request;
         match self.connect(&wanted).await {
             Ok(mut host) => {
-                self.tell(Some(&wanted.place), ConnectionVerdict::Allowed, None);
+                self.tell(Some(&wanted.place), ConnectionVerdict::Allowed, (None, None));
                 let greeting = match (socks, wanted.tunnel) {
                     (true, _) => socks_reply(0),
                     (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
@@ -207,14 +217,19 @@ impl<R: Resolve + 'static> Relay<R> {
             Refusal::Web(place, _) => Some(place),
             Refusal::Wanted(_) | Refusal::Slow(_) => None,
         };
-        self.tell(place, refusal.verdict(), Some(refusal.to_string()));
+        self.tell(place, refusal.verdict(), (Some(refusal.why()), refusal.private()));
         let answer = if socks { refusal.socks() } else { refusal.http() };
         goodbye(program, &answer).await;
     }
 
-    fn tell(&self, place: Option<&Place>, verdict: ConnectionVerdict, why: Option<String>) {
+    fn tell(
+        &self,
+        place: Option<&Place>,
+        verdict: ConnectionVerdict,
+        (why, private): (Option<String>, Option<String>),
+    ) {
         let (host, port) = place.map_or(("", 0), |place| (place.host(), place.port()));
-        (self.observe)(Decision { host: host.to_owned(), port, verdict, why });
+        (self.observe)(Decision { host: host.to_owned(), port, verdict, why, private });
     }
 }
 

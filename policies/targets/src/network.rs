@@ -175,7 +175,12 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
     }
 }
 
-/// The same where a host's name is not known.
+/// What would open a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
+pub fn advice_on_private(private: &str) -> String {
+    format!("`private = [\"{private}\"]` in `[profile.NAME.network]` of a profile of your own opens it")
+}
+
+/// The same as [`remedy`] where a host's name is not known.
 pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     match (is_open(policy), leases) {
         (true, false) => {

@@ -6,7 +6,7 @@
 use crate::address::{Class, Net, class};
 use crate::text::read_from_text;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
 /// Longest name of a host, in bytes (RFC 1035).
@@ -115,6 +115,14 @@ impl PrivatePlace {
     /// The place as the policy has it.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text of the place that opens `address`, at which `host` was found, at `port`, and as little else as can be.
+    pub fn text_to_open(host: &str, port: u16, address: IpAddr) -> String {
+        if is_name(host) && class(address).opens_by_name() {
+            return format!("{host}:{port}");
+        }
+        SocketAddr::new(address, port).to_string()
     }
 
     fn matches(&self, host: &str, port: u16, address: IpAddr) -> bool {

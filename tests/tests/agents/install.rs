@@ -297,6 +297,9 @@ fn status_says_what_is_installed_and_what_stays_open() {
     lazaret(&world, &["install", "codex", "--yes"]).success();
     let status = lazaret(&world, &["status"]).success();
     assert!(status.contains("stays open: view_image"), "{status}");
+    let told = lazaret(&world, &["install", "codex", "--dry-run"]).success();
+    assert!(told.contains("no longer asks") && told.contains("--trust guided"), "{told}");
+    assert!(!lazaret(&world, &["install", "cursor", "--dry-run"]).success().contains("no longer asks"));
     let config = world.home.join(".codex/config.toml");
     let text = fs::read_to_string(&config).unwrap().replace("shell_tool = false", "shell_tool = true");
     world.write(&config, text);

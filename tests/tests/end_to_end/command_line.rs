@@ -75,6 +75,21 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let finished = run(refused.args(["--read", "/nonexistent", "--", "true"]), LIMIT);
     finished.expect(125);
     assert!(finished.errors().contains("cannot be granted"), "{}", finished.errors());
+    // A directory of ours that cannot be made is named with what says that it lies there.
+    let file = world.home.join("a-file");
+    world.write(&file, "");
+    for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME"] {
+        let mut misled = world.program("lazaret");
+        misled.env(variable, &file).args(["run", "--project"]).arg(&world.project).args(["--", "true"]);
+        let finished = run(&mut misled, LIMIT);
+        finished.expect(125);
+        let named = format!("{variable} says that it lies in {}", file.display());
+        assert!(finished.errors().contains(&named), "{}", finished.errors());
+    }
+    let mut long = world.lazaret("run");
+    let finished = run(long.args(["--timeout", "9999", "--", "true"]), LIMIT);
+    finished.expect(0);
+    assert!(finished.errors().contains("600 s (`timeout_max_s` in its `limits`), which it gets"));
     // Who reads JSON reads it there too.
     for (words, tool, code) in [
         (["run", "--json", "--", "true"].as_slice(), "bash", 125),

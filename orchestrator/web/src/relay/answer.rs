@@ -5,7 +5,8 @@ use crate::error::{HttpError, WebError};
 use crate::relay::place::Place;
 use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
 use broker_protocol::ConnectionVerdict;
-use policies::network::preset_of;
+use policies::network::{advice_on_private, preset_of};
+use policies::web::PrivatePlace;
 use std::fmt;
 
 /// Why a program does not get a connection.
@@ -27,6 +28,24 @@ impl Refusal {
             Refusal::Web(_, WebError::Host { .. }) => ConnectionVerdict::NotListed,
             Refusal::Web(_, WebError::Address { .. }) => ConnectionVerdict::NotPublic,
             Refusal::Web(..) => ConnectionVerdict::Unreachable,
+        }
+    }
+
+    /// Why, for the records; without [`Refusal::private`].
+    pub fn why(&self) -> String {
+        match self {
+            Refusal::Web(_, error @ WebError::Address { .. }) => error.to_string(),
+            Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => self.to_string(),
+        }
+    }
+
+    /// The entry of `private` that would open an address that is not public.
+    pub fn private(&self) -> Option<String> {
+        match self {
+            Refusal::Web(place, WebError::Address { address, .. }) => {
+                Some(PrivatePlace::text_to_open(place.host(), place.port(), *address))
+            }
+            Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
         }
     }
 
@@ -84,7 +103,10 @@ impl fmt::Display for Refusal {
                     None => write!(f, "--allow-host {host}:{port} allows it"),
                 }
             }
-            Refusal::Web(_, error) => error.fmt(f),
+            Refusal::Web(_, error) => {
+                error.fmt(f)?;
+                self.private().map_or(Ok(()), |private| write!(f, "; {}", advice_on_private(&private)))
+            }
         }
     }
 }
@@ -106,6 +128,28 @@ mod tests {
         assert!(text.contains("--allow-net npm"), "{text}");
         assert!(refused("a.example:8080").to_string().ends_with("--allow-host a.example:8080 allows it"));
         assert_eq!(refused("a.example:1").socks()[1], 2);
+    }
+
+    #[test]
+    fn a_refused_address_comes_with_what_opens_it() {
+        for (place, address, entry) in [
+            ("a.example:443", "203.0.113.80", "203.0.113.80:443"),
+            ("a.example:81", "10.0.0.1", "a.example:81"),
+            ("[::1]:443", "::1", "[::1]:443"),
+        ] {
+            let address: std::net::IpAddr = address.parse().unwrap();
+            let (place, class) = (Place::parse(place, None).unwrap(), policies::address::class(address));
+            let policy = format!("private = ['{entry}']");
+            let policy: policies::web::WebTable = toml::from_str(&policy).unwrap();
+            let policy = policies::WebPolicy { own: policy, bounds: vec![] };
+            assert!(policy.opens(place.host(), place.port(), address), "{entry}");
+            let host = place.host().to_owned();
+            let refusal = Refusal::Web(place, WebError::Address { host, address, class });
+            let told = format!("{}; `private = [\"{entry}\"]` in `[profile.NAME.network]`", refusal.why());
+            assert!(refusal.to_string().starts_with(&told), "{refusal}");
+            let answer = String::from_utf8(refusal.http()).unwrap();
+            assert!(answer.lines().next().unwrap().contains(&told), "{answer}");
+        }
     }
 
     #[test]
