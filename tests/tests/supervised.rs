@@ -29,7 +29,8 @@ pub fn tests() -> Vec<Test> {
             a_socket_says_the_path_that_was_asked,
             literal_tmp_is_the_sessions_own,
             the_machines_tmp_stays_closed,
-            no_descriptor_of_the_supervisor_is_inherited
+            no_descriptor_of_the_supervisor_is_inherited,
+            the_users_keys_are_not_listed
         ],
         suite::flat_only(in_each_place![
             secrets_that_the_host_makes_during_a_call_are_not_read,
@@ -126,6 +127,8 @@ const PLANTS: &[(&str, &str)] = &[
     ("echo planted > .exrc", ".exrc"),
     ("echo planted | tee .exrc", ".exrc"),
     ("ln -s .exrc x && echo planted > x", ".exrc"),
+    ("echo planted > .sdkmanrc", ".sdkmanrc"),
+    ("echo planted > x && mv x .java-options", ".java-options"),
     // What is not there yet, below what is not there yet.
     ("mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x", ".git/modules/s/hooks/x"),
     ("mkdir -p .git/modules/a/b && echo planted > .git/modules/a/b/config", ".git/modules/a/b/config"),
@@ -402,6 +405,38 @@ fn other_processes_are_not_there_and_its_own_are(place: Place) {
     let printed = kept.cell(own).text();
     assert!(printed.starts_with("cat\ncat\nName:\tbash\n1\n"), "{printed}");
     assert!(printed.ends_with("sleep\n") || printed.ends_with("bash\n"), "{printed}");
+}
+
+/// Ways to what `/proc` tells of the keys that the kernel holds for the user.
+const KEY_LISTS: &[&str] = &[
+    "cat /proc/keys",
+    "cat /proc/key-users",
+    "cat /proc/self/../keys",
+    "cd /proc && cat keys",
+    "cat /proc/self/root/proc/keys",
+    "exec 9</proc && cat /proc/self/fd/9/keys",
+    "ln -s /proc/keys k && cat k",
+    "python3 -c 'import os; print(os.read(os.open(\"keys\", 0, dir_fd=os.open(\"/proc\", os.O_PATH)), 9999))'",
+];
+
+fn the_users_keys_are_not_listed(place: Place) {
+    let kept = KeptWorld::of(World::new(place));
+    let name = "lazaret-test-token";
+    let attacker = lazaret_tests::programs::path("attacker");
+    let added = run(kept.restore().host(attacker).args(["keep-key", name]), LIMIT);
+    let listed = run(kept.restore().host("cat").arg("/proc/keys"), LIMIT).text();
+    if !listed.contains(name) {
+        // Some machines and containers have no keys; there is nothing to hide then.
+        eprintln!("{place}: no key can be added: {}{}", added.text(), added.errors());
+        return;
+    }
+    for script in KEY_LISTS {
+        let control = run(kept.restore().host("bash").args(["-c", script]), LIMIT);
+        assert!(control.text().len() > 9, "the control of {script}\n{}", control.errors());
+        kept.restore();
+        let inside = kept.cell(script);
+        assert!(["", "b''\n"].contains(&inside.text().as_str()), "{script}\n{}", inside.text());
+    }
 }
 
 const SOCKETS: &str = "

@@ -16,6 +16,7 @@ use crate::{home_files, namespaces, undo_directory};
 use broker_protocol::{Layer, Zone};
 use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, fstat, umask};
@@ -47,6 +48,9 @@ pub const OWN: [&str; 9] = [
     "/.closed-file",
     "/.closed-directory",
 ];
+
+/// Files of `/proc` that name the user's kernel keys, with the length of each, or count them.
+pub const KEYS: [&str; 2] = ["keys", "key-users"];
 
 /// Where the new root is assembled: the first of these that exists. What it hides there is reached by descriptors.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
@@ -119,13 +123,27 @@ fn base() -> &'static Path {
     BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"))
 }
 
-/// Mounts a `/proc` for this process's own PID namespace over the session's.
+/// Mounts a `/proc` for this process's own PID namespace over the session's, without the user's keys.
 ///
 /// # Errors
 /// The kernel's.
 pub fn own_proc() -> Result<(), LayerError> {
     mount(Some("proc"), "/proc", Some("proc"), proc_flags() | MsFlags::MS_RDONLY, None::<&str>)
-        .at(Layer::MountNamespace, || "mount /proc".into())
+        .at(Layer::MountNamespace, || "mount /proc".into())?;
+    hide_keys()
+}
+
+/// Covers what `/proc` tells of the user's kernel keys, since no namespace separates them. Only in a cell's `/proc`: the kernel allows
+/// a new one only where it sees one that nothing covers.
+fn hide_keys() -> Result<(), LayerError> {
+    for path in KEYS.map(|name| Path::new("/proc").join(name)) {
+        match mount(Some("/dev/null"), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>) {
+            // A kernel without keys has no such file.
+            Err(Errno::ENOENT) if !path.exists() => {}
+            covered => covered.at(Layer::MountNamespace, || format!("cover {}", path.display()))?,
+        }
+    }
+    Ok(())
 }
 
 /// Leaves of the zones only the directories to which commands are restricted, at the same paths. In a cell's own mount namespace:

@@ -1,6 +1,7 @@
-//! Which processes exist for a cell.
+//! Which processes exist for a cell, and what else `/proc` does not show it.
 
 use crate::rules::AccessRules;
+use executor_layers::mounts::KEYS;
 use executor_sys::proc::Stat;
 use nix::Result;
 use nix::errno::Errno;
@@ -12,11 +13,14 @@ use std::path::Path;
 const GENERATIONS_MAX: usize = 4096;
 
 impl AccessRules {
-    /// Makes processes that do not descend from this one appear not to exist, and the sockets of the machine.
+    /// Makes processes that do not descend from this one appear not to exist, and the sockets of the machine and the user's keys.
     pub(crate) fn check_process(&self, real: &Path) -> Result<()> {
         let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
         let mut names = below.iter().map(OsStr::as_bytes);
         let first = names.next().unwrap_or_default();
+        if KEYS.iter().any(|name| name.as_bytes() == first) {
+            return Err(Errno::ENOENT);
+        }
         if !first.first().is_some_and(u8::is_ascii_digit) {
             return Ok(());
         }

@@ -2,6 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// The arguments with which to start bash.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,12 +17,13 @@ pub struct Arguments {
 const WITH_ARGUMENT: [&str; 2] = ["--rcfile", "--init-file"];
 
 impl Arguments {
-    /// Parses our own arguments. A single argument that is no option is a command string: a program may put our name as a prefix
-    /// before a command line meant for a shell. A login shell is not started as one: the files it would read set the host's `PATH`,
-    /// but a cell's environment comes from the policy.
-    pub fn parse(given: Vec<OsString>) -> Self {
+    /// Parses our own arguments. A single argument that is neither an option nor a script is a command string: a program may put our
+    /// name as a prefix before a command line meant for a shell. A login shell is not started as one: the files it would read set the
+    /// host's `PATH`, but a cell's environment comes from the policy.
+    pub fn parse(given: Vec<OsString>, is_script: impl Fn(&Path) -> bool) -> Self {
         if let [only] = given.as_slice()
             && !is_option(only)
+            && !(is_word(only) && is_script(Path::new(only)))
         {
             return Self { arguments: vec!["-c".into(), only.clone()], script: Some(1) };
         }
@@ -63,6 +66,22 @@ impl Arguments {
     }
 }
 
+/// Whether a shell run with this word alone reads it as a script, as bash does. A program with a path is no such file: a prefix
+/// may stand before one in any language, and as a command line it starts by its own first line, a shell's script as well.
+pub fn is_script(word: &Path) -> bool {
+    let Ok(metadata) = word.metadata() else { return false };
+    let is_program = metadata.permissions().mode() & 0o111 != 0;
+    metadata.is_file() && !(is_program && word.as_os_str().as_bytes().contains(&b'/'))
+}
+
+/// Whether this is one word to a shell, and nothing that it expands. A file of the project's whose name looks like a command line
+/// must not run in place of that.
+fn is_word(argument: &OsStr) -> bool {
+    let is_of_word =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(byte) || !byte.is_ascii();
+    !argument.is_empty() && argument.as_bytes().iter().all(is_of_word)
+}
+
 fn is_option(argument: &OsStr) -> bool {
     matches!(argument.as_bytes(), [b'-' | b'+', ..])
 }
@@ -80,7 +99,8 @@ mod tests {
 
     #[track_caller]
     fn assert_parsed(given: &[&str], words: &[&str], script: Option<&str>) {
-        let parsed = Arguments::parse(given.iter().map(OsString::from).collect());
+        let is_script = |word: &Path| [Path::new("s.sh"), Path::new("a b")].contains(&word);
+        let parsed = Arguments::parse(given.iter().map(OsString::from).collect(), is_script);
         assert_eq!(parsed.words()[1..], words.iter().map(OsString::from).collect::<Vec<_>>(), "{given:?}");
         let found = parsed.script().map(|at| parsed.words()[at].clone());
         assert_eq!(found, script.map(OsString::from), "{given:?}");
@@ -113,5 +133,21 @@ mod tests {
         assert_parsed(&["cat -n 'a b'"], &["-c", "cat -n 'a b'"], Some("cat -n 'a b'"));
         assert_parsed(&["ls"], &["-c", "ls"], Some("ls"));
         assert_parsed(&["ls", "-l"], &["ls", "-l"], None);
+        // Not even where a file has such a name.
+        assert_parsed(&["a b"], &["-c", "a b"], Some("a b"));
+    }
+
+    #[test]
+    fn one_word_that_is_a_script_is_run_as_one() {
+        assert_parsed(&["s.sh"], &["s.sh"], None);
+        assert_parsed(&["-c", "s.sh"], &["-c", "s.sh"], Some("s.sh"));
+    }
+
+    #[test]
+    fn a_script_is_a_file_that_is_no_program_with_a_path() {
+        assert!(is_script(Path::new("Cargo.toml")));
+        assert!(!is_script(Path::new("/bin/sh")));
+        assert!(!is_script(Path::new("src")));
+        assert!(!is_script(Path::new("none")));
     }
 }

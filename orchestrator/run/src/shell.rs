@@ -6,7 +6,7 @@
 
 use crate::run::Run;
 use broker_protocol::Failed;
-use orchestrator_install::shell_arguments::Arguments;
+use orchestrator_install::shell_arguments::{Arguments, is_script};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
@@ -32,7 +32,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<Infallible, Failed> {
-    let arguments = Arguments::parse(std::env::args_os().skip(1).collect());
+    let arguments = Arguments::parse(std::env::args_os().skip(1).collect(), is_script);
     let run = Run::of_shell(arguments.words(), arguments.script());
     // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.
     let here = std::env::current_dir()

@@ -8,6 +8,7 @@ use lazaret_tests::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,6 +48,8 @@ fn it_does_what_bash_does(place: Place) {
     let world = World::new(place);
     world.put("script", "echo script $1; exit 9\n");
     world.put("sub/file", "");
+    world.put("sub/program", "echo program $0; exit 8\n");
+    fs::set_permissions(world.project.join("sub/program"), fs::Permissions::from_mode(0o755)).unwrap();
     let both = |arguments: &[&str], input: &[u8]| {
         let plain = run_with_input(world.host("bash").args(arguments), input, LIMIT);
         let cell = run_with_input(shell(&world).args(arguments), input, LIMIT);
@@ -70,13 +73,17 @@ fn it_does_what_bash_does(place: Place) {
         &["--", "script", "argument"],
         &["script", "argument"],
         &["no-such-script", "argument"],
+        &["script"],
+        &["./script"],
+        &["sub/program"],
     ] {
         codes.push(both(arguments, b"echo from input $1; exit 3\n"));
     }
-    assert_eq!(codes, [7, 0, 0, 0, 1, 2, 127, 126, 137, 143, 3, 9, 9, 127], "what bash itself does");
+    assert_eq!(codes, [7, 0, 0, 0, 1, 2, 127, 126, 137, 143, 3, 9, 9, 127, 9, 9, 8], "what bash itself does");
     both(&["-c", "cat; cat >&2 <<< x"], &[0, 255, b'\n'].repeat(100_000));
     both(&[], b"echo no arguments; exit 4");
-    // Alone, a string is a command line; to bash it would be a file.
+    // Alone, a string that is more than a word is a command line; to bash it would be a file, and is none here.
+    world.put("exit 5", "exit 6\n");
     assert_eq!(in_cell(&world, &["printf '%s.' \"$0\" a 'b c'"]).success(), "bash.a.b c.");
     assert_eq!(in_cell(&world, &["exit 5"]).code(), 5);
 }

@@ -4,6 +4,7 @@ use crate::outcome::{Outcome, denied, number};
 use crate::sys;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use std::ffi::CString;
 use std::fs::File;
 
 pub fn attack(words: &[&str]) -> Option<Outcome> {
@@ -20,7 +21,8 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
         ["io-uring"] => sys::io_uring().map(|()| "a ring".into()),
         ["userfaultfd"] => sys::userfaultfd().map(|()| "a descriptor".into()),
         ["bpf"] => sys::bpf_map().map(|()| "a map".into()),
-        ["keyring"] => sys::add_key().map(|()| "a key".into()),
+        ["keyring"] => sys::add_key(c"lazaret", sys::PROCESS_KEYRING).map(|()| "a key".into()),
+        ["keep-key", name] => keep_key(name),
         ["perf"] => sys::perf_event().map(|()| "a counter".into()),
         ["fanotify"] => sys::fanotify().map(|()| "a group".into()),
         ["x32"] => sys::x32_getpid().map(|pid| format!("process {pid}")),
@@ -31,6 +33,12 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
         ["hostname"] => same_hostname(),
         _ => return None,
     })
+}
+
+/// Adds a key that stays when this program has ended, as a user's token does.
+fn keep_key(name: &str) -> Outcome {
+    let name = CString::new(name).map_err(std::io::Error::from)?;
+    sys::add_key(&name, sys::USER_KEYRING).map(|()| "a key".into())
 }
 
 /// Mounts a tmpfs, in a namespace of its own where it may not do so here.

@@ -1,6 +1,6 @@
 //! Every `unsafe` block of the attacker: one system call each, errno as an error.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddrV4;
@@ -288,18 +288,15 @@ pub fn bpf_map() -> io::Result<()> {
     checked(result).map(owned).map(drop)
 }
 
-pub fn add_key() -> io::Result<()> {
-    const PROCESS_KEYRING: i32 = -2;
+/// `KEY_SPEC_PROCESS_KEYRING`: its keys are gone with this process.
+pub const PROCESS_KEYRING: i32 = -2;
+/// `KEY_SPEC_USER_KEYRING`: its keys stay.
+pub const USER_KEYRING: i32 = -4;
+
+pub fn add_key(description: &CStr, keyring: i32) -> io::Result<()> {
     // SAFETY: type and description are C strings, the payload is given with its length, all live until the call returns.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_add_key,
-            c"user".as_ptr(),
-            c"lazaret".as_ptr(),
-            b"x".as_ptr(),
-            1,
-            PROCESS_KEYRING,
-        )
+        libc::syscall(libc::SYS_add_key, c"user".as_ptr(), description.as_ptr(), b"x".as_ptr(), 1, keyring)
     };
     checked(result).map(drop)
 }
