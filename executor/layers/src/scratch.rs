@@ -1,10 +1,13 @@
 //! A session's private storage: home, `/tmp` and the like, empty at first and gone at its end.
 
 use broker_protocol::{Layer, LayerSet};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, DirEntry, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The paths at which cells see a session's private storage.
@@ -51,9 +54,28 @@ impl Scratch {
     /// Removes the private files on the host, as far as possible. Called by broker or warden, whichever lives
     /// longer: the files are the user's own, in a directory that nobody else can enter.
     pub fn remove(&self) {
-        if let Some(host) = &self.host {
+        if let Some(host) = self.host.as_deref().filter(|host| fs::remove_dir_all(host).is_err()) {
+            open_up(host);
             let _ = fs::remove_dir_all(host);
         }
+    }
+}
+
+/// Gives the owner all rights to `top` and the directories below it, of which a command may have taken any.
+fn open_up(top: &Path) {
+    /// Nobody waits for more: what is left lies in a directory of the user's own.
+    const DIRECTORIES_MAX: usize = 100_000;
+    let mut left = vec![top.to_owned()];
+    for _ in 0..DIRECTORIES_MAX {
+        let Some(path) = left.pop() else { return };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        // By a descriptor, as a mode is set through a link.
+        let Ok(directory) = open(&path, flags, Mode::empty()) else { continue };
+        let by_descriptor = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let _ = fs::set_permissions(by_descriptor, Permissions::from_mode(0o700));
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        let is_directory = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        left.extend(entries.filter(is_directory).map(|entry| entry.path()));
     }
 }
 

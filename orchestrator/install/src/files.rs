@@ -69,7 +69,7 @@ pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Res
 ///
 /// # Errors
 /// If it cannot be written. No file is overwritten, whoever else keeps one at the same time.
-pub fn keep(path: &Path, text: &str) -> io::Result<PathBuf> {
+pub fn save_new(path: &Path, text: &str) -> io::Result<PathBuf> {
     let mut kept = path.to_owned();
     for number in 1..=KEPT_MAX {
         match write_new(&kept, text, 0o600) {
@@ -105,11 +105,11 @@ mod tests {
     fn what_is_kept_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml.20260101-000000");
-        let kept: Vec<_> = ["a", "b", "c"].iter().map(|text| keep(&path, text).unwrap()).collect();
+        let kept: Vec<_> = ["a", "b", "c"].iter().map(|text| save_new(&path, text).unwrap()).collect();
         let names: Vec<_> = kept.iter().map(|path| path.extension().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["20260101-000000", "1", "2"]);
         let texts: Vec<_> = kept.iter().map(|path| read(path).unwrap().unwrap()).collect();
         assert_eq!(texts, ["a", "b", "c"]);
-        assert!(keep(&folder.path().join("none/x"), "").is_err());
+        assert!(save_new(&folder.path().join("none/x"), "").is_err());
     }
 }

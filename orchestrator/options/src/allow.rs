@@ -266,7 +266,7 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
 /// Writes the file, and beside it a backup of its previous text, if there was any.
 fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Result<Option<PathBuf>> {
     let backup = file.with_file_name(format!("policy.toml.{}", time::compact(seconds)));
-    let backup = before.map(|before| files::keep(&backup, before)).transpose()?;
+    let backup = before.map(|before| files::save_new(&backup, before)).transpose()?;
     files::replace(file, before, Some(after))?;
     Ok(backup)
 }

@@ -1,6 +1,8 @@
 //! Machines as they are: some give namespaces and refuse what a session does in them, some have no entry for the user, some have
 //! no place for private files where one looks first.
 
+use broker_protocol::Tier;
+use lazaret_tests::process::until;
 use lazaret_tests::{LIMIT, Place, Session, Test, User, World, filter, in_each_place, once, programs, run};
 use serde_json::{Value, json};
 use std::fs;
@@ -13,6 +15,7 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![private_files_lie_where_the_machine_takes_them],
         once![
+            what_a_command_has_closed_is_gone_with_the_session,
             a_session_is_flat_and_whole_where_one_privilege_is_refused,
             a_machine_that_refuses_is_told_what_to_set,
             a_user_without_an_account_works_or_is_told_what_is_missing
@@ -155,4 +158,23 @@ fn private_files_lie_where_the_machine_takes_them(place: Place) {
         }
         _ => assert_eq!([first.as_str(), second.as_str()], ["/tmp\n"; 2]),
     }
+}
+
+/// In the flat tier, where private files lie on the machine. Root removes directories of any mode, and so proves nothing.
+fn what_a_command_has_closed_is_gone_with_the_session() {
+    let ordinary = Place::ordinary().into_iter().find(|place| place.tier == Tier::Flat);
+    let world = World::new(ordinary.expect("every machine has the flat tier"));
+    let script = "mkdir -p $TMPDIR/x/y ~/z && touch $TMPDIR/x/y/file ~/z/file && chmod 0 $TMPDIR/x/y $TMPDIR/x ~/z && echo $TMPDIR";
+    let (named, plain) = (world.home.join("temporary"), world.outside.join("plain"));
+    world.make_folder(&named);
+    world.make_folder(&plain);
+    run(world.host("bash").args(["-c", script]).env("TMPDIR", &plain).env("HOME", &plain), LIMIT).success();
+    let control = run(world.host("rm").arg("-rf").arg(&plain), LIMIT);
+    assert!(control.code() != 0 && plain.join("x").exists(), "the control: {}", control.errors());
+    let mut command = world.cell(script);
+    command.env("XDG_RUNTIME_DIR", "/proc").env("TMPDIR", &named);
+    let private = run(&mut command, LIMIT).success();
+    assert!(private.starts_with(named.to_str().unwrap()), "{private}");
+    // The executor ends after the program that has asked it.
+    assert!(until(LIMIT, || fs::read_dir(&named).unwrap().next().is_none()), "{private} is still there");
 }
