@@ -67,11 +67,23 @@ impl Arguments {
 }
 
 /// Whether a shell run with this word alone reads it as a script, as bash does. A program with a path is no such file: a prefix
-/// may stand before one in any language, and as a command line it starts by its own first line, a shell's script as well.
+/// may stand before one in any language, and as a command line it starts by its own first line, a shell's script as well. Nor is a
+/// file called like a command (`ls`, `cd`): who allows that command has not allowed what a project calls so.
 pub fn is_script(word: &Path) -> bool {
     let Ok(metadata) = word.metadata() else { return false };
     let is_program = metadata.permissions().mode() & 0o111 != 0;
-    metadata.is_file() && !(is_program && word.as_os_str().as_bytes().contains(&b'/'))
+    let bytes = word.as_os_str().as_bytes();
+    metadata.is_file()
+        && match bytes.contains(&b'/') {
+            true => !is_program,
+            false => bytes.contains(&b'.') && !is_command(word),
+        }
+}
+
+/// Whether a program has this name.
+fn is_command(name: &Path) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
 /// Whether this is one word to a shell, and nothing that it expands. A file of the project's whose name looks like a command line
@@ -145,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_script_is_a_file_that_is_no_program_with_a_path() {
-        assert!(is_script(Path::new("Cargo.toml")));
+        assert!(is_script(Path::new("Cargo.toml")) && is_script(Path::new("./Cargo.toml")));
         assert!(!is_script(Path::new("/bin/sh")));
         assert!(!is_script(Path::new("src")));
         assert!(!is_script(Path::new("none")));

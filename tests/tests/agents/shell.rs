@@ -47,6 +47,7 @@ fn in_cell(world: &World, arguments: &[&str]) -> Finished {
 fn it_does_what_bash_does(place: Place) {
     let world = World::new(place);
     world.put("script", "echo script $1; exit 9\n");
+    world.put("script.sh", "echo script $1; exit 9\n");
     world.put("sub/file", "");
     world.put("sub/program", "echo program $0; exit 8\n");
     fs::set_permissions(world.project.join("sub/program"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -73,7 +74,7 @@ fn it_does_what_bash_does(place: Place) {
         &["--", "script", "argument"],
         &["script", "argument"],
         &["no-such-script", "argument"],
-        &["script"],
+        &["script.sh"],
         &["./script"],
         &["sub/program"],
     ] {
@@ -86,6 +87,11 @@ fn it_does_what_bash_does(place: Place) {
     world.put("exit 5", "exit 6\n");
     assert_eq!(in_cell(&world, &["printf '%s.' \"$0\" a 'b c'"]).success(), "bash.a.b c.");
     assert_eq!(in_cell(&world, &["exit 5"]).code(), 5);
+    // What a project calls like a command is not run for it.
+    for command in ["true", "cd"] {
+        world.put(command, "exit 6\n");
+        assert_eq!(in_cell(&world, &[command]).code(), 0, "{command}");
+    }
 }
 
 fn nothing_outside_is_reached(place: Place) {
