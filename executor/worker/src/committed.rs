@@ -12,7 +12,8 @@ use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
 use crate::root::{LISTING, READING, open_beneath};
 use executor_layers::worker::{
-    INDEXED_MAX, InHead, IndexFault, IndexedName, RepositoryAnswer, RepositoryQuery, SUBMODULES_MAX,
+    INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer, RepositoryQuery,
+    SUBMODULES_MAX,
 };
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -35,8 +36,6 @@ const REF_MAX: usize = 4096;
 const PACKED_REFS_MAX: usize = 32 << 20;
 /// Maximum bytes of an index: one with some million names.
 const INDEX_MAX: usize = 128 << 20;
-/// Maximum number of refs that refer to others in a chain.
-const REFS_MAX: usize = 5;
 
 /// A project and its repository.
 pub struct Committed<'d> {
@@ -121,7 +120,7 @@ impl Committed<'_> {
     /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
     fn head(&self, own: &Path) -> Result<Option<ObjectName>, Unreadable> {
         let mut text = existing(self.common, &own.join("HEAD"), REF_MAX)?.ok_or(Unreadable)?;
-        for _ in 0..REFS_MAX {
+        for _ in 0..REFERENCES_MAX {
             let line = text.trim_ascii();
             let Some(name) = line.strip_prefix(b"ref:").map(<[u8]>::trim_ascii) else {
                 return ObjectName::parse(line).map(Some).ok_or(Unreadable);

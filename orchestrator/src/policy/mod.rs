@@ -26,8 +26,8 @@ use std::path::PathBuf;
                         lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
                         lazaret policy show --profile rust --json\n  \
                         lazaret policy allow registry.npmjs.org:443 --profile node\n\n\
-                        Exit code: 0, whatever the verdict, and if `allow` had nothing to write; 1 if a file that was checked is wrong; 2 for wrong input;\n\
-                        125 if the policy itself cannot be used."
+                        Exit code: 0, whatever the verdict, and if `allow` had nothing to write; 1 if a file that\n\
+                        was checked is wrong; 2 for wrong input; 125 if the policy itself cannot be used."
 )]
 pub struct Policy {
     #[command(subcommand)]
@@ -64,8 +64,8 @@ enum PolicyCommand {
     },
     /// Open a host, or a path to read, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
-    /// Nothing is written unless the policy is then what it was, with exactly this, or if the profile has it already. A profile that is not yours, such as `default`,
-    /// stays as it is: one of yours that extends it takes its place.
+    /// Nothing is written unless the policy is then what it was, with exactly this, and nothing if the profile has it already. A profile
+    /// that is not yours, such as `default`, stays as it is: one of yours that extends it takes its place.
     Allow {
         /// The host, as NAME:PORT; or the path, absolute
         #[arg(value_name = "HOST|PATH", required_unless_present = "listen")]

@@ -7,6 +7,7 @@
 use super::created_record::{inspect, read_short, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::leased_mounts::open_without_links;
+use executor_layers::worker::REFERENCES_MAX;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
@@ -23,8 +24,6 @@ use std::path::{Path, PathBuf};
 const REPOSITORIES_MAX: usize = 64;
 /// Maximum bytes read of a file that holds a number or the name of an object.
 const TEXT_MAX: u64 = 128;
-/// How many references git follows one after the other: `SYMREF_MAXDEPTH` in refs.c.
-pub(super) const REFERENCES_MAX: usize = 5;
 
 /// How a file that a call has left is treated.
 #[derive(Clone, Copy)]

@@ -13,11 +13,11 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use super::created_record::{inspect, open, read_short, state};
-use super::left_files::{REFERENCES_MAX, of_repository, set_aside};
+use super::left_files::{of_repository, set_aside};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
-use executor_layers::worker::{InHead, IndexFault, RepositoryAnswer};
+use executor_layers::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
 use executor_supervisor::CreatedFiles;
 use nix::fcntl::{OFlag, renameat};
 use policies::{Access, Protection, WhenNew};
