@@ -12,7 +12,7 @@ use broker_protocol::{ConnectionVerdict, Lease};
 use leased::Hosts;
 use pace::Pace;
 use place::Place;
-use policies::{WebPolicy, network};
+use policies::WebPolicy;
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -68,11 +68,7 @@ pub struct Decision {
 impl Decision {
     /// Why it was refused or failed, and what would open it where its address is not public.
     pub fn explain(&self) -> Option<String> {
-        let why = self.why.as_ref()?;
-        Some(match &self.private {
-            Some(private) => format!("{why}; {}", network::advice_on_private(private)),
-            None => why.clone(),
-        })
+        Some(answer::explained(self.why.clone()?, self.private.as_deref()))
     }
 }
 

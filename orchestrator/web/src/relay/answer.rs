@@ -103,11 +103,16 @@ impl fmt::Display for Refusal {
                     None => write!(f, "--allow-host {host}:{port} allows it"),
                 }
             }
-            Refusal::Web(_, error) => {
-                error.fmt(f)?;
-                self.private().map_or(Ok(()), |private| write!(f, "; {}", advice_on_private(&private)))
-            }
+            Refusal::Web(_, error) => f.write_str(&explained(error.to_string(), self.private().as_deref())),
         }
+    }
+}
+
+/// The reason of a refusal with what would open its address: `private`, see [`Refusal::private`].
+pub fn explained(why: String, private: Option<&str>) -> String {
+    match private {
+        Some(private) => format!("{why}; {}", advice_on_private(private)),
+        None => why,
     }
 }
 
