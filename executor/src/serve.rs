@@ -184,7 +184,14 @@ impl Broker {
     fn collect(&mut self) -> Result<(), Failed> {
         let Phase::Open(session) = &mut self.phase else { return Ok(()) };
         let frames = session.collect()?;
-        frames.iter().try_for_each(|frame| self.send(frame))
+        let sent = frames.iter().try_for_each(|frame| self.connection.send(frame));
+        sent.map_err(|error| Failed::internal(error.to_string()))?;
+        if session.audit.is_incomplete() {
+            // The client gets its answer first. If it is gone, the end of the turn finds that too.
+            let _ = self.connection.flush();
+            session.audit.complete()?;
+        }
+        Ok(())
     }
 
     fn send(&mut self, frame: &FromBroker) -> Result<(), Failed> {

@@ -89,6 +89,10 @@ impl Session {
         let session = (&self.spec, &self.profiles.user);
         match authorise(submission, request, load, session, approvals, audit)? {
             Authorised::Granted(granted) => {
+                if approval.is_some() {
+                    // Opening what it leases can take long.
+                    self.audit.complete()?;
+                }
                 let leased = approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
                 let mut work = plan(granted, &self.spec, self.capture);
                 let leased = leased.and_then(|key| match &mut work {
@@ -107,7 +111,8 @@ impl Session {
             Authorised::Ended(outcome, denied) => call.end_denied(outcome, Usage::default(), denied),
         }
         self.calls.insert(call.id, call);
-        Ok(())
+        // After the order to the cell, which need not wait for it.
+        Ok(self.audit.complete()?)
     }
 
     /// Passes granted work to what carries it out.
@@ -336,7 +341,8 @@ impl Session {
         call.end_denied(outcome, usage, denied);
     }
 
-    /// Returns the frames that are ready for the client. The end of a call is in the audit before its frame is made.
+    /// Returns the frames that are ready for the client. The end of a call is in the audit before its frame is made; once the frames
+    /// are sent, the audit must be completed.
     pub fn collect(&mut self) -> Result<Vec<FromBroker>, Failed> {
         for (id, started) in self.pool.take_started() {
             let Some(call) = self.calls.get_mut(&id) else { continue };

@@ -1,7 +1,7 @@
 //! The audit: what this user's brokers did, in one chain for all of them, written before anyone gets an answer.
 //!
 //! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the
-//! head names it. If the two disagree, as a power cut or manual editing can cause, the chain continues in a new file
+//! head names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. If the two disagree, as a power cut or manual editing can cause, the chain continues in a new file
 //! that begins with a record of that, and `lazaret audit verify` reports the place from then on. If a record cannot be
 //! written, that is an error, and its call has no result: without an audit nothing runs.
 //!
@@ -78,6 +78,10 @@ pub struct Audit {
     secrets: Vec<Secret>,
     /// When records must be flushed to disk.
     due: Option<Instant>,
+    /// The head that is still to be written, under the lock that is held until then.
+    owed: Option<Head>,
+    /// The head as this broker wrote it last, and its text: mostly it is still there and need not be parsed.
+    written: Option<(String, Head)>,
     calls: u64,
     is_broken: bool,
 }
@@ -117,6 +121,8 @@ impl Audit {
             entries: BTreeMap::new(),
             secrets,
             due: None,
+            owed: None,
+            written: None,
             calls: 0,
             is_broken: false,
         })
@@ -142,7 +148,8 @@ impl Audit {
     }
 
     /// Begins the entry of a call that may run, with its approval if it needed one. If it runs a command or
-    /// changes something, that is recorded now: it is not undone if this broker dies before its end.
+    /// changes something, that is recorded now: it is not undone if this broker dies before its end. Needs a [`complete`](Self::complete)
+    /// soon.
     pub fn grant(
         &mut self,
         call: CallId,
@@ -152,20 +159,20 @@ impl Audit {
         let question = approval.map(|(rule, extent)| (rule, Some(extent.name())));
         let entry = AuditEntry::new(request, question, &self.secrets);
         if is_recorded_at_start(request) {
-            self.append(&Record::started(call, &entry))?;
+            self.append_ahead(&Record::started(call, &entry))?;
         }
         self.entries.insert(call, entry);
         Ok(())
     }
 
-    /// Records the end of a call.
+    /// Records the end of a call. Needs a [`complete`](Self::complete) soon.
     pub fn ended(&mut self, call: CallId, outcome: &Outcome, usage: &Usage) -> Result<(), AuditError> {
         let Some((entry, facts)) = self.entries.remove(&call).zip(self.session.as_ref().map(|of| of.1))
         else {
             return Err(self.error("record", io::Error::other("the call has no entry")));
         };
         self.calls += 1;
-        self.append(&Record::ended(call, &entry, facts, (outcome, usage), &self.secrets))?;
+        self.append_ahead(&Record::ended(call, &entry, facts, (outcome, usage), &self.secrets))?;
         // A refusal is on the disk before the client gets its answer.
         if let Outcome::Refused(_) = outcome { self.sync() } else { Ok(()) }
     }
@@ -195,9 +202,16 @@ impl Audit {
 
     /// Appends a record to the chain.
     pub fn append(&mut self, record: &Record) -> Result<(), AuditError> {
+        self.append_ahead(record)?;
+        self.complete()
+    }
+
+    /// Appends a record, and keeps the lock for [`complete`](Self::complete), which must follow within a moment: other brokers wait for it.
+    fn append_ahead(&mut self, record: &Record) -> Result<(), AuditError> {
         if self.is_broken {
             return Err(self.error("append", io::Error::other("it failed before")));
         }
+        self.complete()?;
         let appended = self.append_locked(record);
         self.is_broken = appended.is_err();
         self.due = self.due.or(Some(Instant::now() + SYNC));
@@ -206,10 +220,35 @@ impl Audit {
 
     fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
         self.lock().map_err(|error| ("lock the head", error))?;
-        let appended = self.follow(record);
-        // Closing the file would release it too.
+        let followed = self.follow(record);
+        if followed.is_err() {
+            // Closing the file would release it too.
+            let _ = self.head.unlock();
+        }
+        self.owed = Some(followed?);
+        Ok(())
+    }
+
+    /// Whether the last record needs a [`complete`](Self::complete).
+    pub fn is_incomplete(&self) -> bool {
+        self.owed.is_some()
+    }
+
+    /// Writes the head after the last record, if it is not written yet, and releases its lock. Should this broker die before that,
+    /// the next one takes the record up.
+    pub fn complete(&mut self) -> Result<(), AuditError> {
+        let Some(head) = self.owed.take() else { return Ok(()) };
+        let written = self.write_head(head);
         let _ = self.head.unlock();
-        appended
+        self.is_broken |= written.is_err();
+        written.map_err(|(step, source)| self.error(step, source))
+    }
+
+    fn write_head(&mut self, head: Head) -> Result<(), (&'static str, io::Error)> {
+        let text = head.encode();
+        self.head.write_all_at(text.as_bytes(), 0).map_err(|error| ("write the head", error))?;
+        self.written = Some((text, head));
+        Ok(())
     }
 
     /// Waits for the lock on the head.
@@ -225,7 +264,8 @@ impl Audit {
         }
     }
 
-    fn follow(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
+    /// Writes a record at the end of the chain; returns the head that names it.
+    fn follow(&mut self, record: &Record) -> Result<Head, (&'static str, io::Error)> {
         let (mut head, found) = self.end().map_err(|error| ("read the chain", error))?;
         if let Some(found) = found {
             head = Head {
@@ -234,17 +274,19 @@ impl Audit {
                 ..head
             };
             head = self.write(head, &Record::chain_break(found))?;
+            self.write_head(head)?;
         } else if head.bytes >= FILE_MAX {
             head = Head { file: head.file + 1, bytes: 0, ..head };
         }
-        self.write(head, record).map(drop)
+        self.write(head, record)
     }
 
     /// The end of the chain, and what is wrong there, if anything.
     fn end(&mut self) -> io::Result<(Head, Option<&'static str>)> {
         let mut text = [0; Head::BYTES + 1];
         let length = read_at(&self.head, &mut text, 0)?;
-        let head = match Head::decode(&text[..length]) {
+        let written = self.written.as_ref().filter(|(ours, _)| ours.as_bytes() == &text[..length]);
+        let head = match written.map(|(_, head)| *head).or_else(|| Head::decode(&text[..length])) {
             Some(head) => head,
             None if length == 0 && self.last_file()? == 0 => Head::EMPTY,
             None => return Ok((Head::EMPTY, Some("the head cannot be read"))),
@@ -266,7 +308,7 @@ impl Audit {
         }
     }
 
-    /// Writes a record after `head`, then the new head. An incomplete write is rolled back.
+    /// Writes a record after `head`; returns the new head. An incomplete write is rolled back.
     fn write(&mut self, head: Head, record: &Record) -> Result<Head, (&'static str, io::Error)> {
         let seq = head.seq + 1;
         let session = self.session.as_ref().map(|(id, _)| id.as_str());
@@ -278,16 +320,10 @@ impl Audit {
         }
         let next = Head { seq, bytes: head.bytes + line.len() as u64, hash, ..head };
         let file = self.file(head.file).map_err(|error| ("open the file", error))?;
-        let written = file.write_all_at(&line, head.bytes).map_err(|error| ("write a record", error));
-        let whole = written.and_then(|()| {
-            self.head.write_all_at(next.encode().as_bytes(), 0).map_err(|error| ("write the head", error))
-        });
-        if let Err(error) = whole {
+        if let Err(error) = file.write_all_at(&line, head.bytes) {
             // If this fails too, the next broker finds what is left of it.
-            if let Some((_, file)) = &self.file {
-                let _ = file.set_len(head.bytes);
-            }
-            return Err(error);
+            let _ = file.set_len(head.bytes);
+            return Err(("write a record", error));
         }
         Ok(next)
     }
@@ -315,6 +351,7 @@ impl Audit {
     }
 
     fn sync(&mut self) -> Result<(), AuditError> {
+        self.complete()?;
         self.due = None;
         let file = self.file.as_ref().map(|(_, file)| file);
         let synced = file.into_iter().chain([&self.head]).try_for_each(File::sync_data);
@@ -428,6 +465,25 @@ mod tests {
         }
         let (count, hash) = follow(&text(&path, 1), chain::START);
         assert_eq!((count, head(&path).seq, head(&path).hash), (30, 30, hash));
+    }
+
+    #[test]
+    fn a_record_is_there_before_its_head_and_nobody_comes_between() {
+        let (_folder, path, mut first) = audit();
+        append(&mut first, 1);
+        first.append_ahead(&fault()).unwrap();
+        assert_eq!((follow(&text(&path, 1), chain::START).0, head(&path).seq), (2, 1));
+        let mut second = Audit::open(&path, vec![]).unwrap();
+        assert_eq!(second.head.try_lock().unwrap_err().to_string(), TryLockError::WouldBlock.to_string());
+        first.complete().unwrap();
+        append(&mut second, 1);
+        second.append_ahead(&fault()).unwrap();
+        // As if its broker had been killed.
+        drop(second);
+        first.append_ahead(&fault()).unwrap();
+        append(&mut first, 1);
+        let (count, hash) = follow(&text(&path, 1), chain::START);
+        assert_eq!((count, head(&path).seq, head(&path).hash), (6, 6, hash));
     }
 
     #[test]

@@ -52,6 +52,8 @@ impl LineLoop {
             Op::Call { tool, input, wants } => {
                 let Some(permit) = self.permit(cost).await else { return Ok(()) };
                 calls.start(id, (Invocation::Tool { name: tool, input }, wants), permit)?;
+                // The call goes out before more is read.
+                tokio::task::yield_now().await;
             }
             Op::History { limit } => {
                 let Some(permit) = self.permit(cost).await else { return Ok(()) };

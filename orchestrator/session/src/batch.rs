@@ -5,7 +5,7 @@
 //! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
 use crate::caller::Caller;
-use crate::conclude::{conclude_member, request};
+use crate::conclude::conclude_member;
 use crate::engine::Engine;
 use crate::executor::Connection;
 use crate::lookup::{PlannedCall, Work, shown_name};
@@ -35,6 +35,8 @@ pub(crate) async fn batch(
     caller: &Caller,
     invocations: Vec<Invocation>,
 ) -> ToolResult {
+    // Before the calls in it.
+    caller.announce().await;
     let share = engine.profile.file.keep / invocations.len().max(1);
     let begun = Instant::now();
     let members = match members(engine, invocations, connection.roots()) {
@@ -93,7 +95,7 @@ async fn lane(
         let span = spans::call(&Span::current(), caller.number, &caller.context, &caller.tool);
         span.record("tier", connection.opened().tier.name());
         let made = async {
-            request(&caller).await;
+            caller.announce().await;
             let result = perform(engine, connection, &caller, planned, share).await;
             conclude_member(engine, &caller, result).await
         };

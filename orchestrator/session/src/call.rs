@@ -3,7 +3,7 @@
 use crate::batch::batch;
 use crate::caller::{Caller, Steering};
 use crate::command::CallOrder;
-use crate::conclude::{conclude, request};
+use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
 use crate::engine::Engine;
 use crate::event::Event;
@@ -56,6 +56,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
         engine.under_way.borrow_mut().insert(number, context.cancel.clone());
         let caller = Caller::new(&engine, number, context, subject, Some(events.clone()), steering.clone());
         let result = tokio::select! {
+            biased;
             result = work(&engine, &caller, wanted) => result,
             never = steering.follow(words) => match never {},
             never = steering.feed() => match never {},
@@ -67,10 +68,14 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     made.instrument(span).await;
 }
 
-/// Announces the call and makes it.
+/// Makes the call and announces it.
 async fn work(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
-    request(caller).await;
-    let result = run(engine, caller, wanted).await;
+    let result = tokio::select! {
+        // The request goes out first: the executor works on it while the call is announced.
+        biased;
+        result = run(engine, caller, wanted) => result,
+        never = caller.announce_only() => match never {},
+    };
     at_deadline(caller.context.deadline, result)
 }
 
@@ -107,6 +112,7 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     let leaves = matches!(&wanted, Wanted::Tool(Ok(entry), _) if entry.leaves_executor());
     let _place = match leaves {
         true => tokio::select! {
+            biased;
             place = engine.outside.acquire() => place.ok(),
             () = caller.context.cancel.cancelled() => return failed(cancelled()),
         },
@@ -114,11 +120,13 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     };
     if let Some(permit) = &caller.context.permit {
         tokio::select! {
+            biased;
             () = permit.take(leaves) => {}
             () = caller.context.cancel.cancelled() => return failed(cancelled()),
         }
     }
     let connection = tokio::select! {
+        biased;
         connection = engine.connection(&caller.publisher).instrument(spans::connection()) => connection,
         () = caller.context.cancel.cancelled() => Err(cancelled()),
     };

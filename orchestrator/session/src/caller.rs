@@ -6,11 +6,11 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::executor::Control;
 use crate::pending::{Approval, PendingReplies};
-use crate::publish::{Publisher, RawEvent};
+use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
 use broker_protocol::{Challenge, Extent, GrantFault};
 use serde_json::Value;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
@@ -28,6 +28,7 @@ pub(crate) struct Caller {
     pub input: Value,
     pub publisher: Publisher,
     pub begun: Instant,
+    announced: Cell<bool>,
     steering: Rc<Steering>,
     client: Option<mpsc::Sender<Event>>,
     /// The rules by which requests of this call were approved. Once a person approves one request of a call under a rule, all its
@@ -62,7 +63,8 @@ impl Caller {
     ) -> Self {
         let publisher = Publisher::new(engine.hub.clone(), number, client.clone(), &context);
         let begun = Instant::now();
-        Self { number, context, tool, input, publisher, begun, steering, client, allowed: RefCell::default() }
+        let (announced, allowed) = (Cell::new(false), RefCell::default());
+        Self { number, context, tool, input, publisher, begun, announced, steering, client, allowed }
     }
 
     /// The caller of one call in this batch.
@@ -71,6 +73,29 @@ impl Caller {
         let context = CallContext { part, live: crate::context::Live::Off, ..self.context.clone() };
         let (client, steering) = (self.client.clone(), self.steering.clone());
         Self::new(engine, engine.next_number(), context, (tool, input), client, steering)
+    }
+
+    /// Publishes an event of the call. A call is announced before its first event.
+    pub async fn publish(&self, event: RawEvent<'_>) -> Result<(), Gone> {
+        self.announce().await;
+        self.publisher.publish(event).await
+    }
+
+    /// Announces the call, unless it was announced before.
+    pub async fn announce(&self) {
+        if self.announced.replace(true) {
+            return;
+        }
+        tracing::trace!("announce a call");
+        let (client_id, tool, input) = (self.context.client_id.as_ref(), self.tool.as_str(), &self.input);
+        // If the front end is gone, the call ends anyway.
+        let _ = self.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
+    }
+
+    /// The same as a branch of a choice. Never returns.
+    pub async fn announce_only(&self) -> Infallible {
+        self.announce().await;
+        pending().await
     }
 
     /// Registers a started request. If the call is already cancelled, cancels the request.
@@ -105,7 +130,7 @@ impl Caller {
             self.allowed.borrow_mut().push(challenge.rule.clone());
         }
         // If the front end is gone, the call ends anyway.
-        let _ = self.publisher.publish(RawEvent::ApprovalGiven { challenge, approval }).await;
+        let _ = self.publish(RawEvent::ApprovalGiven { challenge, approval }).await;
         approval
     }
 
@@ -114,7 +139,7 @@ impl Caller {
         let (tool, input) = (self.tool.as_str(), &self.input);
         tracing::debug!(rule = challenge.rule, channel = challenge.channel.name(), "question");
         // If the front end is gone, the call ends anyway.
-        let _ = self.publisher.publish(RawEvent::ApprovalWanted { challenge, tool, input, rejected }).await;
+        let _ = self.publish(RawEvent::ApprovalWanted { challenge, tool, input, rejected }).await;
     }
 }
 

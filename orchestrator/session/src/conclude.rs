@@ -1,4 +1,4 @@
-//! The first and last step of every call: it is announced, and its violation and result are published.
+//! The last step of every call: its violation and result are published.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -7,14 +7,6 @@ use crate::spans;
 use broker_protocol::ErrorKind;
 use orchestrator_tools::result::ToolResult;
 use tracing::Span;
-
-/// Announces a call.
-pub(crate) async fn request(caller: &Caller) {
-    tracing::trace!("announce a call");
-    let (client_id, tool, input) = (caller.context.client_id.as_ref(), caller.tool.as_str(), &caller.input);
-    // If the front end is gone, the call ends anyway.
-    let _ = caller.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
-}
 
 /// Counts a violation and publishes the result.
 pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) {
@@ -34,7 +26,7 @@ async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResu
     // Violations of the calls in a batch are already published and counted.
     if let Some(error) = violation.filter(|_| result.security.is_empty()) {
         let event = engine.count_violation(caller.number, &result.metadata.tool, &error.message);
-        let _ = caller.publisher.publish(RawEvent::Violation(&event)).await;
+        let _ = caller.publish(RawEvent::Violation(&event)).await;
         result.security.push(event);
     }
 }
@@ -44,5 +36,5 @@ async fn publish(caller: &Caller, result: ToolResult) {
     spans::end(&Span::current(), &result);
     tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
     // If the front end is gone, it misses the result; the records have it.
-    let _ = caller.publisher.publish(RawEvent::Result(Box::new(result))).await;
+    let _ = caller.publish(RawEvent::Result(Box::new(result))).await;
 }

@@ -107,6 +107,7 @@ async fn make(
         return Err(failed(cancelled()));
     }
     let mut running = tokio::select! {
+        biased;
         started = connection.start(request, caller.context.wants.clone()) => started.map_err(failed)?,
         () = caller.context.cancel.cancelled() => return Err(failed(cancelled())),
     };
@@ -114,7 +115,7 @@ async fn make(
     Span::current().record("audit_call", number);
     caller.started(running.control());
     // If the front end is gone, the call ends anyway.
-    let _ = caller.publisher.publish(RawEvent::Started(number)).await;
+    let _ = caller.publish(RawEvent::Started(number)).await;
     let finished = follow(&mut running, caller).await;
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
@@ -163,13 +164,13 @@ async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finishe
             RequestEvent::Output { stderr, bytes } => {
                 // Without a listener there is no reason to continue.
                 let output = RawEvent::Output { stderr, bytes: &bytes };
-                if let Err(Gone) = caller.publisher.publish(output).await {
+                if let Err(Gone) = caller.publish(output).await {
                     running.cancel();
                 }
                 running.taken(bytes.len());
             }
             // If the front end is gone, the call ends anyway.
-            RequestEvent::Suspended => drop(caller.publisher.publish(RawEvent::Suspended).await),
+            RequestEvent::Suspended => drop(caller.publish(RawEvent::Suspended).await),
             RequestEvent::Ended(ended) => return *ended,
         }
     }

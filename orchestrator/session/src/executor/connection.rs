@@ -488,10 +488,19 @@ async fn receive(
     bytes: &mut [u8],
     decoder: &mut Decoder,
 ) -> Result<(), ExecutorError> {
-    match read.async_io(Interest::READABLE, |mut socket| socket.read(bytes)).await {
+    let mut guard = read.ready(Interest::READABLE).await?;
+    match guard.get_inner().read(bytes) {
         Ok(0) => Err(ExecutorError::Lost),
         Ok(count) => {
             decoder.push(&bytes[..count]);
+            // The socket is empty: what comes now is a new event.
+            if count < bytes.len() {
+                guard.clear_ready();
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            guard.clear_ready();
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ExecutorError::Lost),
