@@ -1,6 +1,6 @@
 //! Constructors of failures by kind: those of a connection, which end it, and those of a call.
 
-use broker_protocol::{ErrorKind, Failed, Outcome, limit};
+use broker_protocol::{ErrorKind, Failed, Outcome, frame, limit};
 
 /// The client broke the protocol.
 pub fn protocol(message: impl Into<String>) -> Failed {
@@ -23,4 +23,9 @@ pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
         return Ok(());
     }
     Err(protocol(format!("{got} bytes of {what} in one frame, at most {max} are allowed")))
+}
+
+/// The failure of a message that is too long for its frame: a bug of ours.
+pub fn unencoded(error: frame::FrameError) -> Failed {
+    Failed::internal(error.to_string())
 }

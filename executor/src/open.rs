@@ -198,14 +198,14 @@ pub fn open(
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
     let (sandbox, refusal) =
-        match build_settled(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
+        match build_until_pinned(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
             // A throw-away session needs mounts.
             Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
                 return Err(OpenError::ThrowAway(format!("{step}: {source}")));
             }
             // The machine denies this user some of the namespaces: then none of them are used.
             Err(OpenError::Layer { step, source, refused: Some(_), .. }) => (
-                build_settled(&policy, Tier::Flat, abi, (&zones, tracer), user)?,
+                build_until_pinned(&policy, Tier::Flat, abi, (&zones, tracer), user)?,
                 Some(format!("{step}: {source}")),
             ),
             built => (built?, None),
@@ -398,7 +398,7 @@ const BUILDS_MAX: usize = 10;
 
 /// Builds a sandbox. Where a program outside removes a protected name between its discovery and its pin, as a package manager or a
 /// checkout may, what is there now is searched again: to go on without the pin would leave open what was only moved.
-fn build_settled(
+fn build_until_pinned(
     policy: &EffectivePolicy,
     tier: Tier,
     abi: u32,

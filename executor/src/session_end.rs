@@ -1,0 +1,58 @@
+//! The end of a session.
+
+use crate::call::Call;
+use crate::relay::Command;
+use crate::session::Session;
+use broker_protocol::{Ended, Layer};
+use executor_layers::scratch::Scratch;
+use std::time::{Duration, Instant};
+
+/// How long all cells together may take to kill their processes when the session ends, and then one whose first process was killed.
+const LAST_SWEEP: Duration = Duration::from_secs(1);
+/// How long a running file call may take to finish when the client has left.
+const LAST_WRITE: Duration = Duration::from_millis(300);
+
+impl Session {
+    /// Ends the session. Without a PID namespace, cells and the warden see their sockets close and
+    /// kill what is left. The returned directory must be removed after they are gone.
+    pub fn close(mut self) -> Scratch {
+        self.files.finish_current(LAST_WRITE);
+        // With no command running, changes are the user's own, not a command's.
+        let is_busy = !self.calls.is_empty() || self.background.count() > 0;
+        self.end_commands();
+        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        if is_busy {
+            // Nobody is left to report it to.
+            drop(self.look_at_repositories(true));
+        }
+        if self.spec.has(Layer::PidNamespace) {
+            self.pool.kill();
+        }
+        let ends: Vec<_> = self.calls.into_values().filter_map(Call::into_cancelled).collect();
+        // In the flat tier this kills the remaining processes, before the audit blocks on the disk.
+        drop((self.pool, self.files, self.background));
+        let mut unfinished = self.kept.end().into_iter();
+        // A failure is ignored: no client is left to report it to.
+        let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
+        let mut ends = ends.into_iter();
+        let recorded = ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
+        let _ = recorded.and_then(|()| self.audit.close());
+        self.spec.scratch
+    }
+
+    /// Ends all commands, and waits until no process is left that could change what is checked next.
+    fn end_commands(&mut self) {
+        let calls = self.calls.values_mut().filter_map(Call::command_mut);
+        let all = calls.chain(self.background.commands_mut());
+        // A cell reports when it has killed all its processes.
+        let mut running: Vec<&mut Command> = all.filter(|command| command.report_fd().is_some()).collect();
+        running.iter_mut().for_each(|command| command.end(Ended::Cancelled));
+        let until = Instant::now() + LAST_SWEEP;
+        for command in running {
+            if !command.exits_until(until) {
+                command.kill();
+                command.exits_until(Instant::now() + LAST_SWEEP);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a session waits for, and what it does when that happens.
+
+use crate::approvals::ApprovalEvent;
+use crate::call::Call;
+use crate::fault::unencoded;
+use crate::files::WorkerJob;
+use crate::poll::{Token, Waited};
+use crate::session::Session;
+use broker_protocol::{Failed, Usage, limit};
+use std::time::Instant;
+
+impl Session {
+    /// Handles one ready descriptor. Reads at most `room` bytes of live output for the client.
+    pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
+        match token {
+            Token::Client => Ok(()),
+            Token::Warden => self.pool.receive(),
+            Token::Worker => {
+                self.files.receive(&mut self.buffer);
+                Ok(())
+            }
+            Token::Input(id) => {
+                self.calls.entry(id).and_modify(Call::feed);
+                Ok(())
+            }
+            Token::Report(id) | Token::Output(id) => {
+                self.relay(id, room);
+                Ok(())
+            }
+            Token::Background(id) => {
+                self.buffer.resize(limit::CHUNK, 0);
+                self.background.relay(id, &mut self.buffer);
+                Ok(())
+            }
+            Token::Approvers => {
+                self.approvals.admit();
+                Ok(())
+            }
+            Token::Approver(number) => {
+                let events = self.approvals.receive(number);
+                events.into_iter().try_for_each(|event| self.take_approval(event))
+            }
+        }
+    }
+
+    /// Handles the result of an approval question.
+    pub fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
+        match event {
+            ApprovalEvent::Granted(id, approval) => {
+                let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+                // The stored request is what runs, not one that comes with the answer.
+                match call.take_asked() {
+                    Some(request) => self.begin(call, request, Some(approval)),
+                    None => Err(Failed::internal(format!("the call {id} was not asked about"))),
+                }
+            }
+            ApprovalEvent::Ended(id, outcome) => {
+                self.calls.entry(id).and_modify(|call| call.end(outcome, Usage::default()));
+                Ok(())
+            }
+            ApprovalEvent::Preview { approver, call } => {
+                let asked = self.calls.get(&call);
+                let request = asked.and_then(Call::asked);
+                let Some(read) = self.approvals.preview(approver, call, request) else { return Ok(()) };
+                let real = asked.map(|call| call.real.as_slice()).unwrap_or_default();
+                let job = WorkerJob::Preview { approver, call, followed: false };
+                self.files.submit(job, &read, real).map_err(unencoded)
+            }
+            ApprovalEvent::Reply(frame) => {
+                self.outbox.push(frame);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        waited.add_input(Token::Warden, self.pool.fd());
+        self.files.wait_for(waited, client_full);
+        self.background.wait_for(waited);
+        self.approvals.wait_for(waited);
+        self.calls.values().for_each(|call| call.wait_for(waited, client_full));
+    }
+
+    /// Whether so much is queued for the file worker that no more should be taken from the client.
+    pub fn is_full(&self) -> bool {
+        self.files.is_full()
+    }
+
+    /// When the next timeout of the session is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let commands = self.calls.values().filter_map(|call| call.command()?.deadline());
+        let others = [
+            self.pool.deadline(),
+            self.files.deadline(),
+            self.background.deadline(),
+            self.approvals.deadline(),
+            self.approvals.leases.deadline(),
+            self.audit.deadline(),
+        ];
+        commands.chain(others.into_iter().flatten()).min()
+    }
+
+    /// Handles the timeouts that are due.
+    pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+        self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
+        self.background.tick(now);
+        self.files.tick(now);
+        self.approvals.leases.expire(now);
+        let events = self.approvals.expire(now);
+        events.into_iter().try_for_each(|event| self.take_approval(event))?;
+        self.approvals.flush();
+        self.audit.tick(now)?;
+        self.pool.tick(now)
+    }
+}

@@ -1,0 +1,70 @@
+//! What the file worker returns, and links that its calls meet.
+
+use crate::approvals::preview_read;
+use crate::call::Call;
+use crate::fault::{failed, unencoded};
+use crate::files::{WorkerEvent, WorkerJob};
+use crate::session::Session;
+use broker_protocol::{CallId, ErrorKind, Failed, FromBroker, Usage, ZonePath};
+
+/// Maximum number of targets to which the links of one call are followed. A glob follows two; links that change add more.
+const PLACES_MAX: usize = 4;
+
+impl Session {
+    pub fn collect_from_worker(&mut self) -> Result<(), Failed> {
+        for event in self.files.take_events() {
+            match event {
+                WorkerEvent::Part(WorkerJob::Call(id), bytes) => {
+                    let part = FromBroker::Part { call: id, bytes };
+                    self.calls.entry(id).and_modify(|call| call.outbox.push(part));
+                }
+                WorkerEvent::Ended(WorkerJob::Call(id), outcome, usage) => {
+                    self.calls.entry(id).and_modify(|call| call.end(outcome, usage));
+                }
+                WorkerEvent::Elsewhere(WorkerJob::Call(id), real) => self.follow(id, real)?,
+                WorkerEvent::Elsewhere(WorkerJob::Preview { approver, call, followed }, real) => {
+                    self.follow_preview(approver, call, (!followed).then_some(real))?;
+                }
+                WorkerEvent::Part(WorkerJob::Preview { approver, call, .. }, bytes) => {
+                    self.approvals.preview_part(approver, call, bytes);
+                }
+                WorkerEvent::Ended(WorkerJob::Preview { approver, call, .. }, ..) => {
+                    self.approvals.end_preview(approver, call);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides again on a call whose path leads to `real`: it starts again with that target, waits for an approval, or is refused.
+    fn follow(&mut self, id: CallId, real: ZonePath) -> Result<(), Failed> {
+        let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+        let Some(request) = call.take_from_worker() else {
+            return Err(Failed::internal(format!("the call {id} is not the file worker's")));
+        };
+        if call.real.len() == PLACES_MAX {
+            let message = "the links on the path change while they are followed; try again";
+            call.end(failed(ErrorKind::Io, message), Usage::default());
+            self.calls.insert(id, call);
+            return Ok(());
+        }
+        call.real.push(real);
+        self.begin(call, request, None)
+    }
+
+    /// Reads, at the target of a link, the file that a call would change, for an approver who may
+    /// see it. Links that change meanwhile are not followed again.
+    fn follow_preview(&mut self, approver: u64, id: CallId, real: Option<ZonePath>) -> Result<(), Failed> {
+        let read = self.calls.get(&id).and_then(Call::asked).and_then(preview_read);
+        match read.zip(real) {
+            Some((read, real)) => {
+                let job = WorkerJob::Preview { approver, call: id, followed: true };
+                self.files.submit(job, &read, &[real]).map_err(unencoded)
+            }
+            None => {
+                self.approvals.end_preview(approver, id);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
+
+use crate::approvals::Approval;
+use crate::authorise::opened_with;
+use crate::call::Call;
+use crate::fault::protocol;
+use crate::plan::CommandPlan;
+use crate::repository_question::git_settings_in;
+use crate::session::Session;
+use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Wants};
+use executor_audit::record::Record;
+use executor_cell::leases::{self, Settings};
+use executor_supervisor::explain;
+use policies::Access;
+use std::path::Path;
+
+impl Session {
+    /// Begins the leases of an approval, after their records are written. Returns the key of the
+    /// call's own programs, if they have one; or why a path cannot be leased.
+    pub fn lease(
+        &mut self,
+        call: CallId,
+        approval: Approval,
+    ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
+        if approval.missing.wants.is_empty() {
+            return Ok(Ok(None));
+        }
+        let leases = self.approvals.new_leases(call, &approval);
+        let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
+        let Approval { extent, digest, missing, .. } = approval;
+        let session = (&self.spec, &self.profiles.user);
+        let settings: &Settings = &|root, objects| git_settings_in(root, objects, session);
+        let paths = match self.approvals.leases.hold(call, missing, &self.spec.policy, settings) {
+            Ok(paths) => paths,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        // A call has no key if all its hosts are leased to the session.
+        let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
+        for lease in &leases {
+            let what = self.audit.redacted(lease.opens.parts().1);
+            self.audit.append(&Record::leased(lease, &what, extent))?;
+        }
+        self.approvals.leases.begin(leases, paths, extent, digest);
+        self.outbox.push(self.approvals.leases.message());
+        Ok(Ok(key))
+    }
+
+    /// Gives a command its leases: hosts, with `key` if they are leased to this call alone; paths, if the same objects still lie there.
+    pub fn use_leases(
+        &mut self,
+        call: &mut Call,
+        plan: &mut CommandPlan,
+        key: Option<Nonce>,
+    ) -> Result<(), Refused> {
+        if key.is_some() || self.approvals.leases.are_for_all() {
+            (plan.cell.environment, plan.cell.unset) = self.online.variables(key);
+        }
+        if !plan.is_waited_for() {
+            return Ok(());
+        }
+        self.approvals.leases.end_changed();
+        let paths = self.approvals.leases.paths_for(call.id);
+        leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
+        plan.leases = self.approvals.leases.handover(&paths, self.user_namespace.as_ref())?;
+        (call.leases, plan.granted) = paths.into_iter().unzip();
+        Ok(())
+    }
+
+    /// Records the leases that have ended, and returns the frame that tells the client.
+    pub fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
+        let ended = self.approvals.leases.take_ended();
+        for (lease, how) in &ended {
+            self.audit.append(&Record::lease_ended(lease.lease, *how))?;
+            // A running command keeps its granted paths until it ends.
+            let has = |call: &&Call| call.leases.contains(&lease.lease);
+            let calls: Vec<_> = self.calls.values().filter(has).map(|call| call.id).collect();
+            calls.into_iter().try_for_each(|call| self.cancel(call))?;
+        }
+        Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
+    }
+
+    /// Records the end of a connection that a cell requested.
+    pub fn connected(&mut self, report: &ConnectionReport) -> Result<(), Failed> {
+        if !self.spec.policy.has_network() {
+            return Err(protocol("the cells of this session have no network"));
+        }
+        report.check().map_err(|error| protocol(error.to_string()))?;
+        // A program chooses this name, and may put a secret into it.
+        let host = self.audit.redacted(&report.host);
+        Ok(self.audit.append(&Record::connection(&host, report))?)
+    }
+
+    /// Reports which of these failures the cell caused, in a throw-away session.
+    pub fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
+        if self.spec.tracer.is_none() {
+            return Err(protocol("only a throw-away session explains traced calls"));
+        }
+        Traced::check(traced).map_err(|error| protocol(error.to_string()))?;
+        let (spec, user) = (&self.spec, &self.profiles.user);
+        let leasable = |access, path: &Path| {
+            let paths = path.to_str().map(str::to_owned).into_iter().collect();
+            let wants = match access {
+                Access::Read => Wants { read: paths, ..Wants::default() },
+                Access::Write => Wants { write: paths, ..Wants::default() },
+            };
+            opened_with(&wants, spec, user).map(drop).map_err(|refused| refused.why)
+        };
+        let explained = traced.iter().map(|one| explain(one, spec, &leasable)).collect();
+        self.outbox.push(FromBroker::Explained(explained));
+        Ok(())
+    }
+}
