@@ -114,10 +114,11 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
     let secret = world.put(".env", format!("KEY={}\n", world.canary));
     fs::hard_link(secret, world.project.join("other")).unwrap();
+    world.put(".envrc", "export A=1\n");
     let key = world.outside.join("keys/id_rsa");
     world.write(&key, &world.canary);
     let script = format!(
-        "cat .env; cat other; cat {}; echo x > .git/hooks/pre-commit; unshare -U true; {BY_OTHER_NAMES}; false",
+        "rm .envrc; cat .env; cat other; cat {}; echo x > .git/hooks/pre-commit; unshare -U true; {BY_OTHER_NAMES}; false",
         key.display()
     );
     let control = run(world.host("cat").arg("other"), LIMIT).text();
@@ -130,6 +131,7 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
         ("other", "protected-names", ""),
         ("id_rsa", "mount-namespace", ""),
         (".git/hooks/pre-commit", "protected-names", "protect:.git/hooks"),
+        (".envrc", "protected-names", "protect:.envrc"),
         ("unshare", "seccomp", ""),
     ] {
         let is_it = |one: &&Value| {

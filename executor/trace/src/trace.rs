@@ -3,7 +3,7 @@
 use crate::calls::{self, PathArgument};
 use crate::process::{self, Call};
 use crate::report::{Gap, Met, Report};
-use libc::{EACCES, EDQUOT, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS};
+use libc::{EACCES, EBUSY, EDQUOT, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS};
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -140,7 +140,8 @@ impl Tracer {
         match error {
             ENOSPC | EDQUOT => self.report.miss(Gap::Full),
             EPERM if calls::traces(&call) => self.report.miss(Gap::Untraced),
-            EPERM | ENOENT | ENOTDIR | EACCES | EROFS => {}
+            // A protected name that is there cannot be removed: `EBUSY`.
+            EPERM | ENOENT | ENOTDIR | EACCES | EROFS | EBUSY => {}
             _ => return Ok(()),
         }
         for path in calls::paths(&call) {
