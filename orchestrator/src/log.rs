@@ -4,7 +4,7 @@ use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_options::exit;
 use orchestrator_records::runlog::KINDS;
-use orchestrator_records::runlog_files;
+use orchestrator_records::runlog_files::{self, Outline};
 use orchestrator_terminal::print;
 use orchestrator_text::time;
 use serde_json::{Value, json};
@@ -76,8 +76,8 @@ impl Log {
         let mut runs = Vec::new();
         for id in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {
             // A run whose log was removed in the meantime is skipped.
-            let Some((first, last)) = runlog_files::ends(&id).map_err(unreadable)? else { continue };
-            runs.push(summary(&id, &first, &last));
+            let Some(outline) = runlog_files::outline(&id).map_err(unreadable)? else { continue };
+            runs.push(summary(&id, &outline));
         }
         if self.json {
             print::json(&runs)?;
@@ -89,13 +89,15 @@ impl Log {
                     other => other.to_string(),
                 };
                 let row = format!(
-                    "{:<34} {} {:<8} calls={} errors={} {}",
+                    "{:<34} {} {:<8} calls={} errors={} exit={} {}  {}",
                     text("run"),
                     text("started"),
                     text("command"),
                     text("calls"),
                     text("errors"),
+                    text("exitCode"),
                     text("project"),
+                    in_one_line(&text("call")),
                 );
                 print::result(format!("{}\n", print::shown(&row)).as_bytes())?;
             }
@@ -148,14 +150,28 @@ fn unreadable(error: io::Error) -> Failed {
     Failed::internal(format!("the logs cannot be read: {error}"))
 }
 
-/// A run as an entry of a list. The counts come from its last line; they are null if it has none.
-fn summary(id: &str, first: &Value, last: &Value) -> Value {
+/// A run as an entry of a list. The counts come from its last line; they are null if it has none. Of a run with one call it has what
+/// was called, and the exit code.
+fn summary(id: &str, outline: &Outline) -> Value {
+    let Outline { first, call, result, last } = outline;
     let started = first["ts"].as_f64().map(|ts| time::utc(ts as u64));
     let (start, end) = (&first["payload"], &last["payload"]);
+    let is_one = end["calls"] == 1;
+    let (call, exit) = (called(&call["payload"]), &result["payload"]["metadata"]["exitCode"]);
     json!({
         "run": id, "started": started, "command": start["command"], "project": start["project"],
         "session": start["session"], "calls": end["calls"], "errors": end["errors"], "reason": end["reason"],
+        "call": is_one.then_some(call), "exitCode": if is_one { exit.clone() } else { Value::Null },
     })
+}
+
+/// The command of a call, or its tool.
+fn called(call: &Value) -> Value {
+    match &call["input"]["command"] {
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ").into(),
+        Value::String(command) => command.as_str().into(),
+        _ => call["tool"].clone(),
+    }
 }
 
 /// Whether `wanted` occurs anywhere in a value.
@@ -173,7 +189,6 @@ fn has(value: &Value, wanted: &str) -> bool {
 
 /// A line for a person: time, call, kind and the first words of its text.
 fn row(line: &Value) -> String {
-    const SHOWN: usize = 160;
     let at = time::utc(line["ts"].as_f64().unwrap_or_default() as u64);
     let payload = &line["payload"];
     let text = |value: &Value| match value {
@@ -187,8 +202,14 @@ fn row(line: &Value) -> String {
         .filter(|text| !text.is_empty())
         .collect::<Vec<_>>()
         .join("  ");
-    let words: String = words.replace(['\n', '\t'], " ").chars().take(SHOWN).collect();
-    format!("{at} {:>4} {:<14} {words}", line["step"], line["kind"].as_str().unwrap_or_default())
+    let (kind, words) = (line["kind"].as_str().unwrap_or_default(), in_one_line(&words));
+    format!("{at} {:>4} {kind:<14} {words}", line["step"])
+}
+
+/// The beginning of a text, for a row.
+fn in_one_line(text: &str) -> String {
+    const SHOWN: usize = 160;
+    text.replace(['\n', '\t'], " ").chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -209,8 +230,17 @@ mod tests {
         let start =
             json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
         let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
-        let summary = summary("1", &start, &call);
+        let outline = Outline { first: start, call: call.clone(), last: call, ..Outline::default() };
+        let summary = summary("1", &outline);
         assert_eq!((&summary["command"], &summary["calls"]), (&json!("run"), &Value::Null));
         assert_eq!(summary["started"], "1970-01-01 00:00:00Z");
+    }
+
+    #[test]
+    fn a_call_is_its_command_or_its_tool() {
+        let of = |call: Value| called(&call);
+        assert_eq!(of(json!({"tool": "bash", "input": {"command": ["git", "log"]}})), "git log");
+        assert_eq!(of(json!({"tool": "bash", "input": {"command": "git log | head"}})), "git log | head");
+        assert_eq!(of(json!({"tool": "glob", "input": {"pattern": "*"}})), "glob");
     }
 }

@@ -148,8 +148,21 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
-/// First and last line of a run; `None` if there is no such run.
-pub fn ends(id: &str) -> io::Result<Option<(Value, Value)>> {
+/// What a list says of a run: null what is not there, or not within 64 KiB of the beginning or the end.
+#[derive(Debug, Default)]
+pub struct Outline {
+    /// Its first line.
+    pub first: Value,
+    /// The first line of a call.
+    pub call: Value,
+    /// The last line of a result.
+    pub result: Value,
+    /// Its last line.
+    pub last: Value,
+}
+
+/// The outline of a run; `None` if there is no such run.
+pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     const END: u64 = 64 * 1024;
     let Some(mut file) = open(id)? else { return Ok(None) };
     let length = file.metadata()?.len();
@@ -159,11 +172,22 @@ pub fn ends(id: &str) -> io::Result<Option<(Value, Value)>> {
         Read::by_ref(&mut file).take(END).read_to_end(&mut text)?;
         Ok(text)
     };
-    let (first, last) = (read(0)?, read(length.saturating_sub(END))?);
+    let (begin, end) = (read(0)?, read(length.saturating_sub(END))?);
+    let end = end.strip_suffix(b"\n").unwrap_or(&end);
     let value =
         |line: Option<&[u8]>| line.and_then(|line| serde_json::from_slice(line).ok()).unwrap_or(Value::Null);
-    let last = last.strip_suffix(b"\n").unwrap_or(&last);
-    Ok(Some((value(first.split(|b| *b == b'\n').next()), value(last.rsplit(|b| *b == b'\n').next()))))
+    let line = |line: &[u8]| serde_json::from_slice::<Value>(line).ok();
+    let mut begin_lines = begin.split(|byte| *byte == b'\n');
+    let mut end_lines = end.rsplit(|byte| *byte == b'\n');
+    Ok(Some(Outline {
+        first: value(begin_lines.next()),
+        call: begin_lines.filter_map(line).find(|line| line["kind"] == "tool_call").unwrap_or_default(),
+        last: value(end_lines.next()),
+        result: end_lines
+            .filter_map(line)
+            .find(|line| line["kind"] == "tool_result" || line["kind"] == "tool_error")
+            .unwrap_or_default(),
+    }))
 }
 
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]

@@ -139,6 +139,9 @@ fn run_and_call_have_logs_unless_they_are_told_not_to() {
     assert_eq!(ids.len(), 2);
     let list = log(&world, &["list"]).success();
     assert!(list.lines().count() == 2 && list.contains("run ") && list.contains("call "), "{list}");
+    let [called, ran] = list.lines().collect::<Vec<_>>().try_into().unwrap();
+    assert!(ran.contains(" exit=4 ") && ran.ends_with("echo out; echo err >&2; exit 4"), "{list}");
+    assert!(called.contains(" exit=- ") && called.ends_with("  glob"), "{list}");
     assert!(log(&world, &["show", &ids[0]]).success().contains("exit_nonzero"));
     // Found in whatever case, in one run only.
     let found = log(&world, &["search", "*.NEEDLE", "--json"]).success();
