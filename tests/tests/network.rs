@@ -423,7 +423,9 @@ fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
             .write_all(format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n").as_bytes());
         let mut answer = Vec::new();
         let _ = stranger.read_to_end(&mut answer);
-        assert!(answer.is_empty(), "{at}: {}", String::from_utf8_lossy(&answer));
+        let answer = String::from_utf8_lossy(&answer);
+        // A server of a suite beside this one may be among them; a relay speaks HTTP.
+        assert!(!answer.contains("HTTP/") && !answer.contains("pong"), "{at}: {answer}");
     }
     assert_eq!(server.hits(), hits);
     // Nor the cell of a session that has no network.

@@ -53,6 +53,10 @@ pub fn tests() -> Vec<Test> {
         no_stash_is_applied_by_the_users_next_commit,
         packages_of_the_users_are_removed_and_installed_again,
         what_a_background_command_leaves_is_judged,
+        what_a_mapping_changes_after_a_look_is_judged,
+        the_file_on_which_an_index_is_based_is_looked_at,
+        an_index_that_takes_too_long_to_read_is_set_aside,
+        a_closed_directory_saves_nothing_that_a_command_left,
         what_runs_when_the_session_ends_leaves_nothing,
         a_repository_is_whole_again_when_the_session_ends,
         ordinary_merges_and_rebases_go_on,
@@ -1308,6 +1312,120 @@ fn what_a_background_command_leaves_is_judged(place: Place) {
         let said = session.bash("true").result.to_string();
         assert!(said.contains(file.rsplit('/').next().unwrap()) && said.contains("is removed"), "{said}");
     }
+}
+
+/// Maps the file `$1`, whose content is as `good` has it, and replaces it by that of `evil` when `go` is there. Neither time of the file
+/// changes then.
+const MAPPED: &str = r#"python3 -c '
+import mmap, os, sys, time
+evil = open("evil", "rb").read(); f = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(f, len(evil)); m[:] = m[:]; open("ready", "w").close()
+while not os.path.exists("go"): time.sleep(0.02)
+m[:] = evil; open("done", "w").close(); time.sleep(float(sys.argv[2]))
+'"#;
+
+/// What is looked at while a command runs is looked at again when none does.
+fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
+    let counter = ".git/rebase-merge/msgnum";
+    let prepare_counter = format!(
+        "mkdir -p .git/rebase-merge; echo 111 > .git/rebase-merge/end; printf '$(id)' > evil; printf 11111 > {counter}"
+    );
+    let prepare_index = format!(
+        "{RAW_INDEX} ../sprung.txt sprung; mv .git/index evil; rm -f .git/index.refused; git reset -q; \
+         {RAW_INDEX} XX/sprung.txt sprung"
+    );
+    for (prepare, file) in [(prepare_counter, counter), (prepare_index, ".git/index")] {
+        let evil = |world: &World| world.project.join(file).exists() && world.get(file) == world.get("evil");
+        let control = with_ignored_secret(place);
+        on_host(&control, &format!("{prepare}; touch go; {MAPPED} {file} 0"));
+        assert!(evil(&control), "the control: {file}");
+        for stays in ["0", "300"] {
+            let world = with_ignored_secret(place);
+            let mut session = Session::open(&world);
+            in_background(&mut session, &format!("{prepare}; {MAPPED} {file} {stays}"));
+            assert!(until(LIMIT, || world.project.join("ready").exists()), "{file}");
+            let said = session.bash("true").result.to_string();
+            assert!(!said.contains("denied"), "nothing is wrong yet: {said}");
+            session.bash("touch go").success();
+            assert!(until(LIMIT, || world.project.join("done").exists()));
+            if stays != "0" {
+                session.close(LIMIT);
+            }
+            assert!(until(LIMIT, || !evil(&world)), "{file}, {stays}");
+        }
+    }
+}
+
+/// Adds a name to the file on which the index is based, in place.
+const SHARED_INDEX: &str = r#"python3 -c '
+import glob, struct, subprocess
+blob = subprocess.run(["git", "hash-object", "-w", "--stdin"], input=b"sprung", capture_output=True, check=True).stdout.strip().decode()
+file = glob.glob(".git/sharedindex.*")[0]; data = open(file, "rb").read(); path = b"../sprung.txt"
+entry = struct.pack(">10I", 0, 0, 0, 0, 0, 0, 0o100644, 0, 0, 0) + bytes.fromhex(blob) + struct.pack(">H", len(path)) + path
+entry += bytes((62 + len(path) + 8) // 8 * 8 - len(entry)); count = struct.unpack(">I", data[8:12])[0]
+open(file, "r+b").write(data[:8] + struct.pack(">I", count + 1) + entry + data[12:])
+'"#;
+
+fn the_file_on_which_an_index_is_based_is_looked_at(place: Place) {
+    let split = "git update-index --split-index --force-write-index";
+    let sprung = |world: &World| {
+        run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+        world.project.join("../sprung.txt").exists()
+    };
+    let control = with_ignored_secret(place);
+    on_host(&control, &format!("{split}; {SHARED_INDEX}"));
+    assert!(sprung(&control), "the control does not work");
+    for users in [true, false] {
+        let world = with_ignored_secret(place);
+        if users {
+            on_host(&world, split);
+        }
+        let mut session = Session::open(&world);
+        if !users {
+            session.bash(split).success();
+        }
+        let said = session.bash(SHARED_INDEX).result.to_string();
+        assert!(!sprung(&world), "{users}: {said}");
+        assert!(said.contains("has left an index that"), "{users}: {said}");
+    }
+}
+
+/// An index of a megabyte that says 80 megabytes of names, the first of which leads out of the work tree.
+const LONG_INDEX: &str = r#"python3 -c '
+import hashlib, struct, subprocess
+blob = bytes.fromhex(subprocess.run(["git", "hash-object", "-w", "--stdin"], input=b"sprung", capture_output=True, check=True).stdout.strip().decode())
+def entry(drop, tail, length):
+    number = bytes([drop & 0x7f]); drop >>= 7
+    head = struct.pack(">10I", 0, 0, 0, 0, 0, 0, 0o100644, 0, 0, 0) + blob
+    hidden = struct.pack(">HH", min(length, 0xfff) | 0x4000, 0x4000) if length > 99 else struct.pack(">H", length)
+    return head + hidden + number + tail + bytes(1)
+long = b"x/" * 2000
+data = b"DIRC" + struct.pack(">II", 4, 20001) + entry(0, b"../sprung.txt", 13) + entry(13, long + b"000000", 4006)
+data += b"".join(entry(6, b"%06d" % n, 4006) for n in range(1, 20000))
+open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
+'"#;
+
+fn an_index_that_takes_too_long_to_read_is_set_aside(place: Place) {
+    let sprung = |world: &World| {
+        run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+        world.project.join("../sprung.txt").exists()
+    };
+    let control = with_ignored_secret(place);
+    on_host(&control, LONG_INDEX);
+    assert!(sprung(&control), "the control does not work");
+    let world = with_ignored_secret(place);
+    let said = Session::open(&world).bash(LONG_INDEX).result.to_string();
+    assert!(!sprung(&world), "{said}");
+    assert!(said.contains("has left an index that cannot be read"), "{said}");
+}
+
+fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
+    let script =
+        "mkdir .git/rebase-merge; echo '$(id)' > .git/rebase-merge/msgnum; chmod 555 .git/rebase-merge";
+    let world = with_ignored_secret(place);
+    let said = Session::open(&world).bash(script).result.to_string();
+    assert!(said.contains("is removed"), "{said}");
+    assert!(!world.project.join(".git/rebase-merge/msgnum").exists());
 }
 
 /// Whatever is still running is killed first, so that nothing is made again after the look.

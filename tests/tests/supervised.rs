@@ -127,6 +127,7 @@ const PLANTS: &[(&str, &str)] = &[
     ("echo planted > .exrc", ".exrc"),
     ("echo planted | tee .exrc", ".exrc"),
     ("ln -s .exrc x && echo planted > x", ".exrc"),
+    ("echo planted > .miserc.toml", ".miserc.toml"),
     ("echo planted > .sdkmanrc", ".sdkmanrc"),
     ("echo planted > x && mv x .java-options", ".java-options"),
     // What is not there yet, below what is not there yet.

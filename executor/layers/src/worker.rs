@@ -132,6 +132,8 @@ pub struct RepositoryAnswer {
     pub fault: Option<IndexFault>,
     /// Whether some object replaces another (`git replace`), as far as that can be determined.
     pub replaces: bool,
+    /// The files beside the index on which it is based (`--split-index`).
+    pub shared: Vec<String>,
 }
 
 /// Why the user's git must not use an index.

@@ -85,10 +85,14 @@ impl Committed<'_> {
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
             return RepositoryAnswer { index: Some(Vec::new()), ..RepositoryAnswer::default() };
         }
-        let Some(files) = self.index_files(own, &path) else {
+        let mut files = self.text(&path, INDEX_MAX).map_or_else(Vec::new, |text| git_index::read(&text));
+        let shared: Vec<String> = files.iter().filter_map(shared_file).collect();
+        let based_on = shared.iter().map(|name| self.shared_index(&own.join(name)));
+        let Some(based_on) = based_on.collect::<Option<Vec<_>>>().filter(|_| !files.is_empty()) else {
             let fault = Some(IndexFault::Unreadable);
-            return RepositoryAnswer { fault, ..RepositoryAnswer::default() };
+            return RepositoryAnswer { fault, shared, ..RepositoryAnswer::default() };
         };
+        files.extend(based_on.into_iter().flatten());
         let entries = || files.iter().flat_map(|file| &file.entries);
         let outside = entries().find(|entry| !git_index::is_in_work_tree(&entry.path));
         let fault = outside.map(|entry| IndexFault::Outside(entry.path.clone()));
@@ -100,21 +104,13 @@ impl Committed<'_> {
         let known = names.len() <= INDEXED_MAX && files.iter().all(|file| file.whole);
         let submodules = entries().filter(|entry| entry.submodule).map(|entry| entry.path.clone());
         let submodules = submodules.take(SUBMODULES_MAX).collect();
-        RepositoryAnswer { index: known.then_some(names), submodules, fault, ..RepositoryAnswer::default() }
+        let index = known.then_some(names);
+        RepositoryAnswer { index, submodules, fault, shared, ..RepositoryAnswer::default() }
     }
 
-    /// The index at `path`, and the shared one on which it is based.
-    fn index_files(&self, own: &Path, path: &Path) -> Option<Vec<Index>> {
-        let mut files = git_index::read(&self.text(path, INDEX_MAX)?);
-        for base in files.iter().filter_map(|file| file.base.clone()).collect::<Vec<_>>() {
-            // All zeros mean that there is no base.
-            if base.iter().any(|byte| *byte != 0) {
-                let name: String = base.iter().map(|byte| format!("{byte:02x}")).collect();
-                let shared = self.text(&own.join(format!("sharedindex.{name}")), INDEX_MAX)?;
-                files.extend(Some(git_index::read(&shared)).filter(|read| !read.is_empty())?);
-            }
-        }
-        (!files.is_empty()).then_some(files)
+    /// The index at `path`, on which another one is based.
+    fn shared_index(&self, path: &Path) -> Option<Vec<Index>> {
+        Some(git_index::read(&self.text(path, INDEX_MAX)?)).filter(|read| !read.is_empty())
     }
 
     /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
@@ -164,6 +160,13 @@ impl Committed<'_> {
             false => InHead::Other,
         }
     }
+}
+
+/// The name of the file on which an index is based; all zeros mean that there is none.
+fn shared_file(index: &Index) -> Option<String> {
+    let base = index.base.as_ref().filter(|base| base.iter().any(|byte| *byte != 0))?;
+    let digits: String = base.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("sharedindex.{digits}"))
 }
 
 /// Something that git may be able to read and this worker is not: too large, of an unknown form, elsewhere, or invalid.

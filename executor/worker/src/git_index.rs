@@ -11,6 +11,8 @@ use policies::may_be_dot_git;
 
 /// Maximum bytes of a name.
 const NAME_MAX: usize = 4096;
+/// Maximum bytes of all names, several times those of the largest projects: an index can repeat a long name in a few bytes.
+const NAMES_MAX: usize = 48 << 20;
 /// Bytes of an entry before its object: times, device, inode, mode, owner, size.
 const STAT: usize = 40;
 /// Where its mode is, and the mode of a submodule's place.
@@ -71,6 +73,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
         return None;
     }
     let (mut entries, mut starts): (Vec<IndexEntry>, Vec<Start>) = (Vec::new(), Vec::new());
+    let mut bytes_of_names = 0;
     for _ in 0..count {
         let before = entries.last().map(|entry| entry.path.as_slice()).unwrap_or_default();
         let at = content.len() - rest.len();
@@ -78,6 +81,10 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
             true => shortened(&mut rest, width, before)?,
             false => (padded(&mut rest, width)?, true),
         };
+        bytes_of_names += entry.path.len();
+        if bytes_of_names > NAMES_MAX {
+            return None;
+        }
         entries.push(entry);
         starts.push(Start { at, whole });
     }

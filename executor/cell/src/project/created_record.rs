@@ -23,6 +23,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "created";
 /// The temporary name of a new record.
@@ -241,7 +242,17 @@ pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// The metadata that changes with a file or its content.
+/// How long after a change another one may have the same time: a tick of the slowest kernel, with room.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
+pub fn is_recent(state: &[i64; 7]) -> bool {
+    let changed = Duration::new(state[5].max(0) as u64, state[6].clamp(0, 999_999_999) as u32);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    changed + TICK > now
+}
+
+/// The metadata that changes with a file or its content, unless a process has it mapped, or it changed a moment ago.
 pub fn state(metadata: &Metadata) -> [i64; 7] {
     [
         metadata.dev() as i64,

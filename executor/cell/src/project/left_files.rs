@@ -4,19 +4,20 @@
 //! *Does not*: check repositories created after the session opened, or more than
 //! [`REPOSITORIES_MAX`]. Until the call has ended, programs act on a file that a command writes.
 
-use super::created_record::{inspect, read_short, state};
+use super::created_record::{inspect, is_recent, read_short, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::worker::REFERENCES_MAX;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::renameat;
+use nix::fcntl::{AT_FDCWD, renameat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,16 @@ enum Left {
     Lock,
     /// `hg recover` writes the files that it names. Checked when no command is running any more.
     Journal,
+}
+
+impl Left {
+    /// Whether it stays or goes by its content.
+    fn is_judged_by_content(self) -> bool {
+        match self {
+            Left::Counter | Left::BranchName | Left::Branch => true,
+            Left::Autostash | Left::History | Left::Lock | Left::Journal => false,
+        }
+    }
 }
 
 /// Files of a repository, relative to its directory. Locks are recognised by the end of their names.
@@ -103,7 +114,10 @@ impl LeftFiles {
                 Some(before) if *before == state => drop(seen.insert(path, state)),
                 Some(_) | None => {
                     denials.extend(left_in(&path, left));
-                    seen.insert(path, state);
+                    // It is judged again next time if its content may have changed by then without a trace.
+                    if !left.is_judged_by_content() || alone && !is_recent(&state) {
+                        seen.insert(path, state);
+                    }
                 }
             }
         }
@@ -239,10 +253,17 @@ fn remove(path: &Path) -> Result<()> {
     unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir)
 }
 
-/// The directory of a file, opened without following links: commands can write to it.
+/// The directory of a file, opened without following links, as commands can write to it, and writable for its owner: they can also
+/// have closed it.
 fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
-    Ok((open_without_links(parent)?, name.to_owned()))
+    let directory = open_without_links(parent)?;
+    let mode = Mode::from_bits_truncate(fstat(&directory)?.st_mode & 0o7777);
+    if !mode.contains(Mode::S_IRWXU) {
+        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        fchmodat(AT_FDCWD, path.as_str(), mode | Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
+    }
+    Ok((directory, name.to_owned()))
 }
 
 fn is_number(path: &Path) -> bool {

@@ -12,7 +12,7 @@
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
-use super::created_record::{inspect, open, read_short, state};
+use super::created_record::{inspect, is_recent, open, read_short, state};
 use super::left_files::{of_repository, set_aside};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
@@ -28,6 +28,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const NAME: &str = "tracked";
 /// The temporary name of a new record.
@@ -36,6 +37,8 @@ const NEW: &str = "tracked.new";
 const RECORD_MAX: u64 = 1 << 20;
 /// Maximum bytes read of a `HEAD` file.
 const HEAD_MAX: u64 = 4096;
+/// An answer that took longer than this is not waited for while commands run.
+const SLOW: Duration = Duration::from_millis(100);
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
 
 /// The repository of a project.
@@ -63,8 +66,8 @@ impl ProjectRepository {
         Some(Self { project: spec.project.clone(), common, own })
     }
 
-    /// State that changes when another name becomes tracked.
-    fn state(&self) -> Vec<Option<[i64; 7]>> {
+    /// State that changes when another name becomes tracked; the index is based on `shared`.
+    fn state(&self, shared: &[String]) -> Vec<Option<[i64; 7]>> {
         let head = self.own.join("HEAD");
         let next = |reference: &PathBuf| {
             let text = read_short(reference, HEAD_MAX)?;
@@ -74,7 +77,8 @@ impl ProjectRepository {
         };
         let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
         let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
-        let files = std::iter::once(self.own.join("index")).chain(common);
+        let indexes = shared.iter().map(String::as_str).filter(|name| !name.contains('/'));
+        let files = std::iter::once("index").chain(indexes).map(|name| self.own.join(name)).chain(common);
         files.chain(references).map(|path| state_of(&path)).collect()
     }
 }
@@ -88,6 +92,10 @@ pub struct TrackedSecrets {
     /// The closed files with names of secrets.
     closed: Vec<PathBuf>,
     seen: Vec<Option<[i64; 7]>>,
+    /// Whether what is tracked may have changed since without a trace in `seen`.
+    is_unsure: bool,
+    /// Whether the last answer took long.
+    is_slow: bool,
     tracked: Tracked,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
@@ -111,12 +119,15 @@ struct Tracked {
     replaces: bool,
     /// The places of submodules.
     submodules: BTreeSet<Vec<u8>>,
+    /// The files on which the index is based.
+    shared: Vec<String>,
 }
 
 impl Tracked {
     fn of(answer: Option<RepositoryAnswer>, files: &[PathBuf], project: &Path) -> Self {
-        let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces }) = answer else {
-            return Self::default();
+        let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces, shared }) = answer
+        else {
+            return Self { fault: Some(IndexFault::Unreadable), ..Self::default() };
         };
         let (mut head, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for (path, in_head) in files.iter().zip(in_head) {
@@ -131,7 +142,7 @@ impl Tracked {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
         let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
-        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules }
+        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared }
     }
 
     /// Whether git tracks it, or may track it.
@@ -159,12 +170,12 @@ impl TrackedSecrets {
     ) -> (Self, Vec<PathBuf>, Vec<PathBuf>) {
         let directory = undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
-        let seen = repository.state();
         let answer = ask(&repository, &files);
         let same = answer.iter().flat_map(|answer| files.iter().zip(&answer.files));
         let same: Vec<PathBuf> =
             same.filter(|(_, in_head)| **in_head == InHead::Same).map(|(path, _)| path.clone()).collect();
         let tracked = Tracked::of(answer, &files, &spec.project);
+        let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
         let still = |path: &&PathBuf| {
             of(path).is_some_and(|path| before.contains(&line(&path)) && tracked.may_have(&path))
@@ -175,8 +186,18 @@ impl TrackedSecrets {
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
         let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
-        let mut tracked_secrets =
-            Self { repository, created, closed, seen, tracked, directory, record, known: BTreeSet::new() };
+        let mut tracked_secrets = Self {
+            repository,
+            created,
+            closed,
+            seen,
+            is_unsure: false,
+            is_slow: false,
+            tracked,
+            directory,
+            record,
+            known: BTreeSet::new(),
+        };
         tracked_secrets.known.extend(tracked_secrets.new_in_submodules(spec));
         if tracked_secrets.record != before {
             tracked_secrets.write(&before);
@@ -184,18 +205,33 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// Checks again, if anything that determines what is tracked has changed: returns what commands have caused since.
+    /// Checks again, if anything that determines what is tracked has changed: returns what commands have caused since. `alone`: no
+    /// command is running any more. One that has a file mapped changes it without a trace in its state.
     pub fn update(
         &mut self,
         spec: &SandboxSpec,
-        ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+        alone: bool,
+        ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Denial> {
-        let seen = self.repository.state();
-        if seen == self.seen {
+        let seen = self.repository.state(&self.tracked.shared);
+        if seen == self.seen && !(alone && self.is_unsure) {
             return self.in_submodules(spec);
         }
+        if self.is_slow && !alone {
+            // Other calls wait for the answer. It is due when the last one has ended.
+            return self.in_submodules(spec);
+        }
+        let begun = Instant::now();
+        let ask = || ask(&self.repository, &self.closed);
+        // On a busy machine the worker may be late once.
+        let mut now = Tracked::of(ask().or_else(ask), &self.closed, &spec.project);
+        self.is_slow = begun.elapsed() > SLOW;
+        // Of what was changed while it was read, the new state differs from this one.
         self.seen = seen;
-        let mut now = Tracked::of(ask(&self.repository, &self.closed), &self.closed, &spec.project);
+        if now.shared != self.tracked.shared {
+            self.seen = self.repository.state(&now.shared);
+        }
+        self.is_unsure = !alone || self.seen.iter().flatten().any(is_recent);
         let tainted = self.made_tracked(spec, &now);
         let mut denials: Vec<Denial> = tainted.iter().map(|path| self.denial(spec, path, &now)).collect();
         denials.extend(self.hidden(spec, &now).iter().map(|path| hidden(spec, path)));
@@ -430,4 +466,24 @@ fn read(directory: &OwnedFd) -> BTreeSet<String> {
     let text = read().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_of_which_no_worker_speaks_is_unreadable() {
+        let file = PathBuf::from("/p/.env");
+        let unknown = Tracked::of(None, std::slice::from_ref(&file), Path::new("/p"));
+        assert_eq!(unknown.fault, Some(IndexFault::Unreadable));
+        assert!(unknown.may_have(b".env") && !unknown.has(b".env"));
+        let answer = RepositoryAnswer {
+            files: vec![InHead::Nothing],
+            index: Some(Vec::new()),
+            ..RepositoryAnswer::default()
+        };
+        let empty = Tracked::of(Some(answer), &[file], Path::new("/p"));
+        assert!(empty.fault.is_none() && !empty.may_have(b".env"));
+    }
 }

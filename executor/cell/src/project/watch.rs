@@ -21,11 +21,11 @@ impl RepositoryWatch {
         &mut self,
         spec: &SandboxSpec,
         alone: bool,
-        ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+        ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Denial> {
         let mut denials = self.left.update(alone);
         if let Some(tracked) = &mut self.tracked {
-            denials.extend(tracked.update(spec, ask));
+            denials.extend(tracked.update(spec, alone, ask));
         }
         denials
     }
