@@ -116,7 +116,7 @@ fn a_kill_leaves_whole_lines() {
     for _ in 0..20 {
         session.start_call("bash", json!({"command": "sleep 300"}));
     }
-    assert!(process::until(LIMIT, || lines(&world, &runs(&world)[0]).len() >= 22));
+    assert!(process::until(LIMIT, || lines(&world, &runs(&world)[0]).len() >= 23));
     session.child.kill().unwrap();
     session.child.wait().unwrap();
     let id = runs(&world).pop().unwrap();
