@@ -1341,8 +1341,9 @@ fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
         assert!(evil(&control), "the control: {file}");
         for stays in ["0", "300"] {
             let world = with_ignored_secret(place);
+            on_host(&world, &prepare);
             let mut session = Session::open(&world);
-            in_background(&mut session, &format!("{prepare}; {MAPPED} {file} {stays}"));
+            in_background(&mut session, &format!("{MAPPED} {file} {stays}"));
             assert!(until(LIMIT, || world.project.join("ready").exists()), "{file}");
             let said = session.bash("true").result.to_string();
             assert!(!said.contains("denied"), "nothing is wrong yet: {said}");
