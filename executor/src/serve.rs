@@ -184,9 +184,10 @@ impl Broker {
     fn collect(&mut self) -> Result<(), Failed> {
         let Phase::Open(session) = &mut self.phase else { return Ok(()) };
         let frames = session.collect()?;
-        let sent = frames.iter().try_for_each(|frame| self.connection.send(frame));
-        sent.map_err(|error| Failed::internal(error.to_string()))?;
-        if session.audit.is_incomplete() {
+        frames.iter().try_for_each(|frame| self.send(frame))?;
+        if let Phase::Open(session) = &mut self.phase
+            && session.audit.is_incomplete()
+        {
             // The client gets its answer first. If it is gone, the end of the turn finds that too.
             let _ = self.connection.flush();
             session.audit.complete()?;

@@ -77,8 +77,8 @@ impl Session {
         let session = (&self.spec, &self.profiles.user);
         match authorise(submission, request, load, session, approvals, audit)? {
             Authorised::Granted(granted) => {
-                if approval.is_some() {
-                    // Opening what it leases can take long.
+                if approval.is_some() || !self.approvals.leases.is_empty() {
+                    // To open what is leased, and hand it to a cell, can take long.
                     self.audit.complete()?;
                 }
                 let leased = approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;

@@ -1,9 +1,10 @@
 //! The audit: what this user's brokers did, in one chain for all of them, written before anyone gets an answer.
 //!
-//! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the
-//! head names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. If the two disagree, as a power cut or manual editing can cause, the chain continues in a new file
-//! that begins with a record of that, and `lazaret audit verify` reports the place from then on. If a record cannot be
-//! written, that is an error, and its call has no result: without an audit nothing runs.
+//! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the head
+//! names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. If the two disagree, as
+//! a power cut or manual editing can cause, the chain continues in a new file that begins with a record of that, and `lazaret
+//! audit verify` reports the place from then on. If a record cannot be written, that is an error, and its call has no result:
+//! without an audit nothing runs.
 //!
 //! *On disk*: a record is in the kernel's page cache before its call has a result, so no death of
 //! our processes loses it. Against a power cut, `fdatasync`: at once for a refusal and a fault, and

@@ -109,8 +109,9 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
     openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
 }
 
-/// Gives the owner access to a directory again: git does not recognise one that it cannot enter.
-fn unlock(directory: &OwnedFd, name: &str, stat: &FileStat) -> Result<()> {
+/// Gives the owner access again to the directory `name` in `directory`, where a command may have taken it: git does not recognise
+/// one that it cannot enter, and nothing is removed from one that cannot be written.
+pub fn unlock(directory: &OwnedFd, name: &str, stat: &FileStat) -> Result<()> {
     let mode = Mode::from_bits_truncate(stat.st_mode & 0o7777);
     if mode.contains(Mode::S_IRWXU) {
         return Ok(());

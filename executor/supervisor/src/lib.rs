@@ -44,6 +44,7 @@ mod self_test;
 pub use created::{CreatedFiles, RenameLock};
 pub use describe::describe;
 pub use explain::{Leasable, explain};
+pub use kept_repositories::unlock;
 pub use named::named;
 pub use protection::born;
 pub use refusals::{Cause, MESSAGE_MAX, MESSAGES_MAX, Refusal, Refusals};

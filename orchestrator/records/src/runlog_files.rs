@@ -174,19 +174,16 @@ pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     };
     let (begin, end) = (read(0)?, read(length.saturating_sub(END))?);
     let end = end.strip_suffix(b"\n").unwrap_or(&end);
-    let value =
-        |line: Option<&[u8]>| line.and_then(|line| serde_json::from_slice(line).ok()).unwrap_or(Value::Null);
-    let line = |line: &[u8]| serde_json::from_slice::<Value>(line).ok();
-    let mut begin_lines = begin.split(|byte| *byte == b'\n');
-    let mut end_lines = end.rsplit(|byte| *byte == b'\n');
+    // A line that a death has cut, or that is not all in this part, is null.
+    let value = |line: &[u8]| serde_json::from_slice::<Value>(line).unwrap_or_default();
+    let mut from_begin = begin.split(|byte| *byte == b'\n').map(value);
+    let mut from_end = end.rsplit(|byte| *byte == b'\n').map(value);
+    let is = |line: &Value, kinds: &[&str]| kinds.iter().any(|kind| line["kind"] == *kind);
     Ok(Some(Outline {
-        first: value(begin_lines.next()),
-        call: begin_lines.filter_map(line).find(|line| line["kind"] == "tool_call").unwrap_or_default(),
-        last: value(end_lines.next()),
-        result: end_lines
-            .filter_map(line)
-            .find(|line| line["kind"] == "tool_result" || line["kind"] == "tool_error")
-            .unwrap_or_default(),
+        first: from_begin.next().unwrap_or_default(),
+        call: from_begin.find(|line| is(line, &["tool_call"])).unwrap_or_default(),
+        last: from_end.next().unwrap_or_default(),
+        result: from_end.find(|line| is(line, &["tool_result", "tool_error"])).unwrap_or_default(),
     }))
 }
 

@@ -186,6 +186,11 @@ impl Leases {
         handover.map_err(|error| refused(format!("the leased path cannot be handed to a cell: {error}")))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Ends the leases whose paths now lead elsewhere.
     pub fn end_changed(&mut self) {
         let changed = |held: &Held| held.path.as_ref().is_some_and(|held| !held.leased().is_unchanged());

@@ -247,7 +247,8 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
 pub fn is_recent(state: &[i64; 7]) -> bool {
-    let changed = Duration::new(state[5].max(0) as u64, state[6].clamp(0, 999_999_999) as u32);
+    let [.., seconds, nanoseconds] = *state;
+    let changed = Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     changed + TICK > now
 }

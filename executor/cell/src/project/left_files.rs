@@ -8,16 +8,17 @@ use super::created_record::{inspect, is_recent, read_short, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::worker::REFERENCES_MAX;
+use executor_supervisor::unlock;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, renameat};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
+use nix::fcntl::renameat;
+use nix::sys::stat::fstat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -253,16 +254,11 @@ fn remove(path: &Path) -> Result<()> {
     unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir)
 }
 
-/// The directory of a file, opened without following links, as commands can write to it, and writable for its owner: they can also
-/// have closed it.
+/// The directory of a file, opened without following links, as commands can write to it, and open to its owner: they can have closed it.
 fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
     let directory = open_without_links(parent)?;
-    let mode = Mode::from_bits_truncate(fstat(&directory)?.st_mode & 0o7777);
-    if !mode.contains(Mode::S_IRWXU) {
-        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        fchmodat(AT_FDCWD, path.as_str(), mode | Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
-    }
+    unlock(&directory, ".", &fstat(&directory)?)?;
     Ok((directory, name.to_owned()))
 }
 

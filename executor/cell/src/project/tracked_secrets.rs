@@ -186,12 +186,14 @@ impl TrackedSecrets {
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
         let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
+        // What has changed between the answer and the state did so a moment ago.
+        let is_unsure = seen.iter().flatten().any(is_recent);
         let mut tracked_secrets = Self {
             repository,
             created,
             closed,
             seen,
-            is_unsure: false,
+            is_unsure,
             is_slow: false,
             tracked,
             directory,
@@ -214,11 +216,9 @@ impl TrackedSecrets {
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Denial> {
         let seen = self.repository.state(&self.tracked.shared);
-        if seen == self.seen && !(alone && self.is_unsure) {
-            return self.in_submodules(spec);
-        }
-        if self.is_slow && !alone {
-            // Other calls wait for the answer. It is due when the last one has ended.
+        let is_due = seen != self.seen || alone && self.is_unsure;
+        // Other calls wait for a slow answer, so that it is sought when the last one has ended.
+        if !is_due || self.is_slow && !alone {
             return self.in_submodules(spec);
         }
         let begun = Instant::now();
@@ -226,11 +226,11 @@ impl TrackedSecrets {
         // On a busy machine the worker may be late once.
         let mut now = Tracked::of(ask().or_else(ask), &self.closed, &spec.project);
         self.is_slow = begun.elapsed() > SLOW;
-        // Of what was changed while it was read, the new state differs from this one.
-        self.seen = seen;
-        if now.shared != self.tracked.shared {
-            self.seen = self.repository.state(&now.shared);
-        }
+        // From before the answer: what has changed meanwhile is seen next time. That of other shared files is known only now.
+        self.seen = match now.shared == self.tracked.shared {
+            true => seen,
+            false => self.repository.state(&now.shared),
+        };
         self.is_unsure = !alone || self.seen.iter().flatten().any(is_recent);
         let tainted = self.made_tracked(spec, &now);
         let mut denials: Vec<Denial> = tainted.iter().map(|path| self.denial(spec, path, &now)).collect();
