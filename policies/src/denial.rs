@@ -7,6 +7,7 @@ use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
 use crate::names::{ProtectedName, Protection};
 use crate::source::{Origin, SourceKind};
+use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
@@ -147,11 +148,8 @@ impl EffectivePolicy {
         if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
             return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
-        // A path with a quote or an escape is no literal string of TOML.
-        let path = path.to_string_lossy();
-        let quoted =
-            if path.contains(['\'', '\n', '\r']) { format!("{path:?}") } else { format!("'{path}'") };
-        self.own_profile(&format!("grants = [{{ path = {quoted} }}]"))
+        let path = toml_string(&path.to_string_lossy());
+        self.own_profile(&format!("grants = [{{ path = {path} }}]"))
     }
 
     /// What lets commands write at a path of the host that is no session's.
@@ -182,7 +180,7 @@ impl EffectivePolicy {
     fn remedy_by_lease(&self, access: Access, path: &Path, option: &str) -> Option<String> {
         let path = self.leasable(access, path)?;
         let lease = if self.path_leases.asked { format!(", or {}", network::LEASE) } else { String::new() };
-        Some(format!("{option} {path} for this session{lease}"))
+        Some(format!("{option} {} for this session{lease}", shell_word(path)))
     }
 
     /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.

@@ -6,6 +6,7 @@ use agent_client_protocol_schema::v1::{
 };
 use broker_protocol::{Coverage, Extent};
 use orchestrator_session::{Approval, ApprovalQuestion};
+use orchestrator_text::markdown::code_block;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,8 +21,10 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPer
     let challenge = &question.challenge;
     let (tool, why, rule, risk) = (&question.tool, &challenge.why, &challenge.rule, challenge.risk.name());
     let (count, input) = (rows.len(), rows.join("\n"));
-    let text =
-        format!("{why} (rule `{rule}`, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)");
+    // The editor shows Markdown, and the command wrote the input: in a block of code nothing of it acts or is hidden.
+    let text = code_block(&format!(
+        "{why} (rule {rule}, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)"
+    ));
     let mut options = vec![PermissionOption::new(ONCE, "Allow this call", PermissionOptionKind::AllowOnce)];
     let covered = match challenge.covers {
         Coverage::Rule => Some("all calls that this rule is about"),

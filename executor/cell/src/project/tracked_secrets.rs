@@ -14,6 +14,7 @@
 
 use super::created_record::{inspect, is_recent, open, read_short, state};
 use super::left_files::{of_repository, set_aside};
+use broker_protocol::paste::shell_word;
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
@@ -367,7 +368,8 @@ impl TrackedSecrets {
         let name = String::from_utf8_lossy(path);
         let record = record_path(&spec.central);
         let advice = format!(
-            "run `git rm --cached -- {name}` outside the sandbox; or, if you want git to track it, remove its line from {}",
+            "run `git rm --cached -- {}` outside the sandbox; or, if you want git to track it, remove its line from {}",
+            shell_word(&name),
             record.display()
         );
         Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
@@ -397,8 +399,11 @@ fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
     let why = "A command has put this name into git's index so that `git status` does not show it (`skip-worktree`, `assume-unchanged`). \
                Git would create the file at a checkout, and programs of yours act on files with this name.";
     let name = String::from_utf8_lossy(path);
-    let advice =
-        format!("look at `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}`");
+    let (object, word) = (format!(":{name}"), shell_word(&name));
+    let advice = format!(
+        "look at `git show {}` outside the sandbox, and run `git rm --cached -- {word}`",
+        shell_word(&object)
+    );
     Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
 }
 
@@ -421,8 +426,10 @@ fn added(spec: &SandboxSpec, paths: &[Vec<u8>]) -> Option<Denial> {
          takes it from there, and some programs read it there (git-lfs `.lfsconfig`)."
     );
     let name = String::from_utf8_lossy(path);
+    let (object, word) = (format!(":{name}"), shell_word(&name));
     let advice = format!(
-        "look at `git diff --cached` and `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}` if it is not yours"
+        "look at `git diff --cached` and `git show {}` outside the sandbox, and run `git rm --cached -- {word}` if it is not yours",
+        shell_word(&object)
     );
     Some(Denial::new(AttemptKind::Write, name, by(spec, path), &why, Remedy::Advice(advice)))
 }
