@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             a_grant_for_anything_else_is_not_taken,
             a_grant_is_used_once,
             a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
+            a_grant_for_the_session_covers_the_programs_of_its_question,
             a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
             a_grant_for_the_session_covers_no_other_input,
             a_rule_on_a_path_holds_where_its_links_lead,
@@ -362,6 +363,39 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place
     let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
     assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
     assert_nothing(&world, &marker);
+}
+
+/// Under a rule about a whole tool a yes for the session is one to the programs of the question, and to no other.
+fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let bash = |text: &str| Request::Bash(shell(text));
+    let listing = ask(&mut broker, 1, bash("cd . && ls"));
+    assert_eq!((listing.covers, &listing.programs[..]), (Coverage::Rule, &["ls".to_owned()][..]));
+    broker.send(&ToBroker::Grant(yes(1, &listing, Extent::Session)));
+    broker.done(1);
+    assert!(matches!(broker.call(2, bash("ls -la; true")).outcome, Outcome::Ran(_)));
+    let file = world.project.join("evil").display().to_string();
+    let others = [
+        format!("touch {file}"),
+        format!("ls; touch {file}"),
+        format!("ls > {file}"),
+        format!("ls $(touch {file})"),
+        format!("env ls; touch {file}"),
+        format!("./ls {file}"),
+    ];
+    for (call, evil) in (10..).zip(others) {
+        ask(&mut broker, call, bash(&evil));
+        broker.send(&ToBroker::Refuse { call });
+        broker.done(call);
+    }
+    assert_nothing(&world, &long_sleep());
+    // The control: a yes to both covers both.
+    let both = ask(&mut broker, 30, bash("touch a; ls"));
+    broker.send(&ToBroker::Grant(yes(30, &both, Extent::Session)));
+    broker.done(30);
+    assert!(matches!(broker.call(31, bash("touch b")).outcome, Outcome::Ran(_)));
+    assert!(world.project.join("b").exists());
 }
 
 /// What a call is sent while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.

@@ -4,8 +4,9 @@ use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use broker_protocol::{Coverage, Extent};
+use broker_protocol::Extent;
 use orchestrator_session::{Approval, ApprovalQuestion};
+use orchestrator_text::coverage::for_session;
 use orchestrator_text::markdown::code_block;
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,13 +27,7 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPer
         "{why} (rule {rule}, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)"
     ));
     let mut options = vec![PermissionOption::new(ONCE, "Allow this call", PermissionOptionKind::AllowOnce)];
-    let covered = match challenge.covers {
-        Coverage::Rule => Some("all calls that this rule is about"),
-        Coverage::Call => Some("this same call"),
-        Coverage::Wants => Some("what it wants"),
-        Coverage::Once => None,
-    };
-    if let Some(covered) = covered {
+    if let Some(covered) = for_session(challenge, tool) {
         let name = format!("Allow {covered} for this session");
         options.push(PermissionOption::new(SESSION, name, PermissionOptionKind::AllowAlways));
     }

@@ -7,11 +7,6 @@ const ARMED_MS = 400;
 /// Events that are played again may have their result right behind them.
 const FOCUS_MS = 120;
 
-const COVERS = {
-  rule: (rule) => `the calls that rule ${rule} asks about`,
-  call: () => "this very call again",
-};
-
 /// A yes needs the whole input on the screen, down to this element behind it.
 const END = "The input ends here.";
 /// How much of it: what is rounded to pixels may never be seen to the last bit.
@@ -89,7 +84,7 @@ export class Approvals {
     const say = (answer) => () => this.#say(key, card, answer);
     if (asks) {
       if (shown) card.yes.push(button("Allow once", say("once"), { disabled: true, class: "yes" }));
-      if (shown && COVERS[payload.session]) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
+      if (shown && payload.forSession) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
       card.all.push(...card.yes, button("Deny", say("no"), { class: "no" }), button("Deny and stop", say("no_and_stop")));
     }
     card.root = element(
@@ -104,7 +99,7 @@ export class Approvals {
         payload.diff && payload.path ? element("p", {}, "File: ", element("code", {}, payload.path)) : null,
         input ?? element("p", { class: "failure" }, "The input has more than 64 KiB and is not shown, so it cannot be allowed here."),
       ),
-      element("p", {}, timer, COVERS[payload.session] ? ` “For the session” covers ${COVERS[payload.session](payload.rule)}.` : ""),
+      element("p", {}, timer, payload.forSession ? ` “For the session” covers ${payload.forSession}.` : ""),
       asks && shown ? card.hint : null,
       asks
         ? element("div", { class: "buttons" }, ...card.all)

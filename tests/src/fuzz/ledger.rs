@@ -426,6 +426,7 @@ mod tests {
             expires_s: 30,
             channel: Channel::Relay,
             covers: Coverage::Rule,
+            programs: Vec::new(),
             wants: broker_protocol::Wants::default(),
         };
         let asked = FromBroker::Asked { call: 1, challenge };

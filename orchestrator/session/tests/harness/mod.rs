@@ -246,6 +246,7 @@ pub fn question(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        programs: Vec::new(),
         wants: broker_protocol::Wants::default(),
     }
 }
