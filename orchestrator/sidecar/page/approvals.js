@@ -1,6 +1,6 @@
 // Calls that wait for an answer. Nothing of them has started; no answer in time is a no.
 
-import { button, byId, difference, element } from "./elements.js";
+import { button, byId, difference, element, marked } from "./elements.js";
 
 /// How long a question stands before a yes counts: what was typed before it is no answer to it.
 const ARMED_MS = 400;
@@ -16,10 +16,11 @@ export class Approvals {
   #cards = new Map();
   #place = byId("approvals");
 
-  /// `answer` sends one, and `changed` hears how many wait.
-  constructor(answer, changed) {
+  /// `answer` sends one, `changed` hears how many wait, and `projectOf` knows where a conversation works.
+  constructor(answer, changed, projectOf = () => undefined) {
     this.answer = answer;
     this.changed = changed;
+    this.projectOf = projectOf;
     setInterval(() => this.#tick(), 250);
   }
 
@@ -94,6 +95,7 @@ export class Approvals {
       element(
         "div",
         { id: `${id}-d` },
+        this.#origin(payload),
         element("p", {}, payload.why),
         element("p", { class: "by" }, `Asked by rule ${payload.rule}. `, payload.again ? "An answer before was rejected. " : ""),
         payload.diff && payload.path ? element("p", {}, "File: ", element("code", {}, payload.path)) : null,
@@ -110,12 +112,31 @@ export class Approvals {
     return card;
   }
 
-  /// All of what is asked about, scrolled as one; nothing if the server does not send it.
+  /// Whose question it is: several conversations may ask at once.
+  #origin({ conversationId }) {
+    const project = this.projectOf(conversationId);
+    return element(
+      "p",
+      { class: "by" },
+      "Conversation ",
+      element("code", {}, conversationId),
+      project ? ", project " : null,
+      project ? element("code", {}, project) : null,
+    );
+  }
+
+  /// All of what is asked about, scrolled as one; nothing if the server does not send it. A command comes first and as text, and
+  /// the other fields by name: a model cannot put one out of sight by the order in which it writes them.
   #input({ input, diff, path }, end) {
     if (input === undefined) return null;
     if (diff && path) return difference(diff, end);
-    const shown = Object.keys(input).length === 1 && typeof input.command === "string" ? input.command : JSON.stringify(input, null, 1);
-    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, shown, end);
+    const isText = (name) => name === "command" && typeof input[name] === "string";
+    const names = Object.keys(input).sort((one, other) => isText(other) - isText(one) || (one < other ? -1 : 1));
+    const shown = names.map((name) => {
+      const value = isText(name) ? input[name] : JSON.stringify(input[name], null, 1);
+      return names.length === 1 && isText(name) ? value : `${name}: ${value}`;
+    });
+    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, ...marked(shown.join("\n")), end);
   }
 
   async #say(key, card, answer) {
