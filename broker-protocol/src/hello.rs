@@ -97,6 +97,9 @@ pub struct Open {
     /// Whether what commands change in both roots is discarded with the session. Such a session
     /// runs only traced foreground commands; they reach no host.
     pub throw_away: bool,
+    /// Seconds that a question of the session waits for its answer where the policy sets no time; at most
+    /// [`limit::ANSWER_MAX_S`](crate::limit::ANSWER_MAX_S). Absent: [`limit::ANSWER_S`](crate::limit::ANSWER_S).
+    pub answer_s: Option<u32>,
 }
 
 impl Open {

@@ -87,10 +87,15 @@ impl Approvals {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn new(policy: &policies::Approval, approvers: Option<Approvers>) -> io::Result<Self> {
+    pub fn new(
+        policy: &policies::Approval,
+        answer_s: Option<u32>,
+        approvers: Option<Approvers>,
+    ) -> io::Result<Self> {
+        let requested = answer_s.unwrap_or(limit::ANSWER_S).min(limit::ANSWER_MAX_S);
         Ok(Self {
             channel: policy.channel,
-            timeout: Duration::from_secs(policy.timeout_s.into()),
+            timeout: Duration::from_secs(policy.timeout_s.unwrap_or(requested).into()),
             session: nonce()?,
             open: BTreeMap::new(),
             standing: Vec::new(),
@@ -512,8 +517,8 @@ mod tests {
     use broker_protocol::Risk;
 
     fn approvals(channel: Channel) -> Approvals {
-        let policy = policies::Approval { timeout_s: 1, channel, ..policies::Approval::default() };
-        Approvals::new(&policy, None).unwrap()
+        let policy = policies::Approval { timeout_s: Some(1), channel, ..policies::Approval::default() };
+        Approvals::new(&policy, None, None).unwrap()
     }
 
     /// Asks a question outside any session.

@@ -251,7 +251,7 @@ pub fn open(
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let mut session = Session {
         layers,
-        approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
+        approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers).map_err(broken)?,
         online: Online::of(&spec, &user.variables),
         user_namespace,
         pool,

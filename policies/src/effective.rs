@@ -94,8 +94,8 @@ pub struct EffectivePolicy {
 pub struct Approval {
     /// The most trust a session may have.
     pub ceiling: Trust,
-    /// Seconds that a question waits for its answer; then the call is refused.
-    pub timeout_s: u32,
+    /// Seconds that a question waits for its answer, if a file sets them; then the call is refused.
+    pub timeout_s: Option<u32>,
     /// Where the broker takes answers from.
     pub channel: Channel,
     /// Whether an approver must have a controlling terminal, where answers come from elsewhere.
@@ -104,7 +104,7 @@ pub struct Approval {
 
 impl Default for Approval {
     fn default() -> Self {
-        Self { ceiling: Trust::Autonomous, timeout_s: 30, channel: Channel::Relay, terminal: true }
+        Self { ceiling: Trust::Autonomous, timeout_s: None, channel: Channel::Relay, terminal: true }
     }
 }
 
@@ -404,7 +404,7 @@ mod tests {
             |p| p.limits.written = Some(1),
             |p| p.limits.memory = Some(1),
             |p| p.approval.ceiling = Trust::Guided,
-            |p| p.approval.timeout_s += 1,
+            |p| p.approval.timeout_s = Some(1),
             |p| p.approval.channel = Channel::Separate,
             |p| p.approval.terminal = false,
             |p| p.trust = Trust::Supervised,

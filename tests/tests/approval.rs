@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
             an_honest_yes_runs_the_call_and_nothing_runs_before_it,
             what_was_not_allowed_has_nothing_kept,
             a_no_and_a_silence_end_the_call_before_it_starts,
+            question_waits_as_long_as_its_session_wants_within_the_policy,
             a_grant_for_anything_else_is_not_taken,
             a_grant_is_used_once,
             a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
@@ -161,6 +162,19 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
     broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
     assert_eq!(broker.done(2).outcome, Outcome::Granted);
     assert!(keep(&mut broker, 2).is_some());
+}
+
+fn question_waits_as_long_as_its_session_wants_within_the_policy(place: Place) {
+    let world = World::new(place);
+    let cases =
+        [("", None, 30), ("", Some(77), 77), ("", Some(u32::MAX), 3600), ("timeout_s = 20", Some(77), 20)];
+    for (policy, answer_s, seconds) in cases {
+        set_policy(&world, policy);
+        let open = Open { trust: Trust::Guided, answer_s, ..opening(&world) };
+        let mut broker = Broker::open_by(&world, dressed(&world, world.program("lazaret-executor")), open).0;
+        let challenge = ask(&mut broker, 1, Request::Bash(shell("true")));
+        assert_eq!(challenge.expires_s, seconds, "{policy:?} {answer_s:?}");
+    }
 }
 
 fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {

@@ -319,6 +319,7 @@ impl SessionOptions {
             read,
             write,
             throw_away: false,
+            answer_s: None,
         })
     }
 

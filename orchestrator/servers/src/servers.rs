@@ -567,6 +567,7 @@ impl Cell {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            answer_s: None,
         };
         Self { program, open, directory }
     }
