@@ -1,6 +1,7 @@
 //! Laws of the code that are better checked than requested. Each is a function over a tree, so that a test can plant a violation in
 //! a copy and check that it is caught. Anything that cannot be read is a violation too.
 
+pub mod advice;
 pub mod imports;
 pub mod source;
 pub mod words;

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         contracts_name_their_tests,
         unsafe_stays_in_sys,
         one_file_starts_processes,
+        advice_to_paste_is_quoted,
         layers_do_not_depend_on_the_build,
         the_switch_for_ablation_stands_alone,
         no_release_has_the_switch,
@@ -125,6 +126,15 @@ fn unsafe_stays_in_sys() {
     });
     law.in_copies_of(&["tests"])
         .catches(|copy| copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}"));
+}
+
+fn advice_to_paste_is_quoted() {
+    let law = Law::kept(laws::advice::advice_is_quoted).in_copies_of(&["orchestrator/why"]);
+    let plant = |line: &str| format!("fn f(path: &str) -> String {{ format!({line:?}) }}");
+    for line in ["run `git rm -- {path}`", "`lazaret run {path}` shows it", "--read {path} for this session"]
+    {
+        law.catches(|copy| copy.write("orchestrator/why/src/planted.rs", &plant(line)));
+    }
 }
 
 fn one_file_starts_processes() {

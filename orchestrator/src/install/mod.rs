@@ -127,8 +127,9 @@ impl Install {
         }
         if !self.consent.dry_run && read_record(client)?.is_some() {
             let again = format!(
-                "{}: installed before, and changed since: `lazaret uninstall {}` first",
-                client.title, client.name
+                "{}: installed before, and changed since: `lazaret uninstall {name}` first",
+                client.title,
+                name = client.name
             );
             return Err(Failed::invalid(again));
         }
