@@ -226,7 +226,13 @@ pub fn open(
         policy: spec.policy.digest,
         tier: spec.tier,
         also_closed: protected::describe(&also_closed).into_iter().chain(refused).collect(),
-        layers: probe::report(layers, spec.tier, abi, refusal.as_deref(), &user.ablation),
+        layers: probe::report(
+            layers,
+            (spec.tier, spec.caller_access),
+            abi,
+            refusal.as_deref(),
+            &user.ablation,
+        ),
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
@@ -310,7 +316,7 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
     let _ = warden.request(WardenRequest::Cell);
-    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
+    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier, spec.caller_access)).transpose();
     let self_test = self_test.map_err(|source| OpenError::Unsupervised { source })?;
     let worker = worker_spec(spec)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
@@ -536,8 +542,7 @@ fn what_to_do(refusal: &io::Error) -> &'static str {
             "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
         }
         Some(libc::EPERM | libc::EACCES) => {
-            "no process may read another's memory; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
-             profile allow process_vm_readv and pidfd_getfd"
+            "no process may read another's memory; set `kernel.yama.ptrace_scope` to 0 or 1"
         }
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
             "the kernel has no seccomp listeners that hand over descriptors; use Linux 5.14 or later, and a container whose \

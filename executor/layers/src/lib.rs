@@ -8,6 +8,7 @@ pub mod probe;
 pub mod ladder;
 pub mod environment;
 pub mod caches;
+pub mod caller_access;
 pub mod relay;
 pub mod descriptors;
 pub mod limits;

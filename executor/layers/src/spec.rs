@@ -1,6 +1,7 @@
 //! Everything about a session's cells that does not depend on the call, as data: complete before anything is changed.
 
 use crate::ablation::Ablation;
+use crate::caller_access::CallerAccess;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::Pin;
 use crate::protected::AlsoClosed;
@@ -31,6 +32,8 @@ pub struct SandboxSpec {
     pub ablation: Ablation,
     /// The Landlock ABI to use.
     pub landlock_abi: u32,
+    /// How supervisors get at their callers.
+    pub caller_access: CallerAccess,
     /// The project root, without links.
     pub project: PathBuf,
     /// The central root, without links.
@@ -121,6 +124,7 @@ impl SandboxSpec {
             layers,
             ablation,
             landlock_abi,
+            caller_access: CallerAccess::probe(),
             project,
             central,
             linked: None,

@@ -50,6 +50,8 @@ impl Call<'_> {
             libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_listxattr | libc::SYS_llistxattr => {
                 Err(Errno::EOPNOTSUPP)
             }
+            libc::SYS_socket => self.make_socket(fd(a), fd(b), fd(c)),
+            libc::SYS_inotify_init1 => self.make_watcher(fd(a)),
             libc::SYS_connect => self.connect(fd(a), b, c),
             libc::SYS_bind => self.bind(fd(a), b, c),
             libc::SYS_listen => self.listen(fd(a), fd(b)),
@@ -84,6 +86,7 @@ impl Call<'_> {
             libc::SYS_access => self.access(a, b as i32),
             libc::SYS_readlink => self.read_link(a, b, c),
             libc::SYS_creat => self.open(HERE, a, OpenFlags::new(CREAT, b)),
+            libc::SYS_inotify_init => self.make_watcher(0),
             libc::SYS_mkdir => self.make_directory(HERE, a, b),
             libc::SYS_mknod => self.make_node(HERE, a, b),
             libc::SYS_symlink => self.make_link(a, HERE, b),

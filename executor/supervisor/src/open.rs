@@ -210,7 +210,7 @@ impl Call<'_> {
         if !self.rules.areas.is_visible(&path) {
             return Err(Errno::EACCES);
         }
-        let inotify = self.caller.descriptor(inotify)?;
+        let inotify = self.watcher(inotify)?;
         self.check()?;
         let path = std::ffi::CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
         let mask = mask & !libc::IN_DONT_FOLLOW;

@@ -10,6 +10,7 @@ use crate::refusals::Cause;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
+use executor_layers::caller_access::CallerAccess;
 use executor_layers::error::{At, LayerError};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::RelayGate;
@@ -38,6 +39,7 @@ pub struct AccessRules {
     pub(crate) created: CreatedFiles,
     /// Sockets that cells have bound, and those that the policy names.
     pub(crate) sockets: SocketRules,
+    caller_access: CallerAccess,
     /// Whether the network is the session's own.
     own_network: bool,
     /// Directories that were repositories when the session opened.
@@ -82,6 +84,7 @@ impl AccessRules {
             pinned: spec.has(Layer::MountNamespace),
             created,
             sockets,
+            caller_access: spec.caller_access,
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
             kept,
@@ -131,6 +134,11 @@ impl AccessRules {
     /// What comes of a verdict on a new name: test builds can let a refused one pass.
     pub(crate) fn enforce(&self, verdict: Result<()>) -> Result<()> {
         if self.enforces_names { verdict } else { verdict.or(Ok(())) }
+    }
+
+    /// How supervisors get at their callers.
+    pub(crate) fn caller_access(&self) -> CallerAccess {
+        self.caller_access
     }
 
     /// Whether network addresses have no meaning outside the session.

@@ -1,9 +1,10 @@
 //! Handles a supervised call, from the kernel's notification to the answer.
 
 use crate::answer::{Answer, Pending};
-use crate::call::Call;
+use crate::call::{Call, Notified};
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::empty_directories::EmptyDirectories;
+use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::Refusals;
@@ -37,6 +38,8 @@ pub struct Supervisor<'a> {
     loopback: RefCell<Loopback>,
     /// The names of its Unix sockets.
     socket_names: RefCell<SocketNames>,
+    /// What was made for it, where nothing can be taken from it.
+    kept: RefCell<KeptSockets>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
@@ -69,6 +72,7 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names: RefCell::default(),
+            kept: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
             known: KnownProcess::default(),
@@ -77,7 +81,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    fn call<'c>(&'c self, caller: Caller, is_waiting: &'c dyn Fn() -> bool) -> Call<'c> {
+    fn call<'c>(&'c self, caller: Caller, notified: Notified<'c>) -> Call<'c> {
         let Self {
             rules,
             proc,
@@ -86,6 +90,7 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names,
+            kept,
             refusals,
             new_names,
             known,
@@ -104,9 +109,10 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names,
+            kept,
             refusals,
             new_names,
-            is_waiting,
+            notified,
         }
     }
 
@@ -147,9 +153,9 @@ impl<'a> Supervisor<'a> {
     pub fn answer(&mut self) {
         // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else { return };
-        let caller = Caller { thread: notification.thread };
-        let is_waiting = || notify::is_valid(self.listener.as_fd(), notification.id);
-        let answer = self.call(caller, &is_waiting).make(&notification);
+        let caller = Caller { thread: notification.thread, access: self.rules.caller_access() };
+        let notified = Notified { listener: self.listener.as_fd(), id: notification.id };
+        let answer = self.call(caller, notified).make(&notification);
         match answer {
             Ok(Answer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
                 self.reply(notification.id, Err(Errno::EAGAIN));

@@ -35,6 +35,15 @@ pub fn set_times(fd: BorrowedFd, times: &[libc::timespec; 2]) -> io::Result<()> 
     check(unsafe { libc::utimensat(fd, c"".as_ptr(), times, flags) }.into()).map(drop)
 }
 
+/// Makes an inotify descriptor, which is close-on-exec here whatever `flags` says.
+///
+/// # Errors
+/// The kernel's (`inotify_init1`).
+pub fn watcher(flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only; the descriptor is new and nobody else's.
+    unsafe { new_fd(libc::inotify_init1(flags | libc::IN_CLOEXEC).into()) }
+}
+
 /// Adds a watch for the file at `path` to an inotify descriptor.
 ///
 /// # Errors
