@@ -128,7 +128,7 @@ impl SandboxSpec {
             project,
             central,
             linked: None,
-            views: views.0.into_iter().map(|(path, kind)| View { path, kind }).collect(),
+            views: views.needed(),
             scratch,
             pins: Vec::new(),
             objects: ProtectedObjects::default(),
@@ -241,6 +241,16 @@ struct Views(BTreeMap<PathBuf, ViewKind>);
 impl Views {
     fn add(&mut self, path: &Path, kind: ViewKind) {
         self.0.insert(path.to_owned(), kind);
+    }
+
+    /// All but what lies in a part of the machine that is shown as a whole.
+    fn needed(self) -> Vec<View> {
+        let is_shown = |path: &Path| {
+            let around = path.ancestors().skip(1).find_map(|around| self.0.get(around));
+            around == Some(&ViewKind::System)
+        };
+        let needed = self.0.iter().filter(|(path, kind)| **kind != ViewKind::System || !is_shown(path));
+        needed.map(|(path, kind)| View { path: path.clone(), kind: kind.clone() }).collect()
     }
 
     fn add_system(&mut self, path: &Path, optional: bool) -> io::Result<()> {
