@@ -6,7 +6,7 @@ use crate::find::Search;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
-use crate::object::errno;
+use crate::object::{errno, is};
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
@@ -16,7 +16,7 @@ use broker_protocol::AttemptKind;
 use executor_sys::notify::{self, Wake};
 use nix::Result;
 use nix::errno::Errno;
-use nix::sys::stat::stat;
+use nix::sys::stat::{FileStat, stat};
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -89,6 +89,14 @@ impl Call<'_> {
             }
             errno
         }
+    }
+
+    /// Reports as missing what is closed for reading beside the roots, and in `/` a file; for `map_err`.
+    pub fn missing(&self, real: &Path, stat: &FileStat) -> impl Fn(Errno) -> Errno {
+        let in_root = real.parent() == Some(Path::new("/")) && !is(stat, libc::S_IFDIR);
+        let outside = !self.rules.areas.own_root && !self.rules.areas.is_visible(real);
+        let missing = self.rules.areas.is_missing(real) || in_root && outside;
+        move |errno| if errno == Errno::EACCES && missing { Errno::ENOENT } else { errno }
     }
 
     /// Notes that the kernel refused a change outside what a cell may change: what the kernel

@@ -113,7 +113,9 @@ impl Call<'_> {
             set_flags(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, close_on_exec));
         }
-        self.rules.may_open(&object, real, &stat, how.writes()).map_err(self.refused(how.kind(), real))?;
+        let opens = self.rules.may_open(&object, real, &stat, how.writes());
+        let opens = opens.map_err(self.refused(how.kind(), real));
+        if how.writes() { opens } else { opens.map_err(self.missing(real, &stat)) }?;
         let directory = is(&stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
