@@ -51,7 +51,7 @@ impl CallerAccess {
             SocketAccess::Taken => "",
             SocketAccess::Kept => {
                 "; this machine's filter closes `pidfd_getfd`, so `shutdown` of both directions of a connected socket \
-                 closes it, `SO_LINGER` has no effect on one, and a socket cannot be connected again"
+                 closes it, `SO_LINGER` has no effect on one, and an accepted one says another name than its listener"
             }
         };
         [memory, sockets].concat()

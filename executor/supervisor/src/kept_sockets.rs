@@ -24,12 +24,18 @@ use std::os::fd::{AsFd, OwnedFd};
 const SOCKETS_MAX: usize = 512;
 /// Maximum number of watchers of a cell; the machine's own limit for a user is 128 by default.
 const WATCHERS_MAX: usize = 64;
+/// Maximum number of connected sockets whose names are remembered; then all are forgotten.
+const NAMES_MAX: usize = 1024;
 
 /// What a cell's supervisor has made for its callers.
 #[derive(Default)]
 pub struct KeptSockets {
     /// By inode.
     sockets: HashMap<u64, OwnedFd>,
+    /// Which of these are being connected.
+    connecting: Vec<u64>,
+    /// The kernel's names of those that were connected here, and of their peers, by inode.
+    connected: HashMap<u64, [Vec<u8>; 2]>,
     /// All watchers have one inode: they are known by where they were given.
     watchers: Vec<Watcher>,
 }
@@ -68,9 +74,33 @@ impl KeptSockets {
         }
     }
 
-    /// Drops a socket that is connected, or is about to be.
-    pub fn drop_connected(&mut self, socket: u64) {
-        self.sockets.remove(&socket);
+    /// Records that a socket is being connected. The copy is dropped when it is, and kept if that fails.
+    pub fn connects(&mut self, socket: u64) {
+        if self.sockets.contains_key(&socket) {
+            self.connecting.push(socket);
+            self.drop_connected();
+        }
+    }
+
+    /// Drops the sockets that are connected by now.
+    pub fn drop_connected(&mut self) {
+        let Self { sockets, connecting, connected, .. } = self;
+        connecting.retain(|inode| {
+            let Some(copy) = sockets.get(inode) else { return false };
+            let names = [false, true].map(|peer| socket::name(copy.as_fd(), peer));
+            let [Ok(own), Ok(peer)] = names else { return true };
+            if connected.len() >= NAMES_MAX {
+                connected.clear();
+            }
+            connected.insert(*inode, [own, peer]);
+            sockets.remove(inode);
+            false
+        });
+    }
+
+    /// The kernel's name of a socket that was connected here, or of its peer.
+    pub fn name(&self, socket: u64, peer: bool) -> Option<Vec<u8>> {
+        self.connected.get(&socket).map(|names| names[usize::from(peer)].clone())
     }
 }
 

@@ -34,7 +34,6 @@ mod sockets;
 mod socket_rules;
 mod socket_names;
 mod kept_sockets;
-mod socket_table;
 mod tcp_calls;
 mod tcp;
 mod loopback;

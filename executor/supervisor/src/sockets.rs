@@ -56,7 +56,7 @@ impl Call<'_> {
         self.check()?;
         let connecting = inode(&socket)?;
         let answer = Pending::connect(socket, object, address)?;
-        self.kept.borrow_mut().drop_connected(connecting);
+        self.kept.borrow_mut().connects(connecting);
         Ok(answer)
     }
 
@@ -121,7 +121,7 @@ impl Call<'_> {
             fcntl(&socket, FcntlArg::F_SETFL(flags))?;
         }
         if matches!(begun, Ok(()) | Err(Errno::EINPROGRESS | Errno::EALREADY)) {
-            self.kept.borrow_mut().drop_connected(connecting);
+            self.kept.borrow_mut().connects(connecting);
         }
         match begun {
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Pending::handshake(socket),

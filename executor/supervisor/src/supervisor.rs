@@ -169,6 +169,7 @@ impl<'a> Supervisor<'a> {
     /// Retries the waiting calls.
     pub fn retry(&mut self) {
         self.loopback.get_mut().check_pending();
+        self.kept.get_mut().drop_connected();
         for (id, pending) in std::mem::take(&mut self.pending) {
             if !notify::is_valid(self.listener.as_fd(), id) {
                 continue;

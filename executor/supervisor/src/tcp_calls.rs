@@ -5,8 +5,7 @@ use crate::call::Call;
 use crate::kept_sockets::CallersSocket;
 use crate::loopback::Families;
 use crate::object::errno;
-use crate::socket_table;
-use crate::tcp::{SocketName, TcpSocket, inode, number};
+use crate::tcp::{SocketName, TcpSocket, family, inode, number};
 use executor_layers::caller_access::SocketAccess;
 use executor_layers::relay;
 use executor_sys::socket;
@@ -82,7 +81,7 @@ impl Call<'_> {
             None => loopback.connect(tcp, families, name.port),
         };
         if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
-            self.kept.borrow_mut().drop_connected(connecting);
+            self.kept.borrow_mut().connects(connecting);
         }
         begun
     }
@@ -121,12 +120,10 @@ impl Call<'_> {
                 let inode = if peer { 0 } else { inode(&unix)? };
                 self.socket_names.borrow().asked(inode, name)
             }
-            // The kernel may say what it likes: nothing depends on a name.
-            Kind::Other(inode) => match socket_table::name(inode, peer) {
-                Some((family, name)) if !self.rules.has_own_network() => {
-                    self.name_in_cell(name).write(family)
-                }
-                Some(_) | None => return Ok(Answer::GoOn),
+            Kind::Other(inode) => match self.other_name(inode, peer) {
+                Some(name) => name,
+                // An accepted one: the kernel says its own name for it, and nothing is decided about that.
+                None => return Ok(Answer::GoOn),
             },
         };
         let room = self.caller.bytes(length, 4)?;
@@ -152,6 +149,17 @@ impl Call<'_> {
         let on = i32::from(on != 0 && seconds == 0);
         socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0]).map_err(errno)?;
         Ok(Answer::Value(0))
+    }
+
+    /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
+    fn other_name(&self, inode: u64, peer: bool) -> Option<Vec<u8>> {
+        let name = self.kept.borrow().name(inode, peer)?;
+        let tcp = family(&name).and_then(|family| Some((family, SocketName::read(family, &name).ok()?)));
+        Some(match tcp {
+            Some((family, name)) if !self.rules.has_own_network() => self.name_in_cell(name).write(family),
+            Some(_) => name,
+            None => self.socket_names.borrow().asked(if peer { 0 } else { inode }, name),
+        })
     }
 
     fn name_in_cell(&self, name: SocketName) -> SocketName {

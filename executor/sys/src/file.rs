@@ -6,6 +6,9 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+/// `fchmodat2` (Linux 6.6): the same number everywhere, which `libc` does not have for every architecture.
+pub const SYS_FCHMODAT2: c_long = 452;
+
 /// `setxattr`, following links.
 ///
 /// # Errors
