@@ -8,6 +8,7 @@ mod agents;
 mod approval;
 mod chat;
 mod clients;
+mod containers;
 mod denials;
 mod end_to_end;
 mod escapes;
@@ -42,6 +43,7 @@ fn main() -> std::process::ExitCode {
             approval::tests(),
             chat::tests(),
             clients::tests(),
+            containers::tests(),
             denials::tests(),
             end_to_end::tests(),
             escapes::tests(),

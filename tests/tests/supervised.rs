@@ -3,6 +3,8 @@
 
 use crate::kept_world::{KeptWorld, cell};
 use broker_protocol::Tier;
+use lazaret_tests::container::Runtime;
+use lazaret_tests::place::container;
 use lazaret_tests::process::Running;
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
@@ -622,7 +624,10 @@ os.set_inheritable(9, True); os.chdir('c'); os.execv(sys.executable, ['python3',
 
 fn a_caller_reads_below_its_own_directories(place: Place) {
     let world = &fixture(place);
-    world.put("directories.py", DIRECTORIES);
+    let closed = |line: &&str| container() == Some(Runtime::Docker) && line.contains("libc.unshare");
+    let script: String =
+        DIRECTORIES.lines().filter(|line| !closed(line)).flat_map(|line| [line, "\n"]).collect();
+    world.put("directories.py", script);
     let run_in = |name: &str| format!("mkdir {name} && cd {name} && python3 ../directories.py");
     let control = run(world.host("bash").args(["-c", &run_in("outside")]), LIMIT);
     assert_eq!(control.success(), "ok\n", "{}", control.errors());
