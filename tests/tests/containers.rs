@@ -100,6 +100,9 @@ fn in_container(world: &World, runtime: Runtime) -> Command {
     };
     command.args(["--profile", runtime.name()]).env_clear();
     command.env("HOME", &world.home).env("XDG_STATE_HOME", &world.state).env("PATH", "/usr/bin:/bin");
-    command.current_dir(&world.project);
+    // In place of the `/tmp` that such a container needs.
+    let temporary = world.home.join("temporary");
+    world.make_folder(&temporary);
+    command.env("TMPDIR", temporary).current_dir(&world.project);
     command
 }

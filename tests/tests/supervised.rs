@@ -465,7 +465,7 @@ for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), lambda
                 lambda: socket.socket(socket.AF_UNIX).bind(sys.argv[1] + '2'),
                 lambda: socket.socket(socket.AF_UNIX).bind('.env.sock')]:
     try: refused(); print('ALLOWED')
-    except PermissionError: pass
+    except (PermissionError, ConnectionRefusedError): pass
 ";
 
 fn own_socket_files_work_and_those_of_the_machine_do_not(place: Place) {
@@ -833,7 +833,11 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
     let name = format!("lazaret-literal-{}", lazaret_tests::world::unique());
     let script = TMP.replace("NAME", &name);
     let outside = run(world.host("bash").args(["-c", &script]), LIMIT);
-    let expected = outside.success();
+    let mut expected = outside.success();
+    if container() == Some(Runtime::Docker) {
+        // Where no socket can be taken, an accepted one says the last name of its listener's path.
+        expected = expected.replace(&format!(" /tmp/{name}/socket\nTrue"), " socket\nTrue");
+    }
     assert!(expected.ends_with("end\n"), "{}", outside.errors());
     let inside = run(&mut world.cell(&script), LIMIT);
     assert_eq!(inside.text(), expected, "{}", inside.errors());

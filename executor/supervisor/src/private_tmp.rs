@@ -79,6 +79,8 @@ impl Call<'_> {
         // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else { return Ok(None) };
         match self.own(path.as_bytes(), follow)? {
+            // The roots may lie in the machine's `/tmp`.
+            Some(own) if self.rules.areas.is_missing(&real(&own)?) => Err(Errno::ENOENT),
             None if self.rules.areas.is_missing(Path::new(OsStr::from_bytes(path.as_bytes()))) => {
                 Err(Errno::ENOENT)
             }

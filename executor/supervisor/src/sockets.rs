@@ -31,7 +31,12 @@ impl Call<'_> {
     pub fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
-        let path = match self.address(&address)? {
+        // Nobody of the cell listens at an abstract name. X clients then try the next way, which they do not after `EACCES`.
+        let kind = self.address(&address).map_err(|errno| match errno {
+            Errno::EACCES => Errno::ECONNREFUSED,
+            errno => errno,
+        });
+        let path = match kind? {
             Address::Tcp => {
                 return self.connect_tcp(socket, &address).map_err(self.unreached(&address));
             }
