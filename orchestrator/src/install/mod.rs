@@ -107,7 +107,13 @@ impl Consent {
 impl Install {
     pub fn main(self) -> Result<u8, Failed> {
         let client = find(&self.client)?;
-        let (way, programs) = (plan::way(client, self.by.as_deref())?, plan::programs()?);
+        let way = plan::way(client, self.by.as_deref())?;
+        let record = read_record(client)?;
+        // The name of an installation stays.
+        let programs = match &record {
+            Some(record) => Programs { server: record.programs().server, ..plan::programs()? },
+            None => plan::new_programs()?,
+        };
         let recipe = client.recipe(&programs, way);
         if !self.create && !self.consent.dry_run && !plan::is_here(client) {
             print::problem(&format!(
@@ -127,7 +133,7 @@ impl Install {
             print::result(format!("{}: {done}\n{}", client.title, remarks(&recipe)).as_bytes())?;
             return Ok(exit::OK);
         }
-        if !self.consent.dry_run && read_record(client)?.is_some() {
+        if !self.consent.dry_run && record.is_some() {
             let again = format!(
                 "{}: installed before, and changed since: `lazaret uninstall {name}` first",
                 client.title,
