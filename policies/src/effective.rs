@@ -197,6 +197,23 @@ impl EffectivePolicy {
         self.leases || network::is_open(&self.network)
     }
 
+    /// Whether a session with this policy may do nothing that one with `other` may not: they are the same, but for parts of which
+    /// this one has less. What cannot be compared must be equal.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let mut same = Self { profile: other.profile.clone(), ..self.clone() };
+        let closed = !network::is_open(&self.network);
+        // Each part that is smaller counts as equal; the digests then compare all others, those of tomorrow included.
+        narrower(self.project <= other.project, &mut same.project, &other.project);
+        narrower(self.central <= other.central, &mut same.central, &other.central);
+        narrower(is_part(&self.grants, &other.grants), &mut same.grants, &other.grants);
+        narrower(is_part(&self.read, &other.read), &mut same.read, &other.read);
+        narrower(is_part(&self.listed, &other.listed), &mut same.listed, &other.listed);
+        narrower(is_part(&self.sockets, &other.sockets), &mut same.sockets, &other.sockets);
+        narrower(closed, &mut same.network, &other.network);
+        let digests = same.compute_digest().ok().zip(other.compute_digest().ok());
+        digests.is_some_and(|(own, other)| own == other)
+    }
+
     /// SHA-256 of all fields in the protocol's encoding, but for those that repeat others or name lines of files: the same policy from other
     /// files has the same digest.
     ///
@@ -205,6 +222,16 @@ impl EffectivePolicy {
     pub fn compute_digest(&self) -> Result<Digest, PolicyError> {
         let bytes = frame::encode_whole(self).map_err(|error| PolicyError::Digest(error.to_string()))?;
         Ok(Digest(Sha256::digest(bytes).into()))
+    }
+}
+
+fn is_part<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
+    part.iter().all(|one| whole.contains(one))
+}
+
+fn narrower<T: Clone>(is_narrower: bool, own: &mut T, other: &T) {
+    if is_narrower {
+        own.clone_from(other);
     }
 }
 
@@ -306,6 +333,34 @@ mod tests {
             let mut changed = bash();
             change(&mut changed.permissions[0]);
             assert_ne!(narrowed(&changed), narrowed(&bash()), "change {number}");
+        }
+    }
+
+    #[test]
+    fn only_a_policy_that_opens_less_is_within_another() {
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let file = "version = 1\n[profile.shows]\nextends = 'read-only'\ngrants = [{ path = '/srv/data' }]\n\
+                    [profile.reaches]\nextends = 'read-only'\nnetwork = { allow = ['example.com'] }\n\
+                    [profile.longer]\nextends = 'read-only'\nlimits = { timeout_max_s = 601 }\n\
+                    [profile.told]\nextends = 'read-only'\nenvironment = { pass = ['MY_NAME'] }\n";
+        let source = crate::Source { name: "/p".into(), kind: crate::SourceKind::User, text: file.into() };
+        let policies = Policies::load(vec![source]).unwrap();
+        let of = |profile| policies.resolve(profile, &host).unwrap();
+        for (one, other, within) in [
+            ("default", "default", true),
+            ("read-only", "default", true),
+            ("read-only", "dev", false),
+            ("default", "read-only", false),
+            ("read-only", "shows", true),
+            ("shows", "read-only", false),
+            ("read-only", "reaches", true),
+            ("reaches", "read-only", false),
+            ("longer", "read-only", false),
+            ("told", "read-only", false),
+            ("rust", "default", false),
+            ("claude", "default", false),
+        ] {
+            assert_eq!(of(one).is_within(&of(other)), within, "{one} within {other}");
         }
     }
 

@@ -74,7 +74,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-records",
         ],
     ),
-    ("orchestrator-install", &["orchestrator-records"]),
+    ("orchestrator-install", &["broker-protocol", "orchestrator-records"]),
     (
         "orchestrator-mcp",
         &["broker-protocol", "orchestrator-text", "orchestrator-tools", "orchestrator-session"],
