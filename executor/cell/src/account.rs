@@ -122,10 +122,15 @@ impl Account {
             let (private, shared) = memory(*pid).unwrap_or_default();
             (sum.private, sum.shared) = (sum.private + private, sum.shared + shared);
             if self.bounds.written.is_some() {
-                self.written.insert(*pid, written(*pid).unwrap_or_default());
+                match written(*pid) {
+                    Written::Bytes(bytes) => drop(self.written.insert(*pid, bytes)),
+                    // Nobody knows how much: over any limit.
+                    Written::Unreadable => drop(self.written.insert(*pid, u64::MAX)),
+                    Written::Gone => {}
+                }
             }
         }
-        sum.written = self.written.values().sum();
+        sum.written = self.written.values().fold(0, |sum, bytes| sum.saturating_add(*bytes));
         // Shared libraries must not count; telling them from shared memory costs more, so it is done only when a limit seems exceeded.
         if self.bounds.exceeded(sum).is_some() {
             sum.shared = pids.iter().filter_map(|pid| shared_memory(*pid)).max().unwrap_or_default();
@@ -194,13 +199,31 @@ fn shared_memory(pid: i32) -> Option<u64> {
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
+/// How much a process has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Bytes(u64),
+    /// The process is there and does not say: its program may be executed and not read.
+    Unreadable,
+    Gone,
+}
+
 /// Bytes that a process has passed to `write` and similar calls or, if larger, has caused a file system to write (through mappings).
-fn written(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+fn written(pid: i32) -> Written {
+    let text = match fs::read_to_string(format!("/proc/{pid}/io")) {
+        Ok(text) => text,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => return Written::Gone,
+            Some(_) | None => return Written::Unreadable,
+        },
+    };
     let figure = |key: &str| {
         text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": ")?.parse::<u64>().ok())
     };
-    Some(figure("wchar")?.max(figure("write_bytes")?))
+    match (figure("wchar"), figure("write_bytes")) {
+        (Some(passed), Some(caused)) => Written::Bytes(passed.max(caused)),
+        (None, _) | (_, None) => Written::Unreadable,
+    }
 }
 
 #[cfg(test)]
@@ -238,6 +261,7 @@ mod tests {
         let mut capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
         assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));
         assert_eq!(capacity.reserve(90).len(), 1);
-        assert!(written(ours).is_some());
+        assert!(matches!(written(ours), Written::Bytes(1..)));
+        assert_eq!(written(i32::MAX), Written::Gone);
     }
 }
