@@ -7,6 +7,7 @@ use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
+use crate::shared_files::CopiedBytes;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -36,6 +37,7 @@ pub struct Call<'a> {
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
     pub new_names: &'a RefCell<NewNames>,
+    pub copied: &'a CopiedBytes,
     /// Whether the caller still waits.
     pub is_waiting: &'a dyn Fn() -> bool,
 }

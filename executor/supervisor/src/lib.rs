@@ -18,6 +18,8 @@ mod processes;
 mod entries;
 mod git_rules;
 mod transit;
+mod link_names;
+mod shared_files;
 mod kept_repositories;
 mod empty_directories;
 mod new_names;

@@ -8,6 +8,7 @@ use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
+use crate::shared_files::CopiedBytes;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -41,6 +42,8 @@ pub struct Supervisor<'a> {
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
     new_names: RefCell<NewNames>,
+    /// How much it has copied.
+    copied: CopiedBytes,
     known: KnownProcess,
     /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
     own_descriptors: OwnedFd,
@@ -71,6 +74,7 @@ impl<'a> Supervisor<'a> {
             socket_names: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
+            copied: CopiedBytes::default(),
             known: KnownProcess::default(),
             own_descriptors,
             pending: Vec::new(),
@@ -88,6 +92,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             refusals,
             new_names,
+            copied,
             known,
             own_descriptors,
             ..
@@ -106,6 +111,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             refusals,
             new_names,
+            copied,
             is_waiting,
         }
     }
