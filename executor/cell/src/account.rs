@@ -117,16 +117,19 @@ impl Account {
         let mut sum = Sum::default();
         // The cell's first process is not counted.
         let pids = proc::descendants(number(pidfd)?, PROCESSES_MAX);
+        let stats: Vec<_> = pids.iter().filter_map(|pid| Stat::of(*pid).ok()).collect();
+        // Before, there is only our own process that becomes the program: it cannot be read, and writes nothing.
+        let has_begun = stats.iter().any(|stat| stat.has_executed);
+        sum.threads = stats.iter().map(|stat| stat.threads).sum();
         for pid in &pids {
-            sum.threads += Stat::of(*pid).map_or(0, |stat| stat.threads);
             let (private, shared) = memory(*pid).unwrap_or_default();
             (sum.private, sum.shared) = (sum.private + private, sum.shared + shared);
             if self.bounds.written.is_some() {
                 match written(*pid) {
                     Written::Bytes(bytes) => drop(self.written.insert(*pid, bytes)),
                     // Nobody knows how much: over any limit.
-                    Written::Unreadable => drop(self.written.insert(*pid, u64::MAX)),
-                    Written::Gone => {}
+                    Written::Unreadable if has_begun => drop(self.written.insert(*pid, u64::MAX)),
+                    Written::Unreadable | Written::Gone => {}
                 }
             }
         }

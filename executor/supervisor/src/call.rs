@@ -1,13 +1,13 @@
 //! One supervised call, and what the handling of each needs.
 
 use crate::caller::{Caller, KnownProcess};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
-use crate::shared_files::CopiedBytes;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;

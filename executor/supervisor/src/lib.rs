@@ -19,6 +19,7 @@ mod entries;
 mod git_rules;
 mod transit;
 mod link_names;
+mod copied_bytes;
 mod shared_files;
 mod kept_repositories;
 mod empty_directories;

@@ -22,7 +22,6 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, linkat, unlinkat};
 use policies::Access;
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsString};
 use std::fs::File;
@@ -31,10 +30,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum bytes of a file that is copied.
-const FILE_MAX: u64 = 256 * 1024 * 1024;
-/// Maximum bytes that are copied for one call; less if the policy's `written` is less.
-const CALL_MAX: u64 = 1024 * 1024 * 1024;
 /// How often another file may get the name while a copy is made.
 const TRIES: usize = 8;
 /// Maximum bytes of the names of a file's attributes, and of the value of one (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
@@ -42,22 +37,6 @@ const ATTRIBUTE_MAX: usize = 65536;
 /// Maximum number of attributes that are copied.
 const ATTRIBUTES_MAX: usize = 64;
 const ACL: &CStr = c"system.posix_acl_access";
-
-/// Bytes that were copied for one call.
-#[derive(Debug, Default)]
-pub struct CopiedBytes(Cell<u64>);
-
-impl CopiedBytes {
-    /// Counts a copy of this many bytes, if `max` permits it.
-    fn take(&self, bytes: u64, max: u64) -> bool {
-        let total = self.0.get().saturating_add(bytes);
-        let fits = bytes <= FILE_MAX && total <= max;
-        if fits {
-            self.0.set(total);
-        }
-        fits
-    }
-}
 
 /// A file in a directory, by its name there.
 struct Place {
@@ -181,8 +160,7 @@ impl Call<'_> {
         length: u64,
     ) -> Result<OwnedFd> {
         let length = length.min(stat.st_size.max(0) as u64);
-        let max = self.rules.written.unwrap_or(CALL_MAX).min(CALL_MAX);
-        if !self.rules.fits(length as i64) || !self.copied.take(length, max) {
+        if !self.rules.fits(length as i64) || !self.copied.take(length, self.rules.written) {
             self.note_uncopied(path, Cause::SharedTooLarge);
             return Err(Errno::EFBIG);
         }
@@ -259,8 +237,7 @@ fn copy_metadata(object: &OwnedFd, stat: &FileStat, copy: &OwnedFd) -> Result<()
     let group = Gid::from_raw(stat.st_gid);
     let keeps_group = fstat(copy)?.st_gid == stat.st_gid || fchown(copy, None, Some(group)).is_ok();
     let mode = stat.st_mode & 0o777;
-    let narrowed = mode & !0o070 | mode & (mode & 0o007) << 3;
-    fchmod(copy, Mode::from_bits_truncate(if keeps_group { mode } else { narrowed }))?;
+    fchmod(copy, Mode::from_bits_truncate(if keeps_group { mode } else { narrowed(mode) }))?;
     let names = match file::attribute_names(&from, ATTRIBUTE_MAX).map_err(errno) {
         Err(Errno::EOPNOTSUPP) => Vec::new(),
         names => names?,
@@ -280,6 +257,11 @@ fn copy_metadata(object: &OwnedFd, stat: &FileStat, copy: &OwnedFd) -> Result<()
     file::set_times(copy.as_fd(), &times).map_err(errno)
 }
 
+/// A mode whose group may do only what others may do too.
+fn narrowed(mode: libc::mode_t) -> libc::mode_t {
+    mode & !0o070 | mode & (mode & 0o007) << 3
+}
+
 /// Puts a file without a name in the place of the one that is there.
 fn take_name(place: &Place, copy: &OwnedFd) -> Result<()> {
     let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
@@ -290,4 +272,36 @@ fn take_name(place: &Place, copy: &OwnedFd) -> Result<()> {
     renamed.inspect_err(|_| {
         let _ = unlinkat(&place.directory, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_without_its_group_widens_nothing() {
+        for (mode, left) in [(0o664, 0o644), (0o660, 0o600), (0o775, 0o755), (0o606, 0o606), (0o647, 0o647)] {
+            assert_eq!(narrowed(mode), left, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_copy_takes_the_name_with_content_and_metadata() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let folder = tempfile::tempdir().unwrap();
+        let [name, other] = ["name", "other"].map(|name| folder.path().join(name));
+        std::fs::write(&name, "whole").unwrap();
+        std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o4751)).unwrap();
+        File::options().write(true).open(&name).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        std::fs::hard_link(&name, &other).unwrap();
+        let place = Place::of(&name).unwrap();
+        let object = place.object().unwrap();
+        let copy = copy_of(&place, &object, &fstat(&object).unwrap(), 3).unwrap();
+        take_name(&place, &copy).unwrap();
+        let state = std::fs::metadata(&name).unwrap();
+        assert_eq!((state.mode() & 0o7777, state.mtime(), state.nlink()), (0o751, 0, 1));
+        assert_eq!(std::fs::read(&name).unwrap(), b"who");
+        assert_eq!(std::fs::read(&other).unwrap(), b"whole");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

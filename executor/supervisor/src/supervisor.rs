@@ -3,12 +3,12 @@
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
-use crate::shared_files::CopiedBytes;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;

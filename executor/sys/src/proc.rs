@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// The flag of a process that has executed nothing since it was forked (`PF_FORKNOEXEC`).
+const FORKED_ONLY: u64 = 0x40;
+
 /// Fields of `/proc/PID/stat` (`man 5 proc_pid_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -14,6 +17,8 @@ pub struct Stat {
     /// Device number of the controlling terminal in the kernel's old form, where the upper bits of
     /// the minor are above the major; 0 if there is none.
     pub terminal: u64,
+    /// Whether it has executed a program since it was forked.
+    pub has_executed: bool,
     /// CPU time in user mode in ticks of 10 ms (`USER_HZ`), including the children it has waited for.
     pub user_ticks: u64,
     /// The same in kernel mode.
@@ -43,6 +48,7 @@ impl Stat {
             parent: fields.get(4 - 3)?.parse().ok()?,
             session: fields.get(6 - 3)?.parse().ok()?,
             terminal: field(7)?,
+            has_executed: field(9)? & FORKED_ONLY == 0,
             user_ticks: field(14)? + field(16)?,
             system_ticks: field(15)? + field(17)?,
             threads: field(20)?,
@@ -101,12 +107,15 @@ mod tests {
             parent: 17,
             session: 42,
             terminal: 34817,
+            has_executed: true,
             user_ticks: 5 + 7,
             system_ticks: 6 + 8,
             threads: 9,
             started: 998_877,
         };
         assert_eq!(Stat::parse(text), Some(want));
+        let forked = Stat::parse(&text.replace("4194560", "4194624")).unwrap();
+        assert_eq!(forked, Stat { has_executed: false, ..want });
         assert_eq!(Stat::parse("42 (x) S"), None);
         assert_eq!(Stat::parse(""), None);
     }
