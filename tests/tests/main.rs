@@ -25,6 +25,7 @@ mod records;
 mod self_attack;
 mod servers;
 mod services;
+mod shared_inodes;
 mod sidecar;
 mod successive;
 mod supervised;
@@ -59,6 +60,7 @@ fn main() -> std::process::ExitCode {
             self_attack::tests(),
             servers::tests(),
             services::tests(),
+            shared_inodes::tests(),
             sidecar::tests(),
             successive::tests(),
             #[cfg(target_arch = "x86_64")]

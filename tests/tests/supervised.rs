@@ -9,7 +9,7 @@ use lazaret_tests::process::Running;
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -32,6 +32,7 @@ pub fn tests() -> Vec<Test> {
             literal_tmp_is_the_sessions_own,
             the_machines_tmp_stays_closed,
             no_descriptor_of_the_supervisor_is_inherited,
+            no_rename_leaves_a_device_behind,
             the_users_keys_are_not_listed
         ],
         suite::flat_only(in_each_place![
@@ -59,6 +60,24 @@ fn fixture(place: Place) -> World {
     run(world.host("bash").args(["-c", repository]), LIMIT).success();
     world.write(&world.outside.join("file"), "x");
     world
+}
+
+/// `RENAME_WHITEOUT` does: git fails on one in place of its index, and no rule on what is created sees it.
+fn no_rename_leaves_a_device_behind(place: Place) {
+    let world = fixture(place);
+    let kept = KeptWorld::of(world);
+    let whiteout = |from: &str| {
+        format!(
+            "python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"{from}\", -100, b\"{from}.x\", 4)'"
+        )
+    };
+    for name in ["file", ".git/index", ".git/logs/HEAD"] {
+        kept.contains(&whiteout(name), |world| {
+            fs::symlink_metadata(world.project.join(name)).unwrap().file_type().is_char_device()
+        });
+    }
+    let together = "python3 -c 'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b\"file\", -100, b\"y\", 5))'; ls file";
+    assert_eq!(run(&mut kept.restore().cell(together), LIMIT).success(), "-1\nfile\n");
 }
 
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.

@@ -1,6 +1,7 @@
 //! One supervised call, and what the handling of each needs.
 
 use crate::caller::{Caller, KnownProcess};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::kept_sockets::KeptSockets;
@@ -39,6 +40,7 @@ pub struct Call<'a> {
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
     pub new_names: &'a RefCell<NewNames>,
+    pub copied: &'a CopiedBytes,
     pub kept: &'a RefCell<KeptSockets>,
     pub notified: Notified<'a>,
 }

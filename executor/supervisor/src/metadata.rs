@@ -8,10 +8,11 @@ use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat};
 use nix::unistd::{Gid, Uid, fchownat, getegid, geteuid};
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// Maximum bytes of an attribute's value (`XATTR_SIZE_MAX`).
 const VALUE_MAX: u64 = 65536;
@@ -110,24 +111,33 @@ impl Call<'_> {
         Ok(Some([(a, 0), (b, 0)]))
     }
 
-    /// The file, if its metadata may be changed.
+    /// The file, if its metadata may be changed; in place of one with names elsewhere its copy, if it was named by its path.
     fn marked(&self, target: Target) -> Result<OwnedFd> {
-        let object = match target {
+        let (object, by_path) = match target {
             Target::Fd(fd) if fd < 0 => return Err(Errno::EBADF),
-            Target::Fd(fd) => self.caller.path_of(fd)?,
+            Target::Fd(fd) => (self.caller.path_of(fd)?, false),
             Target::Path(fd, path, flags) => {
                 let empty = flags & libc::AT_EMPTY_PATH != 0 && self.string(path)?.is_empty();
                 if empty {
-                    self.caller.path_of(fd)?
+                    (self.caller.path_of(fd)?, false)
                 } else {
-                    self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?
+                    (self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?, true)
                 }
             }
         };
         self.check()?;
-        let path = real(&object)?;
-        let marked = self.rules.may_mark(&object, &path, &fstat(&object)?);
-        marked.map_err(self.refused(AttemptKind::Metadata, &path))?;
+        let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
+            self.rules.may_mark(object, path, stat).map_err(self.refused(AttemptKind::Metadata, path))
+        };
+        if by_path {
+            return Ok(self.separate(object, AttemptKind::Metadata, u64::MAX, may)?.0);
+        }
+        let (stat, path) = (fstat(&object)?, real(&object)?);
+        may(&object, &path, &stat)?;
+        // The caller would still have the old one open.
+        if !is(&stat, libc::S_IFDIR) && self.rules.is_shared(&object, &stat)? {
+            return Err(self.refuse_shared(AttemptKind::Metadata, &path));
+        }
         Ok(object)
     }
 

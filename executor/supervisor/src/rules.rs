@@ -4,6 +4,7 @@ use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
 use crate::kept_repositories::KeptRepositories;
+use crate::link_names::LinkNames;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
 use crate::refusals::Cause;
@@ -33,10 +34,14 @@ pub struct AccessRules {
     /// The objects that were protected when the session opened, whatever their names.
     pub(crate) objects: ProtectedObjects,
     file_size: Option<u64>,
+    /// Maximum bytes that a call may write.
+    pub(crate) written: Option<u64>,
     /// Whether protected names that existed when the session opened are mounts, which cannot be moved.
     pinned: bool,
     /// What cells have created under protected names, and the repositories they have created.
     pub(crate) created: CreatedFiles,
+    /// Names that links of cells have given to files.
+    pub(crate) link_names: LinkNames,
     /// Sockets that cells have bound, and those that the policy names.
     pub(crate) sockets: SocketRules,
     caller_access: CallerAccess,
@@ -81,8 +86,10 @@ impl AccessRules {
             areas: Areas::new(spec),
             objects: spec.objects.clone(),
             file_size: spec.policy.limits.file_size,
+            written: spec.policy.limits.written,
             pinned: spec.has(Layer::MountNamespace),
             created,
+            link_names: LinkNames::new().at(Layer::ProtectedNames, step)?,
             sockets,
             caller_access: spec.caller_access,
             own_network: spec.has(Layer::NetworkNamespace),
@@ -126,6 +133,7 @@ impl AccessRules {
             self.sockets.descriptor(),
             self.kept.descriptor(),
             self.written_links.descriptor(),
+            self.link_names.descriptor(),
         ];
         let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Pending};
 use crate::call::{Call, Notified};
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
@@ -44,6 +45,8 @@ pub struct Supervisor<'a> {
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
     new_names: RefCell<NewNames>,
+    /// How much it has copied.
+    copied: CopiedBytes,
     known: KnownProcess,
     /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
     own_descriptors: OwnedFd,
@@ -75,6 +78,7 @@ impl<'a> Supervisor<'a> {
             kept: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
+            copied: CopiedBytes::default(),
             known: KnownProcess::default(),
             own_descriptors,
             pending: Vec::new(),
@@ -93,6 +97,7 @@ impl<'a> Supervisor<'a> {
             kept,
             refusals,
             new_names,
+            copied,
             known,
             own_descriptors,
             ..
@@ -112,6 +117,7 @@ impl<'a> Supervisor<'a> {
             kept,
             refusals,
             new_names,
+            copied,
             notified,
         }
     }

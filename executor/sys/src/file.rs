@@ -19,6 +19,30 @@ pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io
     check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
 }
 
+/// Names of the attributes of the file at `path`, following links, each with a NUL at its end.
+///
+/// # Errors
+/// `ERANGE` if they have more than `max` bytes; else the kernel's (`listxattr`).
+pub fn attribute_names(path: &CStr, max: usize) -> io::Result<Vec<u8>> {
+    let mut names = vec![0; max];
+    // SAFETY: a C string, and room of the given length.
+    let length = unsafe { libc::listxattr(path.as_ptr(), names.as_mut_ptr().cast(), max) };
+    names.truncate(check(length as c_long)? as usize);
+    Ok(names)
+}
+
+/// The value of an attribute, following links.
+///
+/// # Errors
+/// `ERANGE` if it has more than `max` bytes; else the kernel's (`getxattr`).
+pub fn attribute(path: &CStr, name: &CStr, max: usize) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; max];
+    // SAFETY: C strings, and room of the given length.
+    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), max) };
+    value.truncate(check(length as c_long)? as usize);
+    Ok(value)
+}
+
 /// `removexattr`, following links.
 ///
 /// # Errors
