@@ -1,4 +1,4 @@
-//! What is protected because the user's git settings name it.
+//! What is protected because the user's git settings name it, or a link in the home directory leads to it.
 
 use super::{Search, mode};
 use crate::git_settings::{MayBe, NamedPath};
@@ -16,7 +16,7 @@ impl Search<'_> {
         let Some(end) = links::follow(directory, path).end else { return Ok(()) };
         let metadata = fs::symlink_metadata(&end);
         let closes = match (may_be, &metadata) {
-            (MayBe::Anything, _) => true,
+            (MayBe::Anything | MayBe::Linked, _) => true,
             (MayBe::File | MayBe::Own, metadata) => {
                 !metadata.as_ref().is_ok_and(|metadata| metadata.is_dir())
             }
@@ -34,6 +34,7 @@ impl Search<'_> {
         for closed in &mut self.also_closed[before..] {
             closed.why = match may_be {
                 MayBe::Own => WhyClosed::Own,
+                MayBe::Linked => WhyClosed::HomeLink(file.clone()),
                 MayBe::Anything | MayBe::File | MayBe::Present => {
                     WhyClosed::Setting { file: file.clone(), key: key.clone() }
                 }
