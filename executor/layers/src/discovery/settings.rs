@@ -47,7 +47,7 @@ impl Search<'_> {
     fn open_when_new(&mut self, end: &Path) {
         let Some(zone) = self.zone_of(end) else { return };
         let relative = end.strip_prefix(zone).unwrap_or(end).as_os_str().as_bytes();
-        let open = self.names.closings(relative).iter().any(|(_, new)| *new == WhenNew::Open);
+        let open = self.names.closings(relative).iter().any(|(_, new)| *new != WhenNew::Closed);
         if open && self.objects.protection_of_place(end).is_none() {
             self.objects.places.insert(end.to_owned(), Protection::Write);
             let why = WhyClosed::TargetOf(end.to_owned());
