@@ -45,7 +45,7 @@ use executor_layers::{
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
-use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
+use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -597,7 +597,8 @@ fn look_through(
     };
     let named = |objects: &ProtectedObjects| match is_protected {
         true => git_settings::named(&user.git(), &spec.project, objects, &ask).map(|mut named| {
-            named.extend(home_links::named(&user.home, zones));
+            let homes = directories::homes(&user.home, &|name| user.variable(name));
+            named.extend(homes.iter().flat_map(|home| home_links::named(home, zones)));
             named
         }),
         false => Ok(BTreeSet::new()),

@@ -602,7 +602,7 @@ fn examples_are_policies() {
 }
 
 /// Paths that no shipped profile may open, with what lies above and below them.
-const NEVER: [&str; 33] = [
+const NEVER: [&str; 45] = [
     "/etc/shadow",
     "/etc/gshadow",
     "/etc/sudoers",
@@ -615,7 +615,19 @@ const NEVER: [&str; 33] = [
     "/etc/ld.so.preload",
     "/etc/lazaret",
     "/root",
-    "/var",
+    "/etc/apt",
+    "/etc/debconf.conf",
+    "/var/backups",
+    "/var/cache/debconf",
+    "/var/lib/docker",
+    "/var/lib/mysql",
+    "/var/lib/NetworkManager",
+    "/var/lib/postgresql",
+    "/var/lib/private",
+    "/var/log",
+    "/var/mail",
+    "/var/spool",
+    "/var/tmp",
     "/run",
     "/tmp",
     "/proc",

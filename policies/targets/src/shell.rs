@@ -735,7 +735,8 @@ mod tests {
             ("export PATH=x", "!export PATH=x"),
             ("unset PATH", "!unset PATH"),
             ("mapfile -t a", "!mapfile -t a"),
-            ("test -v \"$x\"", "!test -v ?"),
+            ("test -v \"$x\"", "!test -v ?|…"),
+            ("test -f \"$x\"", "!test -f ?"),
             ("wait -n $x", "!wait -n ?"),
             // And those do nothing of it.
             ("printf '%s [$5]\\n' a", "printf %s [$5]\\n a"),
