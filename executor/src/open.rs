@@ -40,11 +40,12 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::throw_away;
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    caches, environment, git_settings, home_files, probe, relay, stale_temporaries, undo_directory,
+    caches, environment, git_settings, grant_exceptions, home_files, home_links, probe, relay,
+    stale_temporaries, undo_directory,
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
-use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
+use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -574,7 +575,9 @@ fn discover(
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
-    Ok((found.also_closed, Some((record, watch))))
+    // What a profile does not grant is news to nobody until a command asks for it.
+    let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
+    Ok((found.also_closed.into_iter().filter(is_told).collect(), Some((record, watch))))
 }
 
 /// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
@@ -598,12 +601,19 @@ fn look_through(
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
     };
     let named = |objects: &ProtectedObjects| match is_protected {
-        true => git_settings::named(&user.git(), &spec.project, objects, &ask),
+        true => git_settings::named(&user.git(), &spec.project, objects, &ask).map(|mut named| {
+            let homes = directories::homes(&user.home, &|name| user.variable(name));
+            named.extend(homes.iter().flat_map(|home| home_links::named(home, zones)));
+            named
+        }),
         false => Ok(BTreeSet::new()),
     };
     let around = roots::around(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
     let mut found = discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+    if is_protected {
+        grant_exceptions::close(&mut found, spec);
+    }
     for (zone, path) in &found.temporaries {
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }

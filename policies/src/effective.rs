@@ -187,7 +187,8 @@ impl EffectivePolicy {
     /// See [`Self::compute_digest`].
     pub fn with_image(mut self, image: PathBuf, paths: Vec<PathBuf>) -> Result<Self, PolicyError> {
         self.image = Some(image);
-        self.grants = paths.into_iter().map(|path| Grant { path, optional: false }).collect();
+        self.grants =
+            paths.into_iter().map(|path| Grant { path, optional: false, except: Vec::new() }).collect();
         self.listed = Vec::new();
         self.digested()
     }
@@ -270,6 +271,8 @@ pub struct Grant {
     pub path: PathBuf,
     /// Whether it may be missing on this machine.
     pub optional: bool,
+    /// What is not granted of it: patterns of paths in it, each of at most [`EXCEPT_NAMES_MAX`](crate::value::EXCEPT_NAMES_MAX) names.
+    pub except: Vec<String>,
 }
 
 /// How a cell's environment is built: from nothing.
@@ -409,12 +412,13 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 55] = [
+        let changes: [fn(&mut EffectivePolicy); 56] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
             |p| p.grants[0].path.push("x"),
             |p| p.grants[0].optional ^= true,
+            |p| p.grants[0].except.push("x".into()),
             |p| p.read.push("/x".into()),
             |p| p.listed.push("/x".into()),
             |p| p.sockets.push("/x".into()),

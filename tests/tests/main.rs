@@ -4,6 +4,7 @@
 
 mod acceptance;
 mod acp;
+mod agent_names;
 mod agents;
 mod approval;
 mod chat;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
             supervised::tests(),
             acceptance::tests(),
             acp::tests(),
+            agent_names::tests(),
             agents::tests(),
             approval::tests(),
             chat::tests(),

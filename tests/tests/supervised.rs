@@ -324,8 +324,8 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
             echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; mv .env.copy .env.link
             mkdir -p .github/workflows; echo on: push > .github/workflows/x.yml; sed -i s/push/pull/ .github/workflows/x.yml
             mkdir a; echo use > a/.yarnrc.yml; mv a b; cat b/.yarnrc.yml .github/workflows/x.yml .env.link
-            python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".npmrc\")'; : > .npmrc";
-    let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
+            python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".bazelrc\")'; : > .bazelrc";
+    let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .bazelrc; ls -A | grep -c env";
     let mut session = lazaret_tests::Session::open(world);
     assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
     assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");

@@ -81,6 +81,8 @@ pub enum MayBe {
     Present,
     /// A file of Lazaret's own, or not there yet.
     Own,
+    /// What a link in the user's home directory leads to.
+    Linked,
 }
 
 /// A file of settings, and the directories to which its paths may be relative.

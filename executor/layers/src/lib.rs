@@ -24,6 +24,8 @@ pub mod protected_objects;
 pub mod linked_repository;
 pub mod pins;
 pub mod git_settings;
+pub mod grant_exceptions;
+pub mod home_links;
 mod links;
 pub mod capabilities;
 pub mod no_new_privileges;

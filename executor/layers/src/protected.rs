@@ -186,6 +186,10 @@ pub enum WhyClosed {
     },
     /// It is one of Lazaret's own programs or settings, or a link from these leads there.
     Own,
+    /// This link in the user's home directory leads there.
+    HomeLink(PathBuf),
+    /// It lies in this grant of the profile, which excepts it.
+    NotGranted(PathBuf),
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
@@ -218,6 +222,8 @@ impl AlsoClosed {
             WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
             WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
+            WhyClosed::HomeLink(link) => format!("{path:?} ({link:?} leads there)"),
+            WhyClosed::NotGranted(grant) => format!("{path:?} (the profile shows {grant:?} without it)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
             WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
             WhyClosed::OverBound(first) => {

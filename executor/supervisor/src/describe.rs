@@ -193,6 +193,17 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
             "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
             Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
         ),
+        Some((WhyClosed::HomeLink(link), _)) => (
+            format!("{} leads to it, so the user's programs act on it outside the sandbox.", link.display()),
+            Remedy::Advice(format!("change it outside the sandbox, or remove {}", link.display())),
+        ),
+        Some((WhyClosed::NotGranted(grant), path)) => (
+            format!(
+                "The profile shows {} without it: data of servers and tokens lie there.",
+                grant.display()
+            ),
+            Remedy::Advice(format!("if commands need it, grant {path} in a profile of your own")),
+        ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();
             (

@@ -189,9 +189,12 @@ impl Call<'_> {
         let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
         // The protected one of the two names.
         let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
-        if flags.is_empty()
-            && let Some(replaced) =
-                self.replace_in_repository(&old, &new, &from, &to).map_err(self.refused(Write, &to))?
+        let keeps = flags == RenameFlags::RENAME_NOREPLACE;
+        if keeps && new.object.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if (flags.is_empty() || keeps)
+            && let Some(replaced) = self.replace_by_content(&old, &new, &from, &to)?
         {
             return Ok(replaced);
         }
@@ -203,6 +206,15 @@ impl Call<'_> {
             .map_err(self.refused_by_kernel(&to))?;
         self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
         Ok(Answer::Value(0))
+    }
+
+    /// Handles a rename on which the content of the file decides; `None` for any other rename.
+    fn replace_by_content(&self, old: &Found, new: &Found, from: &Path, to: &Path) -> Result<Option<Answer>> {
+        let replaced = match self.replace_in_repository(old, new, from, to) {
+            Ok(None) => self.replace_package_config(old, new, from, to),
+            other => other,
+        };
+        replaced.map_err(self.refused(Write, to))
     }
 
     /// Checks and records what a rename has moved; `verdict` is what the rules said about it.

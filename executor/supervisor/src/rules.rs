@@ -24,6 +24,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What the cells of a session may touch.
 pub struct AccessRules {
@@ -59,6 +60,8 @@ pub struct AccessRules {
     /// Whether new names are refused, and looked at again after a call: always, but in a test build.
     enforces_names: bool,
     pub(crate) takes_misplaced: bool,
+    /// When the session opened.
+    opened: SystemTime,
 }
 
 impl AccessRules {
@@ -100,6 +103,7 @@ impl AccessRules {
             relay,
             enforces_names: spec.ablation.enforces_names(),
             takes_misplaced: spec.ablation.takes_misplaced(),
+            opened: SystemTime::now(),
         })
     }
 
@@ -293,9 +297,42 @@ impl AccessRules {
             self.names(real).closings(path).into_iter().all(|(count, new)| {
                 let name = total.checked_sub(count).and_then(|above| named.ancestors().nth(above));
                 let made = |name| if count == total { last(name) } else { self.created.has_at(name) };
-                new <= max && name.is_some_and(made)
+                name.is_some_and(|name| self.is_within(new, name, max) && made(name))
             })
         })
+    }
+
+    /// Whether a protected name that says `new` is closed when new at most as far as `max`.
+    fn is_within(&self, new: WhenNew, name: &Path, max: WhenNew) -> bool {
+        match new {
+            WhenNew::Open | WhenNew::Closed => new <= max,
+            WhenNew::Harmless => new <= max || self.is_nobodys_place(name),
+        }
+    }
+
+    /// Whether nobody has a habit of starting programs where `name` is: in packages, or in a directory that has come about since the
+    /// session opened.
+    fn is_nobodys_place(&self, name: &Path) -> bool {
+        let is_new = |directory: &Path| {
+            let born = directory.symlink_metadata().and_then(|metadata| metadata.created());
+            born.is_ok_and(|born| born > self.opened)
+        };
+        self.areas.zone_of_package(name).is_some() || name.parent().is_some_and(is_new)
+    }
+
+    /// Whether the content of a new file decides if it may have this name.
+    pub(crate) fn is_judged(&self, real: &Path) -> bool {
+        let writable = self.areas.of(real).is_some_and(|(_, access)| access == Access::Write);
+        let paths = self.protected_as(real);
+        let strongest = |path: &[u8]| self.names(real).closings(path).iter().map(|(_, new)| *new).max();
+        let ends = paths
+            .iter()
+            .all(|(_, path)| self.names(real).closings(path).is_empty() || self.ends_a_rule(real, path));
+        writable
+            && ends
+            && self.objects.protection_of_place(real).is_none()
+            && paths.iter().filter_map(|(_, path)| strongest(path)).max() == Some(WhenNew::Harmless)
+            && !self.is_nobodys_place(real)
     }
 
     /// Records what a cell has created, if its name is protected.

@@ -435,7 +435,7 @@ fn added(spec: &SandboxSpec, paths: &[Vec<u8>]) -> Option<Denial> {
 }
 
 fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
-    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed)
+    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new != WhenNew::Open)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
