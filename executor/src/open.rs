@@ -261,6 +261,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        has_worked: false,
         unreported: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),

@@ -3,8 +3,11 @@
 
 mod committed_secrets;
 mod created_record;
+mod kept_repositories;
 mod left_files;
+mod locks;
 mod quarantine;
+mod repository_changes;
 mod tracked_secrets;
 mod watch;
 

@@ -3,7 +3,6 @@
 use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
-use crate::kept_repositories::KeptRepositories;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
 use crate::refusals::Cause;
@@ -42,7 +41,6 @@ pub struct AccessRules {
     own_network: bool,
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
-    kept: KeptRepositories,
     /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
@@ -72,7 +70,6 @@ impl AccessRules {
         let sockets =
             SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
-        let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -84,7 +81,6 @@ impl AccessRules {
             sockets,
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
-            kept,
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
@@ -118,12 +114,7 @@ impl AccessRules {
 
     /// The descriptors that a cell must keep open for its supervisor.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let common = [
-            self.created.descriptor(),
-            self.sockets.descriptor(),
-            self.kept.descriptor(),
-            self.written_links.descriptor(),
-        ];
+        let common = [self.created.descriptor(), self.sockets.descriptor(), self.written_links.descriptor()];
         let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
     }
@@ -150,13 +141,6 @@ impl AccessRules {
     /// The cell's own program cannot change it meanwhile, as its calls are handled one after the other.
     pub(crate) fn lock_renames(&self) -> Result<RenameLock<'_>> {
         self.created.lock_renames()
-    }
-
-    /// Restores the parts that make the user's directories repositories, when a cell is dead.
-    pub(crate) fn restore_repositories(&self) {
-        if let Ok(_lock) = self.lock_renames() {
-            self.kept.restore();
-        }
     }
 
     /// The names that are protected where `real` is.

@@ -16,6 +16,25 @@ pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io
     check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
 }
 
+/// `getxattr`, following links; `None` if there is no such attribute, or the file system has none.
+///
+/// # Errors
+/// The kernel's; `ERANGE` if the value has more than 64 KiB.
+pub fn attribute(path: &CStr, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    let mut value = vec![0_u8; 1 << 16];
+    let (room, length) = (value.as_mut_ptr().cast(), value.len());
+    // SAFETY: C strings, and room for what the kernel writes.
+    let read = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), room, length) };
+    match check(read as c_long) {
+        Ok(length) => {
+            value.truncate(length as usize);
+            Ok(Some(value))
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// `removexattr`, following links.
 ///
 /// # Errors
@@ -33,6 +52,15 @@ pub fn set_times(fd: BorrowedFd, times: &[libc::timespec; 2]) -> io::Result<()> 
     let (fd, times, flags) = (fd.as_raw_fd(), times.as_ptr(), libc::AT_EMPTY_PATH);
     // SAFETY: a C string, and two times that live for the call.
     check(unsafe { libc::utimensat(fd, c"".as_ptr(), times, flags) }.into()).map(drop)
+}
+
+/// A new inotify descriptor; reading from it never waits.
+///
+/// # Errors
+/// The kernel's (`inotify_init1`).
+pub fn inotify() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only; the descriptor is new.
+    unsafe { new_fd(libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC).into()) }
 }
 
 /// Adds a watch for the file at `path` to an inotify descriptor.
