@@ -24,7 +24,9 @@ use executor_audit::record::{Record, SessionFacts};
 use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
-use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
+use executor_cell::project::{
+    self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+};
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
@@ -247,6 +249,7 @@ pub fn open(
         session: opened.session.clone(),
     };
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
+    let modes = RootModes::of(&spec);
     let mut session = Session {
         layers,
         approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers).map_err(broken)?,
@@ -261,6 +264,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        modes,
         has_worked: false,
         unreported: Vec::new(),
         kept: KeptTexts::default(),

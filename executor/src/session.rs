@@ -16,7 +16,7 @@ use broker_protocol::{
     CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch};
+use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
 use std::collections::BTreeMap;
@@ -38,6 +38,8 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
+    /// The modes and access lists of the roots, which no call changes.
+    pub modes: RootModes,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
     pub has_worked: bool,
     /// What was found in repositories, until the end of a call reports it.
@@ -109,6 +111,9 @@ impl Session {
     fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
         match work {
             Work::Command(plan) => {
+                if !self.has_worked {
+                    self.modes.take();
+                }
                 self.has_worked = true;
                 self.pool.submit(call.id, call.started, plan)?;
             }
@@ -225,7 +230,8 @@ impl Session {
             return Vec::new();
         }
         let (spec, user) = (&self.spec, &self.profiles.user);
-        let mut denials = Vec::new();
+        // Before anything else: nothing is found in a root that cannot be entered.
+        let mut denials = self.modes.give_back();
         let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
         denials.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask)));
         denials
