@@ -175,7 +175,7 @@ impl Session {
             // The cell of a service is not reused.
             false => drop(finished.cell.take()),
         }
-        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        self.created.iter_mut().for_each(|created| created.update(&self.spec, false));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
         let denied = finished.denied(&self.spec);
         let (outcome, usage) = finished.outcome(profile);

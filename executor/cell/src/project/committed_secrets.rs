@@ -42,7 +42,10 @@ pub fn open_created_files(
     let secrets = secrets(spec, found);
     let mut tracked = None;
     if let Some(repository) = ProjectRepository::of(spec) {
-        let (files, own) = (secrets.keys().cloned().collect(), CreatedFiles::of(created.memory()?));
+        // There is room for so many in a question, and commands can make more: what is older comes first.
+        let mut files: Vec<PathBuf> = secrets.keys().cloned().collect();
+        files.sort_by_key(|path| secrets.get(path).and_then(|metadata| metadata.created().ok()));
+        let own = CreatedFiles::of(created.memory()?);
         let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, own, files, ask);
         tracked = Some(secrets_now);
         for path in open {
