@@ -1,16 +1,22 @@
-//! Makes a central root usable again that commands have closed or filled. Only they and Lazaret work there, and the user rarely looks; so
-//! what a command does to it may not keep the next session from opening.
+//! Makes roots usable again that commands have closed or filled: what a command does may not keep the next session from opening.
+//!
+//! In a central root only commands and Lazaret work, and the user rarely looks. In a project root commands can make any number of files
+//! with protected names that are open when new, such as `.env.1`; of too many, the newest are set aside.
 
 use executor_layers::leased_mounts::open_without_links;
-use executor_layers::protected::{AlsoClosed, WhyClosed};
+use executor_layers::protected::{self, AlsoClosed, WhyClosed};
 use executor_layers::undo_directory;
 use executor_sys::random;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat, fstatat, mkdirat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use policies::{Matcher, WhenNew};
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Gives its owner, this user, all access to a central root. Returns what was done, if it was needed.
@@ -55,10 +61,50 @@ pub fn set_aside(central: &Path) -> io::Result<AlsoClosed> {
     Ok(AlsoClosed { path: central.to_owned(), why: WhyClosed::SetAside(there) })
 }
 
+/// Protected files directly in a project root that stay where they are; the newer ones are set aside.
+const STAYING: usize = 1024;
+
+/// Moves the newest of the protected files that commands may have made directly in the project root into the quarantine of the central
+/// root, in a directory that nobody can enter. Returns what was done.
+///
+/// # Errors
+/// There are not so many, or they cannot be moved.
+pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::Result<AlsoClosed> {
+    let may_be_made = |name: &OsStr| {
+        let closings = names.closings(name.as_bytes());
+        !closings.is_empty() && closings.iter().all(|(_, new)| *new == WhenNew::Open)
+    };
+    let entries = fs::read_dir(project)?.flatten().filter(|entry| may_be_made(&entry.file_name()));
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    if paths.len() <= STAYING {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    paths.sort_by_cached_key(|path| protected::born(path));
+    let (from, records) = (open_without_links(project)?, undo_directory::open(central).ok_or(Errno::ENOENT)?);
+    let number = format!("{:016x}", u64::from_le_bytes(random::bytes()?));
+    let holder = Path::new("quarantine").join(&number);
+    match mkdirat(&records, "quarantine", Mode::S_IRWXU) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    mkdirat(&records, &holder, Mode::S_IRWXU)?;
+    let beneath = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let to = openat2(&records, &holder, beneath)?;
+    for name in paths.iter().skip(STAYING).filter_map(|path| path.file_name()) {
+        renameat2(&from, name, &to, name, RenameFlags::RENAME_NOREPLACE)?;
+    }
+    fchmod(&to, Mode::empty())?;
+    let there = central.join(undo_directory::NAME).join(holder);
+    Ok(AlsoClosed { path: project.to_owned(), why: WhyClosed::SetAside(there) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -207,6 +207,11 @@ pub fn open(
             changed.push(central_root::set_aside(&zones.1).map_err(|_| error)?);
             build()?
         }
+        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if tracer.is_none() => {
+            let aside = central_root::set_aside_newest(&zones.0, &zones.1, &policy.matcher);
+            changed.push(aside.map_err(|_| error)?);
+            build()?
+        }
         built => built?,
     };
     let Sandbox { spec, started, also_closed, created, watch } = sandbox;

@@ -205,7 +205,7 @@ pub enum WhyClosed {
     NotLinked(NotLinked),
     /// It contains this and other protected names, too many to pin one by one.
     OverBound(PathBuf),
-    /// The central root had too many names of its own. They lie in this directory now.
+    /// A root had too many names of its own. They, or the newest protected ones, lie in this directory now.
     SetAside(PathBuf),
     /// Its owner could not use it, and can again.
     ModeGivenBack,
@@ -271,7 +271,9 @@ impl AlsoClosed {
                 format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
             }
             WhyClosed::SetAside(there) => {
-                format!("what was in {path:?} (too many names; it is set aside in {there:?})")
+                format!(
+                    "what was in {path:?} or the newest of it (too many names; it is set aside in {there:?})"
+                )
             }
             WhyClosed::ModeGivenBack => {
                 format!("nothing in {path:?}, which a command had closed; it is open again")
