@@ -6,6 +6,7 @@ mod acceptance;
 mod acp;
 mod agents;
 mod approval;
+mod bounds;
 mod chat;
 mod clients;
 mod denials;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
             acp::tests(),
             agents::tests(),
             approval::tests(),
+            bounds::tests(),
             chat::tests(),
             clients::tests(),
             denials::tests(),
