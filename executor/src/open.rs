@@ -4,6 +4,7 @@ use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
 use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
+use crate::central_root;
 use crate::files::{Files, WorkerStart};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
@@ -23,7 +24,9 @@ use executor_audit::record::{Record, SessionFacts};
 use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
-use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
+use executor_cell::project::{
+    self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+};
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
@@ -198,20 +201,22 @@ pub fn open(
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
-    let (sandbox, refusal) =
-        match build_until_pinned(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
-            // A throw-away session needs mounts.
-            Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
-                return Err(OpenError::ThrowAway(format!("{step}: {source}")));
-            }
-            // The machine denies this user some of the namespaces: then none of them are used.
-            Err(OpenError::Layer { step, source, refused: Some(_), .. }) => (
-                build_until_pinned(&policy, Tier::Flat, abi, (&zones, tracer), user)?,
-                Some(format!("{step}: {source}")),
-            ),
-            built => (built?, None),
-        };
+    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.1).into_iter().collect();
+    let build = || build_in_a_tier(&policy, abi, (&zones, tracer.clone()), user);
+    let (sandbox, refusal) = match build() {
+        Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
+            changed.push(central_root::set_aside(&zones.1).map_err(|_| error)?);
+            build()?
+        }
+        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if tracer.is_none() => {
+            let aside = central_root::set_aside_newest(&zones.0, &zones.1, &policy.matcher);
+            changed.push(aside.map_err(|_| error)?);
+            build()?
+        }
+        built => built?,
+    };
     let Sandbox { spec, started, also_closed, created, watch } = sandbox;
+    let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
     let Started { warden, fds, relay, beside: Beside { cgroup, worker, capacity, mut audit, .. } } = started;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
@@ -256,6 +261,7 @@ pub fn open(
         session: opened.session.clone(),
     };
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
+    let modes = RootModes::of(&spec);
     let mut session = Session {
         layers,
         approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers).map_err(broken)?,
@@ -270,6 +276,8 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        modes,
+        has_worked: false,
         unreported: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
@@ -398,6 +406,28 @@ fn throw_away(
     let covered = throw_away::cover(&outermost, policy.limits.scratch);
     covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
     Ok(tracer)
+}
+
+/// Builds a sandbox in the namespaced tier, or in the flat one where the machine denies this user namespaces; then returns what it denies.
+fn build_in_a_tier(
+    policy: &EffectivePolicy,
+    abi: u32,
+    (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
+    user: &User,
+) -> Result<(Sandbox, Option<String>), OpenError> {
+    let is_thrown_away = tracer.is_some();
+    match build_until_pinned(policy, Tier::Namespaced, abi, (zones, tracer.clone()), user) {
+        // A throw-away session needs mounts.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) if is_thrown_away => {
+            Err(OpenError::ThrowAway(format!("{step}: {source}")))
+        }
+        // The machine denies this user some of the namespaces: then none of them are used.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
+            let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
+            Ok((built, Some(format!("{step}: {source}"))))
+        }
+        built => Ok((built?, None)),
+    }
 }
 
 /// How often a sandbox is built while protected names vanish as they are pinned.

@@ -7,6 +7,7 @@ mod acp;
 mod agent_names;
 mod agents;
 mod approval;
+mod bounds;
 mod chat;
 mod clients;
 mod containers;
@@ -44,6 +45,7 @@ fn main() -> std::process::ExitCode {
             agent_names::tests(),
             agents::tests(),
             approval::tests(),
+            bounds::tests(),
             chat::tests(),
             clients::tests(),
             containers::tests(),

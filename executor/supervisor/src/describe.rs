@@ -213,6 +213,21 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
                 Remedy::Nothing,
             )
         }
+        Some((WhyClosed::TooLarge, path)) => (
+            format!(
+                "{path} is closed as a whole: with it there are more files than Lazaret looks through when a session opens."
+            ),
+            Remedy::Advice("remove what is not needed in it, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::NotWatched, path)) => (
+            format!(
+                "The repository {path} is closed for writing: it is one too many to be looked at after each call."
+            ),
+            Remedy::Advice("remove repositories that are not needed, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::SetAside(_) | WhyClosed::ModeGivenBack, _)) => {
+            ("It is protected.".to_owned(), Remedy::Nothing)
+        }
         Some((WhyClosed::Tracked(record), path)) => (
             "A command of this project made git track it, so it stays closed as a secret.".to_owned(),
             Remedy::Advice(format!("to open it, remove the line for {path} from {}", record.display())),

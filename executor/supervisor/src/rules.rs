@@ -3,7 +3,6 @@
 use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
-use crate::kept_repositories::KeptRepositories;
 use crate::link_names::LinkNames;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
@@ -50,7 +49,6 @@ pub struct AccessRules {
     own_network: bool,
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
-    kept: KeptRepositories,
     /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
@@ -82,7 +80,6 @@ impl AccessRules {
         let sockets =
             SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
-        let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -97,7 +94,6 @@ impl AccessRules {
             caller_access: spec.caller_access,
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
-            kept,
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
@@ -135,7 +131,6 @@ impl AccessRules {
         let common = [
             self.created.descriptor(),
             self.sockets.descriptor(),
-            self.kept.descriptor(),
             self.written_links.descriptor(),
             self.link_names.descriptor(),
         ];
@@ -170,13 +165,6 @@ impl AccessRules {
     /// The cell's own program cannot change it meanwhile, as its calls are handled one after the other.
     pub(crate) fn lock_renames(&self) -> Result<RenameLock<'_>> {
         self.created.lock_renames()
-    }
-
-    /// Restores the parts that make the user's directories repositories, when a cell is dead.
-    pub(crate) fn restore_repositories(&self) {
-        if let Ok(_lock) = self.lock_renames() {
-            self.kept.restore();
-        }
     }
 
     /// The names that are protected where `real` is.

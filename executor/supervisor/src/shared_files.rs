@@ -249,8 +249,10 @@ fn copy_metadata(object: &OwnedFd, stat: &FileStat, copy: &OwnedFd) -> Result<()
         if count >= ATTRIBUTES_MAX {
             return Err(Errno::E2BIG);
         }
-        let value = file::attribute(&from, name, ATTRIBUTE_MAX).map_err(errno)?;
-        file::set_attribute(&to, name, &value, 0).map_err(errno)?;
+        // It may have gone meanwhile.
+        if let Some(value) = file::attribute(&from, name).map_err(errno)? {
+            file::set_attribute(&to, name, &value, 0).map_err(errno)?;
+        }
     }
     let times = [(stat.st_atime, stat.st_atime_nsec), (stat.st_mtime, stat.st_mtime_nsec)];
     let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });

@@ -135,7 +135,6 @@ impl<'a> Supervisor<'a> {
     /// Looks after what the program has left, when all of it is dead.
     pub fn tidy(&self) {
         self.empty_directories.remove();
-        self.rules.restore_repositories();
         let misplaced = self.new_names.borrow_mut().examine(self.rules);
         self.refusals.borrow_mut().lead_with(misplaced);
     }

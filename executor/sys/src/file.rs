@@ -31,16 +31,23 @@ pub fn attribute_names(path: &CStr, max: usize) -> io::Result<Vec<u8>> {
     Ok(names)
 }
 
-/// The value of an attribute, following links.
+/// `getxattr`, following links; `None` if there is no such attribute, or the file system has none.
 ///
 /// # Errors
-/// `ERANGE` if it has more than `max` bytes; else the kernel's (`getxattr`).
-pub fn attribute(path: &CStr, name: &CStr, max: usize) -> io::Result<Vec<u8>> {
-    let mut value = vec![0; max];
-    // SAFETY: C strings, and room of the given length.
-    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), max) };
-    value.truncate(check(length as c_long)? as usize);
-    Ok(value)
+/// The kernel's; `ERANGE` if the value has more than 64 KiB.
+pub fn attribute(path: &CStr, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    let mut value = vec![0_u8; 1 << 16];
+    let (room, length) = (value.as_mut_ptr().cast(), value.len());
+    // SAFETY: C strings, and room for what the kernel writes.
+    let read = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), room, length) };
+    match check(read as c_long) {
+        Ok(length) => {
+            value.truncate(length as usize);
+            Ok(Some(value))
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// `removexattr`, following links.
