@@ -30,6 +30,7 @@ use executor_layers::central_owner::{self, OwnerError};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
+use executor_layers::known_directories::DirectoryMemory;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
@@ -338,6 +339,7 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,
         answers: false,
+        records: spec.directories.is_some(),
     };
     frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
 }
@@ -496,7 +498,7 @@ fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, Open
 /// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
 struct Started {
     warden: Warden,
-    /// For the file worker: the session's namespaces, and the undo directory.
+    /// For the file worker: the session's namespaces, the undo directory, and the memory of directories that calls have made.
     fds: Vec<OwnedFd>,
     /// For the client: the relay's sockets, if cells have a network.
     relay: Vec<OwnedFd>,
@@ -516,7 +518,9 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
         WardenMessage::Ready(fds) => {
             let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| OpenError::Unsupervised { source })?;
-            Ok(Started { warden, fds, relay, beside })
+            let made = spec.directories.iter().map(|memory| memory.made.try_clone());
+            let made: Vec<OwnedFd> = made.collect::<io::Result<_>>().map_err(OpenError::Plan)?;
+            Ok(Started { warden, fds: fds.into_iter().chain(made).collect(), relay, beside })
         }
         WardenMessage::Failed { layer, errno, refused, step } => {
             Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno), refused })
@@ -567,6 +571,7 @@ fn discover(
     let (found, opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles { memory, record, watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
+    spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
     Ok((found.also_closed, Some((record, watch))))

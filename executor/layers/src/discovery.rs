@@ -6,6 +6,7 @@ mod settings;
 mod tests;
 
 use crate::git_settings::NamedPath;
+use crate::known_directories::KnownDirectories;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::{Overflow, PinMode, Pins};
 use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
@@ -155,6 +156,7 @@ struct Search<'a> {
     temporaries: Vec<(PathBuf, PathBuf)>,
     also_closed: Vec<AlsoClosed>,
     named: Vec<PathBuf>,
+    directories: KnownDirectories,
 }
 
 impl<'a> Search<'a> {
@@ -173,6 +175,7 @@ impl<'a> Search<'a> {
             temporaries: Vec::new(),
             also_closed: Vec::new(),
             named: Vec::new(),
+            directories: KnownDirectories::default(),
         }
     }
 
@@ -180,12 +183,13 @@ impl<'a> Search<'a> {
         self.all_left()?;
         self.other_names()?;
         self.leave_out_around();
-        let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = self;
+        let Search { zones, objects, pins, temporaries, mut also_closed, named, mut directories, .. } = self;
+        directories.sort();
         let (pins, closed) =
             pins.finish(&zones, max).map_err(|Overflow { path }| ProtectError::TooMany { max, path })?;
         let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
         also_closed.extend(closed.into_iter().map(over_bound));
-        Ok(Discovery { objects, pins, temporaries, also_closed, named })
+        Ok(Discovery { objects, pins, temporaries, also_closed, named, directories })
     }
 
     fn all_left(&mut self) -> Result<(), ProtectError> {
@@ -276,6 +280,9 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let Some(entries) = self.entries(directory)? else { return Ok(()) };
+        if !self.is_around(directory) {
+            self.directories.add(&directory.path, entries.is_empty());
+        }
         let mut directory = directory.clone();
         let is_central = |entry: &Entry| entry.name == undo_directory::NAME && entry.kind.is_dir();
         if self.leased.is_some() && entries.iter().any(is_central) {

@@ -19,6 +19,7 @@ pub mod throw_away;
 pub mod image;
 pub mod protected;
 pub mod discovery;
+pub mod known_directories;
 pub mod protected_objects;
 pub mod linked_repository;
 pub mod pins;

@@ -18,6 +18,7 @@
 //! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `of_its_repository_only_the_shared_part_is_open`,
 //! `a_file_in_the_project_opens_no_repository`, corpus `SEC-*`.
 
+use crate::known_directories::KnownDirectories;
 use crate::linked_repository::NotLinked;
 use crate::pins::{PINS_MAX, Pin, PinMode};
 use crate::protected_objects::{ObjectId, ProtectedObjects};
@@ -132,6 +133,8 @@ pub struct Discovery {
     pub also_closed: Vec<AlsoClosed>,
     /// Files and directories with protected names, none of them below another.
     pub named: Vec<PathBuf>,
+    /// All directories that were searched.
+    pub directories: KnownDirectories,
 }
 
 impl Discovery {

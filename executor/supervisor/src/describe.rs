@@ -5,7 +5,9 @@ use crate::refusals::{Cause, Refusal};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
-use policies::{Access, ProtectedName, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network};
+use policies::{
+    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network,
+};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -19,6 +21,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
+        (Cause::Repository, _) => repository(refusal, spec),
         (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => new_names(refusal),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
@@ -27,6 +30,25 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         }
     };
     Denial { count: *count, ..denial }
+}
+
+/// The denial for a repository over a directory that was there before.
+fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let path = refusal.path();
+    let by_name = path.file_name().and_then(|name| Repository::by_name(name.as_bytes()));
+    let directory = path.parent().filter(|_| by_name.is_some()).unwrap_or(path);
+    let program = by_name.map_or("git", |kind| kind.program);
+    let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
+               prompt, would go by it there.";
+    let advice = format!(
+        "make it in a new directory, or run `{program} init` in {} outside the sandbox",
+        directory.to_string_lossy().escape_debug()
+    );
+    let target = place(path, spec)
+        .and_then(|(zone, relative)| ZonePath::new(zone, relative).ok())
+        .map_or_else(|| text(refusal), |path| path.to_string());
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, target, by, why, Remedy::Advice(advice))
 }
 
 /// The denial for new names that nobody has taken away.
@@ -43,6 +65,7 @@ fn new_names(refusal: &Refusal) -> Denial {
         ),
         Cause::Misplaced
         | Cause::LeftThere
+        | Cause::Repository
         | Cause::Protected
         | Cause::Outside
         | Cause::Network

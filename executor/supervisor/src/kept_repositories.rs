@@ -4,8 +4,9 @@
 //! may remove a repository's parts; in the namespaced tier removals are not supervised, as `rm -r` of a large tree would be slow. So the
 //! parts are restored here, once the cell is dead: `HEAD` as it was after the last call, and empty directories.
 
-use crate::created::{Identity, identity_of};
+use crate::created::identity_of;
 use crate::object::{by_descriptor, errno, is};
+use executor_layers::known_directories::Identity;
 use executor_layers::stale_temporaries::{DIGITS, PREFIX};
 use executor_sys::random;
 use nix::Result;

@@ -1,8 +1,8 @@
 //! What a cell's first process has refused its program, for the result of the call: the object, the
 //! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
-use crate::created::IDENTITY_LEN;
 use broker_protocol::{AttemptKind, limit};
+use executor_layers::known_directories::IDENTITY_LEN;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -58,10 +58,12 @@ pub enum Cause {
     Unknown,
     /// Nothing was refused: there were too many names to examine them all.
     Unchecked,
+    /// A repository would come about in a directory that no call of the session has made.
+    Repository,
 }
 
 impl Cause {
-    const ALL: [Cause; 8] = [
+    const ALL: [Cause; 9] = [
         Cause::Protected,
         Cause::Outside,
         Cause::Network,
@@ -70,6 +72,7 @@ impl Cause {
         Cause::LeftThere,
         Cause::Unknown,
         Cause::Unchecked,
+        Cause::Repository,
     ];
 }
 

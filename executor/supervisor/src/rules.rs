@@ -4,6 +4,8 @@ use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
 use crate::kept_repositories::KeptRepositories;
+use crate::made_directories::MadeDirectories;
+use crate::made_repositories::MadeRepositories;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
 use crate::refusals::Cause;
@@ -11,6 +13,7 @@ use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
 use executor_layers::error::{At, LayerError};
+use executor_layers::known_directories::{DirectoryMemory, KnownDirectories};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::RelayGate;
 use executor_layers::spec::SandboxSpec;
@@ -43,6 +46,9 @@ pub struct AccessRules {
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
     kept: KeptRepositories,
+    /// The directories in which a repository may come about, and the repositories that have.
+    pub(crate) directories: MadeDirectories,
+    pub(crate) made_repositories: MadeRepositories,
     /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
@@ -73,6 +79,11 @@ impl AccessRules {
             SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
         let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
+        let memory = match &spec.directories {
+            Some(memory) => memory.try_clone(),
+            None => DirectoryMemory::new(&KnownDirectories::default()),
+        };
+        let memory = memory.at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -85,6 +96,8 @@ impl AccessRules {
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
             kept,
+            directories: MadeDirectories::of(&memory).at(Layer::ProtectedNames, step)?,
+            made_repositories: MadeRepositories::of(&memory).at(Layer::ProtectedNames, step)?,
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
@@ -93,15 +106,17 @@ impl AccessRules {
         })
     }
 
-    /// Adds leased paths, and what is protected in them: by these names, and as objects.
+    /// Adds leased paths, and what is protected in them: by these names, and as objects; and the directories that are there.
     pub fn add_leased(
         &mut self,
         paths: impl Iterator<Item = (PathBuf, Access)>,
         names: Matcher,
         objects: ProtectedObjects,
+        directories: KnownDirectories,
     ) {
         self.areas.add_leased(paths);
         self.lease_names = Some(names);
+        self.directories.add_leased(directories);
         self.repositories.extend(objects.repositories.iter().cloned());
         self.objects.extend(objects);
     }
@@ -123,7 +138,9 @@ impl AccessRules {
             self.sockets.descriptor(),
             self.kept.descriptor(),
             self.written_links.descriptor(),
+            self.made_repositories.descriptor(),
         ];
+        let common = common.into_iter().chain(self.directories.descriptors());
         let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
     }
@@ -168,6 +185,11 @@ impl AccessRules {
     /// Which rule refused the access at `real`.
     pub(crate) fn cause(&self, kind: AttemptKind, real: &Path) -> Cause {
         match self.areas.of(real) {
+            Some((_, Access::Write))
+                if kind == AttemptKind::Write && self.may_come_about_at(real).is_err() =>
+            {
+                Cause::Repository
+            }
             Some((_, Access::Write)) => Cause::Protected,
             Some((_, Access::Read)) if kind == AttemptKind::Read || self.protection(real).is_some() => {
                 Cause::Protected
