@@ -569,9 +569,10 @@ fn discover(
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     let (found, opened) = look_through(spec, user, answerer)?;
-    let Some(OpenedFiles { memory, record, watch }) = opened else { return Ok((Vec::new(), None)) };
+    let Some(OpenedFiles { memory, record, mut watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
     spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
+    watch.others.follow(spec);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
     Ok((found.also_closed, Some((record, watch))))

@@ -11,7 +11,7 @@ use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
-use crate::repository_question::answerer;
+use crate::repository_question::{answerer, indexes_below};
 use broker_protocol::{
     CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
 };
@@ -217,6 +217,7 @@ impl Session {
     pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
         let (spec, user) = (&self.spec, &self.profiles.user);
         let Some(watch) = &mut self.watch else { return Vec::new() };
-        watch.update(spec, alone, |of, files| answerer(spec, user).ok()?.repository(of, files))
+        let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
+        watch.update(spec, alone, ask, &|root, directories| indexes_below(root, directories, (spec, user)))
     }
 }

@@ -4,12 +4,14 @@
 mod committed_secrets;
 mod created_record;
 mod left_files;
+mod other_repositories;
 mod quarantine;
 mod tracked_secrets;
 mod watch;
 
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
+pub use other_repositories::OtherRepositories;
 pub use quarantine::conclude;
 pub use tracked_secrets::ProjectRepository;
 pub use watch::RepositoryWatch;

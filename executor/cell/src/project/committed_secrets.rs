@@ -3,6 +3,7 @@
 
 use super::created_record::{CreatedRecord, inspect, state};
 use super::left_files::LeftFiles;
+use super::other_repositories::OtherRepositories;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
 use super::watch::RepositoryWatch;
 use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
@@ -42,9 +43,11 @@ pub fn open_created_files(
     let created = CreatedFiles::new()?;
     let secrets = secrets(spec, found);
     let mut tracked = None;
+    let mut own = Vec::new();
     if let Some(repository) = ProjectRepository::of(spec) {
-        let (files, own) = (secrets.keys().cloned().collect(), CreatedFiles::of(created.memory()?));
-        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, own, files, ask);
+        own = vec![repository.common.clone(), repository.own.clone()];
+        let (files, memory) = (secrets.keys().cloned().collect(), CreatedFiles::of(created.memory()?));
+        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, memory, files, ask);
         tracked = Some(secrets_now);
         for path in open {
             let Ok((file, metadata)) = inspect(&path) else { continue };
@@ -58,8 +61,9 @@ pub fn open_created_files(
         found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
     }
     let left = LeftFiles::new(&found.objects.repositories, &spec.project);
+    let others = OtherRepositories::new(&found.objects.repositories, &own);
     let (memory, record) = CreatedRecord::open(spec, found, created)?;
-    Ok(OpenedFiles { memory, record, watch: RepositoryWatch { tracked, left } })
+    Ok(OpenedFiles { memory, record, watch: RepositoryWatch { tracked, left, others } })
 }
 
 /// Files of the project with names of secrets that commands may create, and with no second name.

@@ -49,6 +49,14 @@ enum Left {
 }
 
 impl Left {
+    /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
+    fn acts(self) -> bool {
+        match self {
+            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => true,
+            Left::History | Left::Lock => false,
+        }
+    }
+
     /// Whether it stays or goes by its content.
     fn is_judged_by_content(self) -> bool {
         match self {
@@ -83,22 +91,37 @@ pub struct LeftFiles {
     /// Each with the directory that has its references.
     repositories: Vec<(PathBuf, PathBuf)>,
     seen: BTreeMap<PathBuf, [i64; 7]>,
+    /// Whether calls have made the repository: it has shallow histories and locks that are no concern of the user's.
+    is_made: bool,
 }
 
 impl LeftFiles {
+    /// Covers one repository. Files that exist now are the user's, except counters that are no numbers.
+    pub fn of_users(repository: &Path) -> Self {
+        let mut new = Self { repositories: vec![with_common(repository)], ..Self::default() };
+        new.see();
+        new
+    }
+
+    /// Covers a repository that calls have made, with all that is in it.
+    pub fn of_made(repository: &Path) -> Self {
+        Self { repositories: vec![with_common(repository)], is_made: true, ..Self::default() }
+    }
+
     /// Covers these repositories, and Mercurial's in the project. Files that exist now are the user's, except counters that are no numbers.
     pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, project: &Path) -> Self {
         let mercurial = project.join(".hg");
         let repositories = repositories.into_iter().take(REPOSITORIES_MAX).cloned();
-        let with_common = |repository: PathBuf| (repository.clone(), common_directory(repository));
-        let repositories = repositories.chain([mercurial]).map(with_common).collect();
-        let mut new = Self { repositories, seen: BTreeMap::new() };
-        new.seen = new
-            .present()
-            .filter(|(.., left)| !matches!(left, Left::Counter))
-            .map(|(path, state, _)| (path, state))
-            .collect();
+        let repositories = repositories.chain([mercurial]).map(|path| with_common(&path)).collect();
+        let mut new = Self { repositories, ..Self::default() };
+        new.see();
         new
+    }
+
+    fn see(&mut self) {
+        let present = self.present().filter(|(.., left)| !matches!(left, Left::Counter));
+        let seen = present.map(|(path, state, _)| (path, state)).collect();
+        self.seen = seen;
     }
 
     /// What calls have left or changed since the last check; `alone`: no command is running any more.
@@ -135,7 +158,7 @@ impl LeftFiles {
             let branch = branch_with_commands(repository, common).map(|path| (path, Left::Branch));
             files.chain(branch).chain(locks(repository).map(|path| (path, Left::Lock)))
         });
-        paths.filter_map(|(path, left)| {
+        paths.filter(|(_, left)| !self.is_made || left.acts()).filter_map(|(path, left)| {
             let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
             Some((path, state, left))
         })
@@ -155,6 +178,10 @@ fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
         }
     }
     None
+}
+
+fn with_common(repository: &Path) -> (PathBuf, PathBuf) {
+    (repository.to_owned(), common_directory(repository.to_owned()))
 }
 
 /// The directory that has a repository's references: another one for a worktree, and no command changes which.

@@ -1,6 +1,7 @@
 //! The checks after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
 
 use super::left_files::LeftFiles;
+use super::other_repositories::{AskIndexes, OtherRepositories};
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
 use broker_protocol::Denial;
 use executor_layers::spec::SandboxSpec;
@@ -13,6 +14,8 @@ pub struct RepositoryWatch {
     /// The secrets that git tracks, if the project has a repository.
     pub(super) tracked: Option<TrackedSecrets>,
     pub(super) left: LeftFiles,
+    /// Repositories besides the project's own.
+    pub others: OtherRepositories,
 }
 
 impl RepositoryWatch {
@@ -22,11 +25,13 @@ impl RepositoryWatch {
         spec: &SandboxSpec,
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+        ask_indexes: &AskIndexes,
     ) -> Vec<Denial> {
         let mut denials = self.left.update(alone);
         if let Some(tracked) = &mut self.tracked {
             denials.extend(tracked.update(spec, alone, ask));
         }
+        denials.extend(self.others.update(alone, ask_indexes));
         denials
     }
 }
