@@ -11,6 +11,7 @@ use crate::linked_repository::LinkedRepository;
 use crate::pins::{Overflow, PinMode, Pins};
 use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
 use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
+use crate::repository_programs::{is_data, is_program};
 use crate::{stale_temporaries, undo_directory};
 use nix::unistd::{AccessFlags, access, geteuid};
 use policies::{Matcher, Protection, Repository};
@@ -101,11 +102,13 @@ struct Directory<'a> {
     inherited: Option<Protection>,
     /// Its equivalent paths, besides its own.
     counts_as: Vec<PathBuf>,
+    /// The repository's directory that it is, or lies in.
+    repository: Option<PathBuf>,
 }
 
 impl<'a> Directory<'a> {
     fn root(zone: &'a Path) -> Self {
-        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new() }
+        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new(), repository: None }
     }
 
     fn relative(&self) -> &Path {
@@ -290,9 +293,14 @@ impl<'a> Search<'a> {
             self.pins.add(directory.path.clone(), PinMode::Hidden { directory: true });
             directory.inherited = Some(Protection::All);
         }
+        // A work tree within a repository's directory is none of its parts.
+        if entries.iter().any(|entry| entry.name == ".git") {
+            directory.repository = None;
+        }
         let names = entries.iter().map(|entry| entry.name.as_bytes());
         if let Some(repository) = Repository::of_entries(names) {
             self.objects.repositories.insert(directory.path.clone());
+            directory.repository = Some(directory.path.clone());
             self.hold_way(&directory.path);
             if !directory.is_git() {
                 self.add_alias(&directory.path, Path::new(repository.name));
@@ -341,7 +349,28 @@ impl<'a> Search<'a> {
         if let Some(protection) = pinned {
             self.pins.add(entry.entry.path(), mode(protection, false));
         }
+        if kind.is_file() && protection.is_none() {
+            self.program(directory, entry);
+        }
         if kind.is_file() { self.redirection(directory, name) } else { Ok(()) }
+    }
+
+    /// Closes a program for writing that lies in a repository's directory.
+    fn program(&mut self, directory: &Directory, entry: &Entry) {
+        let path = entry.entry.path();
+        let relative =
+            directory.repository.as_ref().and_then(|repository| path.strip_prefix(repository).ok());
+        let Some(relative) = relative else { return };
+        if is_data(relative) {
+            return;
+        }
+        let Ok(metadata) = entry.entry.metadata() else { return };
+        if is_program(&metadata) {
+            self.objects.places.insert(path.clone(), Protection::Write);
+            self.pins.add(path.clone(), PinMode::ReadOnly);
+            self.file(&path, Ok(metadata), Protection::Write);
+            self.also_closed.push(AlsoClosed { path, why: WhyClosed::Program });
+        }
     }
 
     fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
@@ -376,7 +405,8 @@ impl<'a> Search<'a> {
             return;
         }
         let counts_as = parent.counts_as.iter().map(|path| path.join(name)).collect();
-        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as });
+        let repository = parent.repository.clone();
+        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as, repository });
     }
 
     /// Records a protected file or link.

@@ -189,6 +189,8 @@ pub enum WhyClosed {
     },
     /// It is one of Lazaret's own programs or settings, or a link from these leads there.
     Own,
+    /// It is a program in a repository's directory, and settings may name it by a path that only a shell knows.
+    Program,
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
@@ -221,6 +223,7 @@ impl AlsoClosed {
             WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
             WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
+            WhyClosed::Program => format!("{path:?} (a program in a repository's own directory)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
             WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
             WhyClosed::OverBound(first) => {

@@ -184,6 +184,10 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
             "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
             Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
         ),
+        Some((WhyClosed::Program, _)) => (
+            "It is a program in a repository's own directory, where the user's git may run it outside the sandbox.".to_owned(),
+            Remedy::Nothing,
+        ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();
             (
