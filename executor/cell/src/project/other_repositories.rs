@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long all of them may take after a call.
-const TIME: Duration = Duration::from_millis(200);
+/// How long all of them may take after a call: some thousand on a busy machine.
+const TIME: Duration = Duration::from_secs(1);
 /// Maximum number of the user's repositories. What exceeds it is known when the session opens.
 const USERS_MAX: usize = 64;
 
