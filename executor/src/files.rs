@@ -55,7 +55,7 @@ pub struct WorkerStart {
     pub program: Rc<Worker>,
     /// A [`WorkerSpec`](executor_layers::worker::WorkerSpec), encoded for the worker.
     pub spec: Vec<u8>,
-    /// Descriptors of the session's namespaces and of the undo directory.
+    /// Descriptors of the session's namespaces, of the undo directory, and of the memory of directories that calls have made.
     pub fds: Vec<OwnedFd>,
     /// Whether the started process forks the one that answers, a member of the session's PID namespace.
     pub forks: bool,

@@ -33,6 +33,7 @@ use executor_layers::central_owner::{self, OwnerError};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
+use executor_layers::known_directories::DirectoryMemory;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
@@ -353,6 +354,7 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,
         answers: false,
+        records: spec.directories.is_some(),
     };
     frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
 }
@@ -533,7 +535,7 @@ fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, Open
 /// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
 struct Started {
     warden: Warden,
-    /// For the file worker: the session's namespaces, and the undo directory.
+    /// For the file worker: the session's namespaces, the undo directory, and the memory of directories that calls have made.
     fds: Vec<OwnedFd>,
     /// For the client: the relay's sockets, if cells have a network.
     relay: Vec<OwnedFd>,
@@ -553,7 +555,9 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
         WardenMessage::Ready(fds) => {
             let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| OpenError::Unsupervised { source })?;
-            Ok(Started { warden, fds, relay, beside })
+            let made = spec.directories.iter().map(|memory| memory.made.try_clone());
+            let made: Vec<OwnedFd> = made.collect::<io::Result<_>>().map_err(OpenError::Plan)?;
+            Ok(Started { warden, fds: fds.into_iter().chain(made).collect(), relay, beside })
         }
         WardenMessage::Failed { layer, errno, refused, step } => {
             Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno), refused })
@@ -601,8 +605,10 @@ fn discover(
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     let (found, opened) = look_through(spec, user, answerer)?;
-    let Some(OpenedFiles { memory, record, watch }) = opened else { return Ok((Vec::new(), None)) };
+    let Some(OpenedFiles { memory, record, mut watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
+    spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
+    watch.others.follow(spec);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
     // What a profile does not grant is news to nobody until a command asks for it.
@@ -658,7 +664,7 @@ fn look_through(
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
 fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
-    spec.give_identity(&user.git_files().1);
+    spec.give_git_settings(&user.git_files().1);
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }

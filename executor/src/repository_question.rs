@@ -9,10 +9,10 @@ use executor_layers::git_settings::{self, NamedPath};
 use executor_layers::protected::ProtectError;
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
-use executor_layers::worker::NameSpec;
+use executor_layers::worker::{IndexFault, NameSpec, RepositoryAnswer};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the user's git settings name in a directory that is writable besides the session's zones.
 pub fn git_settings_in(
@@ -24,9 +24,40 @@ pub fn git_settings_in(
     git_settings::named(&user.git(), root, objects, &|texts| answerer.settings(texts))
 }
 
+/// What the indexes of these repositories are, all below `root`. One of which no worker speaks is unreadable.
+pub fn indexes_below(
+    root: &Path,
+    directories: &[PathBuf],
+    (spec, user): (&SandboxSpec, &User),
+) -> Vec<RepositoryAnswer> {
+    let of =
+        |own: &PathBuf| ProjectRepository { project: root.into(), common: root.into(), own: own.clone() };
+    let start = |own: &PathBuf| answerer_of(root, Some(&of(own)), (spec, user)).ok();
+    let mut all = directories.first().and_then(start);
+    let mut ask = |own| {
+        let answer = all.as_ref().and_then(|answerer| answerer.repository(&of(own), &[]));
+        // Another one may have cost this worker its life, or it is late once on a busy machine.
+        answer.or_else(|| {
+            all = start(own);
+            all.as_ref()?.repository(&of(own), &[])
+        })
+    };
+    let unreadable =
+        || RepositoryAnswer { fault: Some(IndexFault::Unreadable), ..RepositoryAnswer::default() };
+    directories.iter().map(|own| ask(own).unwrap_or_else(unreadable)).collect()
+}
+
 /// Starts a worker for questions about the session's project.
 pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
+    answerer_of(&spec.project, ProjectRepository::of(spec).as_ref(), (spec, user))
+}
+
+fn answerer_of(
+    project: &Path,
+    repository: Option<&ProjectRepository>,
+    (spec, user): (&SandboxSpec, &User),
+) -> io::Result<Answerer> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
     let image = WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi };
-    Answerer::start(&spec.project, ProjectRepository::of(spec).as_ref(), NameSpec::of(&spec.policy), image)
+    Answerer::start(project, repository, NameSpec::of(&spec.policy), image)
 }

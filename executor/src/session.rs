@@ -11,7 +11,7 @@ use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
-use crate::repository_question::answerer;
+use crate::repository_question::{answerer, indexes_below};
 use broker_protocol::{
     CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
 };
@@ -233,7 +233,8 @@ impl Session {
         // Before anything else: nothing is found in a root that cannot be entered.
         let mut denials = self.modes.give_back();
         let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
-        denials.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask)));
+        let ask_indexes = |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));
+        denials.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)));
         denials
     }
 }

@@ -34,6 +34,11 @@ impl Session {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
         };
+        if let Some(watch) = &mut self.watch {
+            for held in paths.iter().filter(|held| held.leased().access() == Access::Write) {
+                watch.others.cover_granted(held.leased().path(), &held.objects().repositories);
+            }
+        }
         // A call has no key if all its hosts are leased to the session.
         let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
         for lease in &leases {

@@ -12,6 +12,11 @@ pub(crate) fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(fold_text(&text).into_bytes())
 }
 
+/// A path in one spelling: without case, and without what file systems ignore.
+pub fn one_spelling(path: &[u8]) -> Vec<u8> {
+    fold(path).to_ascii_lowercase()
+}
+
 /// A pattern as names are compared with it.
 pub(crate) fn fold_pattern(pattern: &str) -> Cow<'_, str> {
     if pattern.is_ascii() { Cow::Borrowed(pattern) } else { Cow::Owned(fold_text(pattern)) }

@@ -4,6 +4,8 @@
 //! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
 //! and never something else.
 
+use std::collections::BTreeSet;
+
 /// Most bytes of a file that is looked at.
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
@@ -101,6 +103,24 @@ pub fn git_identity(bytes: &[u8]) -> Option<GitIdentity> {
     Some(identity)
 }
 
+/// The names of the filter drivers of which a file says anything: each `[filter "NAME"]` or `[filter.NAME]`. Reads headers only, and rather
+/// finds one too many.
+pub fn git_filter_drivers(bytes: &[u8]) -> BTreeSet<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let name_of = |line: &str| {
+        let header = line.trim_start().strip_prefix('[')?.trim_start();
+        let (section, rest) = header.split_at_checked("filter".len())?;
+        let name = match rest.trim_start().strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?.0.to_owned(),
+            // In this form git takes the name in lower case.
+            None => rest.strip_prefix('.')?.split_once(']')?.0.to_ascii_lowercase(),
+        };
+        let is_plain = |name: &str| !name.contains('\\') && !name.chars().any(char::is_control);
+        Some(name).filter(|name| section.eq_ignore_ascii_case("filter") && is_plain(name))
+    };
+    text.lines().filter_map(name_of).collect()
+}
+
 /// Gives `take` each setting: its section, its name in lower case, and its value as it is written. `None` if `take` says so, or at a
 /// line that is none of a section, a setting or a comment.
 fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<()>) -> Option<()> {
@@ -194,6 +214,14 @@ mod tests {
         {
             assert!(is_harmless_git_config(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn filter_drivers_are_found_in_each_form_of_their_header() {
+        let text = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n[Filter \"a b\"] clean = x\n [filter.Crypt]\n\tsmudge = y\n\
+            [filters \"no\"]\n[core]\n\tx = [filter \"no\"]\n[filter]\n\tclean = z\n[filter \"b\\\\c\"]\n";
+        let found: Vec<_> = git_filter_drivers(text.as_bytes()).into_iter().collect();
+        assert_eq!(found, ["a b", "crypt", "lfs"]);
     }
 
     #[test]

@@ -39,8 +39,10 @@ pub use decide::{Judgement, Question, Verdict, decide, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
+pub use fold::one_spelling;
 pub use git_config::{
-    GIT_CONFIG_MAX, GitIdentity, git_config_worktree, git_identity, is_harmless_git_config, names_no_path,
+    GIT_CONFIG_MAX, GitIdentity, git_config_worktree, git_filter_drivers, git_identity,
+    is_harmless_git_config, names_no_path,
 };
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;

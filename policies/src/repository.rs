@@ -143,6 +143,15 @@ pub static REPOSITORIES: [Repository; 7] = [
 ];
 
 impl Repository {
+    /// The repository that a directory's entry `name` is by its name: some program takes the directory, with all below it, for a work
+    /// tree. Where a file system takes another name for `.git`, that too.
+    pub fn by_name(name: &[u8]) -> Option<&'static Repository> {
+        let [git, ..] = &REPOSITORIES;
+        let folded = fold(name);
+        let named = REPOSITORIES.iter().find(|kind| folded.eq_ignore_ascii_case(kind.name.as_bytes()));
+        named.or_else(|| may_be_dot_git(name).then_some(git))
+    }
+
     /// The member that a directory's entry `name` is of a repository that is one by its shape alone, and that repository.
     pub fn member(name: &[u8]) -> Option<(&'static Repository, Member)> {
         let name = fold(name);

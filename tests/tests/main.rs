@@ -19,6 +19,7 @@ mod kept_world;
 mod leases;
 mod loopback;
 mod network;
+mod new_repositories;
 mod objects;
 mod objects_live;
 mod path_leases;
@@ -56,6 +57,7 @@ fn main() -> std::process::ExitCode {
             leases::tests(),
             loopback::tests(),
             network::tests(),
+            new_repositories::tests(),
             objects::tests(),
             objects_live::tests(),
             path_leases::tests(),

@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         what_the_settings_of_the_users_git_name_is_closed,
         what_the_accounts_git_settings_name_is_closed,
         what_git_settings_name_is_listed_and_other_work_goes_on,
+        programs_in_a_repositorys_directory_are_closed,
         settings_over_a_bound_open_no_session,
         file_tools_know_what_links_lead_to,
         a_directory_that_cannot_be_listed_is_closed,
@@ -549,6 +550,82 @@ fn springs(kept: &KeptWorld, scene: &dyn Fn(&World), file: &str, attack: &str, i
     let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
     run(world.host("bash").args(["-c", &script]), LIMIT);
     world.project.join("sprung").exists() || world.project.join("src/sprung").exists()
+}
+
+/// Where tools keep programs that git's settings name by a path that only a shell knows, as transcrypt does; each with what makes it the
+/// command's.
+const PRIVATE: [(&str, &str, &str); 6] = [
+    (
+        ".git/crypt/run",
+        "\"$(git rev-parse --git-dir)\"/crypt/run",
+        "echo 'touch sprung; cat' > .git/crypt/run",
+    ),
+    (
+        ".git/crypt/run",
+        "\"$(git rev-parse --git-dir)\"/crypt/run",
+        "echo 'touch sprung; cat' > x; chmod +x x; mv x .git/crypt/run",
+    ),
+    (
+        ".git/crypt/run",
+        "\"$(git rev-parse --git-dir)\"/crypt/run",
+        "mv .git/crypt .git/c; mkdir .git/crypt; echo 'touch sprung; cat' > .git/crypt/run; chmod +x .git/crypt/run",
+    ),
+    (
+        ".git/run",
+        "$(git rev-parse --git-dir)/run",
+        "rm .git/run; printf '#!/bin/sh\ntouch sprung; cat' > .git/run; chmod +x .git/run",
+    ),
+    (
+        ".git/my tools/run",
+        "sh \"`git rev-parse --git-dir`/my tools/run\"",
+        "echo 'touch sprung; cat' > '.git/my tools/run'",
+    ),
+    (
+        ".git/plain/run",
+        "sh \"$(git rev-parse --git-dir)\"/plain/run",
+        "chmod 644 .git/plain/run; echo 'touch sprung; cat' > .git/plain/run",
+    ),
+];
+
+fn programs_in_a_repositorys_directory_are_closed(place: Place) {
+    for (file, setting, attack) in PRIVATE {
+        for mode in ["755", "644"] {
+            let world = World::new(place);
+            world.put("secret", "s");
+            world.put(".gitattributes", "secret filter=x");
+            repository(&world);
+            world.put_program(file, "#!/bin/sh\ncat\n");
+            // A file that is no program is known by the setting alone, which a shell reads.
+            let setting = if mode == "644" && !setting.starts_with("sh") {
+                format!("sh {setting}")
+            } else {
+                setting.to_owned()
+            };
+            on_host(
+                &world,
+                &format!(
+                    "chmod {mode} '{file}'; git config filter.x.clean '{setting}'; {IDENTITY}; git add .; git commit -qm x"
+                ),
+            );
+            let kept = KeptWorld::of(world);
+            kept.contains(attack, |world| {
+                on_host(world, "touch secret; git add secret");
+                world.project.join("sprung").exists()
+            });
+        }
+    }
+    // Git's own data, and work trees that lie there, are none.
+    let world = World::new(place);
+    world.put_program("run.sh", "#!/bin/sh\n");
+    repository(&world);
+    on_host(
+        &world,
+        &format!(
+            "{IDENTITY}; git add .; git commit -qm x; git clone -q --bare . store; git -C store worktree add -q main; chmod +x .git/index .git/HEAD"
+        ),
+    );
+    let work = "set -e; echo x >> store/main/run.sh; echo y > y; git add y; git -c user.name=t -c user.email=t@t commit -qm y; git checkout -q -b z";
+    run(&mut world.cell(work), LIMIT).success();
 }
 
 fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {

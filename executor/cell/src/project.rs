@@ -6,6 +6,7 @@ mod created_record;
 mod kept_repositories;
 mod left_files;
 mod locks;
+mod other_repositories;
 mod quarantine;
 mod repository_changes;
 mod root_modes;
@@ -14,6 +15,7 @@ mod watch;
 
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
+pub use other_repositories::OtherRepositories;
 pub use quarantine::conclude;
 pub use root_modes::RootModes;
 pub use tracked_secrets::ProjectRepository;

@@ -68,6 +68,7 @@ impl Answerer {
             scope: None,
             undo: 0,
             answers: true,
+            records: false,
         };
         let (socket, theirs) = message::pair()?;
         let child = spawn::image(image.file, c"lazaret-worker", theirs.as_fd())?;

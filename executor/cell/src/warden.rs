@@ -7,6 +7,7 @@ use crate::leases::handover;
 use crate::message::{READY, RELAY, WardenMessage, WardenRequest};
 use broker_protocol::Layer;
 use executor_layers::error::{At, LayerError};
+use executor_layers::known_directories::DirectoryMemory;
 use executor_layers::landlock::LandlockRules;
 use executor_layers::no_new_privileges::{self, NoNewPrivileges};
 use executor_layers::relay::{RelayGate, RelaySockets};
@@ -43,7 +44,9 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
 }
 
 fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
-    let kept: Vec<_> = [socket.as_fd()].into_iter().chain(spec.created.iter().map(AsFd::as_fd)).collect();
+    let directories = spec.directories.iter().flat_map(DirectoryMemory::descriptors);
+    let memory = spec.created.iter().chain(directories).map(AsFd::as_fd);
+    let kept: Vec<_> = [socket.as_fd()].into_iter().chain(memory).collect();
     descriptors::keep_only(&kept, spec.ablation.descriptors())?;
     let (nnp, for_worker) = set_up(spec, uid, gid)?;
     let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;

@@ -8,10 +8,12 @@ mod settings;
 mod tests;
 
 use crate::git_settings::NamedPath;
+use crate::known_directories::KnownDirectories;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::{Overflow, PinMode, Pins};
 use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
 use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
+use crate::repository_programs::{is_data, is_program};
 use crate::{stale_temporaries, undo_directory};
 use budget::{Budget, Room};
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -109,11 +111,13 @@ struct Directory<'a> {
     inherited: Option<Protection>,
     /// Its equivalent paths, besides its own.
     counts_as: Vec<PathBuf>,
+    /// The repository's directory that it is, or lies in.
+    repository: Option<PathBuf>,
 }
 
 impl<'a> Directory<'a> {
     fn root(zone: &'a Path) -> Self {
-        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new() }
+        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new(), repository: None }
     }
 
     fn relative(&self) -> &Path {
@@ -189,6 +193,7 @@ struct Search<'a> {
     temporaries: Vec<(PathBuf, PathBuf)>,
     also_closed: Vec<AlsoClosed>,
     named: Vec<PathBuf>,
+    directories: KnownDirectories,
 }
 
 impl<'a> Search<'a> {
@@ -216,6 +221,7 @@ impl<'a> Search<'a> {
             temporaries: Vec::new(),
             also_closed: Vec::new(),
             named: Vec::new(),
+            directories: KnownDirectories::default(),
         }
     }
 
@@ -224,7 +230,8 @@ impl<'a> Search<'a> {
         self.other_names()?;
         self.leave_out_around();
         let (central, is_lease) = (self.central, self.leased.is_some());
-        let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = self;
+        let Search { zones, objects, pins, temporaries, mut also_closed, named, mut directories, .. } = self;
+        directories.sort();
         let finished = pins.finish(&zones, central, max);
         let (pins, closed) = finished.map_err(|Overflow { path }| match path.parent() == Some(central) {
             true if !is_lease => ProtectError::CentralTooLarge { central: central.to_owned() },
@@ -232,7 +239,7 @@ impl<'a> Search<'a> {
         })?;
         let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
         also_closed.extend(closed.into_iter().map(over_bound));
-        Ok(Discovery { objects, pins, temporaries, also_closed, named })
+        Ok(Discovery { objects, pins, temporaries, also_closed, named, directories })
     }
 
     fn all_left(&mut self) -> Result<(), ProtectError> {
@@ -325,6 +332,9 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let Some(entries) = self.entries(directory)? else { return Ok(()) };
+        if !self.is_around(directory) {
+            self.directories.add(&directory.path, entries.is_empty());
+        }
         let mut directory = directory.clone();
         let is_central = |entry: &Entry| entry.name == undo_directory::NAME && entry.kind.is_dir();
         if self.leased.is_some() && entries.iter().any(is_central) {
@@ -332,9 +342,14 @@ impl<'a> Search<'a> {
             self.pins.add(directory.path.clone(), PinMode::Hidden { directory: true });
             directory.inherited = Some(Protection::All);
         }
+        // A work tree within a repository's directory is none of its parts.
+        if entries.iter().any(|entry| entry.name == ".git") {
+            directory.repository = None;
+        }
         let names = entries.iter().map(|entry| entry.name.as_bytes());
         if let Some(repository) = Repository::of_entries(names) {
             self.objects.repositories.insert(directory.path.clone());
+            directory.repository = Some(directory.path.clone());
             self.hold_way(&directory.path);
             if !directory.is_git() {
                 self.add_alias(&directory.path, Path::new(repository.name));
@@ -384,7 +399,28 @@ impl<'a> Search<'a> {
         if let Some(protection) = pinned {
             self.pins.add(entry.entry.path(), mode(protection, false));
         }
+        if kind.is_file() && protection.is_none() {
+            self.program(directory, entry);
+        }
         if kind.is_file() { self.redirection(directory, name) } else { Ok(()) }
+    }
+
+    /// Closes a program for writing that lies in a repository's directory.
+    fn program(&mut self, directory: &Directory, entry: &Entry) {
+        let path = entry.entry.path();
+        let relative =
+            directory.repository.as_ref().and_then(|repository| path.strip_prefix(repository).ok());
+        let Some(relative) = relative else { return };
+        if is_data(relative) {
+            return;
+        }
+        let Ok(metadata) = entry.entry.metadata() else { return };
+        if is_program(&metadata) {
+            self.objects.places.insert(path.clone(), Protection::Write);
+            self.pins.add(path.clone(), PinMode::ReadOnly);
+            self.file(&path, Ok(metadata), Protection::Write);
+            self.also_closed.push(AlsoClosed { path, why: WhyClosed::Program });
+        }
     }
 
     fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
@@ -420,7 +456,8 @@ impl<'a> Search<'a> {
             return;
         }
         let counts_as = parent.counts_as.iter().map(|path| path.join(name)).collect();
-        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as });
+        let repository = parent.repository.clone();
+        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as, repository });
     }
 
     /// Records a protected file or link.

@@ -1,31 +1,47 @@
-//! Gives git in cells the name and the email of the account's commits.
+//! Gives git in cells what it needs of the account's settings: the name and the email of commits, and which filters files go through.
 //!
 //! Most repositories have none of their own, and without them `git commit` fails. The rest of the account's settings stays where it is:
 //! it may hold tokens and names of programs. Where those settings include others, which may be for some repositories only, cells get
-//! nothing: a commit under the wrong name would be worse than none.
+//! no name: a commit under the wrong name would be worse than none.
+//!
+//! A filter that git does not know it leaves out without a word, and commits what should have been filtered: the content of large files,
+//! or of files that are to be encrypted. So git-lfs is set up as `git lfs install` does it, and git stops at any other filter of the account.
 
 use crate::git_settings::text;
 use crate::spec::SandboxSpec;
-use policies::{GitIdentity, git_identity};
+use policies::{GitIdentity, git_filter_drivers, git_identity};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Below a home. The account's `.gitconfig` comes after it, where a policy shows that.
 const FILE: &str = ".config/git/config";
+/// As `git lfs install` writes them.
+const LFS: &str =
+    "\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n";
 
 impl SandboxSpec {
-    /// Gives git in cells the identity that these settings have, unless the policy shows the file itself.
-    pub fn give_identity(&mut self, settings: &[PathBuf]) {
+    /// Gives git in cells the identity that these settings have, and their filters, unless the policy shows the file itself.
+    pub fn give_git_settings(&mut self, settings: &[PathBuf]) {
         let place = self.scratch.home.join(FILE);
-        if !self.shows(&place)
-            && let Some(content) = of(settings)
-        {
+        let content = [of(settings).unwrap_or_default(), filters(settings)].concat();
+        if !self.shows(&place) && !content.is_empty() {
             self.home_files.push((FILE, content));
         }
     }
 }
 
-/// The content of the file, from the settings in these files, of which later ones are stronger; `None` if they say nothing, or not
-/// plainly.
+/// The filters in these files: git-lfs as it is, and all others without a command, but required.
+fn filters(files: &[PathBuf]) -> Vec<u8> {
+    let texts = files.iter().filter_map(|file| text(file).ok()?);
+    let drivers: BTreeSet<String> = texts.flat_map(|text| git_filter_drivers(&text)).collect();
+    let lines = drivers.iter().map(|name| {
+        let commands = if name == "lfs" { LFS } else { "" };
+        format!("[filter \"{name}\"]\n{commands}\trequired = true\n")
+    });
+    lines.collect::<String>().into_bytes()
+}
+
+/// The identity, from the settings in these files, of which later ones are stronger; `None` if they say nothing, or not plainly.
 fn of(files: &[PathBuf]) -> Option<Vec<u8>> {
     let mut all = GitIdentity::default();
     for file in files {
@@ -43,6 +59,17 @@ fn of(files: &[PathBuf]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_filter_that_cells_do_not_have_stops_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c");
+        fs::write(&file, "[filter \"lfs\"]\n\tclean = x\n[filter \"crypt\"]\n\tclean = y\n").unwrap();
+        let lfs = format!("[filter \"lfs\"]\n{LFS}\trequired = true\n");
+        let want = format!("[filter \"crypt\"]\n\trequired = true\n{lfs}");
+        assert_eq!(String::from_utf8(filters(&[file])).unwrap(), want);
+        assert!(filters(&["/none".into()]).is_empty());
+    }
 
     #[test]
     fn later_files_are_stronger_and_an_unclear_one_ends_it() {

@@ -7,6 +7,7 @@
 use crate::links;
 use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
 use crate::protected_objects::ProtectedObjects;
+use crate::repository_programs;
 use crate::worker::{SETTINGS_MAX, Setting, SettingKind};
 use nix::unistd::{Uid, User};
 use policies::{git_config_worktree, is_harmless_git_config, names_no_path};
@@ -90,6 +91,8 @@ pub enum MayBe {
 struct Source {
     file: PathBuf,
     directories: Rc<Vec<PathBuf>>,
+    /// The repositories' own, to which a path after an expansion may be relative: `$(git rev-parse --git-dir)/x`.
+    own: Rc<Vec<PathBuf>>,
 }
 
 /// Asks a worker what the settings in some texts name; the answer has one list per text.
@@ -115,11 +118,11 @@ pub fn named(
         named: BTreeSet::new(),
     };
     for file in &user.files {
-        let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
+        let source = Source { file: file.clone(), directories: Rc::default(), own: Rc::default() };
         reading.name(&source, "the account's settings", file, MayBe::File)?;
     }
     for file in &user.own {
-        let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
+        let source = Source { file: file.clone(), directories: Rc::default(), own: Rc::default() };
         reading.name(&source, "Lazaret", file, MayBe::Own)?;
     }
     let mut sources = sources(user, project, objects);
@@ -201,7 +204,7 @@ impl Reading<'_> {
                 let directory = source.file.parent().unwrap_or(Path::new("/"));
                 let file = directory.join(path);
                 self.name(source, key, &file, MayBe::File)?;
-                return Ok(Some(Source { file, directories: source.directories.clone() }));
+                return Ok(Some(Source { file, ..source.clone() }));
             }
             SettingKind::Path => {
                 if let Some(path) = self.expanded(&setting.value) {
@@ -218,6 +221,9 @@ impl Reading<'_> {
                     {
                         self.name(source, key, rest, may_be)?;
                         self.name_ends(source, key, rest)?;
+                    }
+                    if has_expansion(&setting.value) {
+                        self.name_in_repositories(source, key, &path)?;
                     }
                 }
             }
@@ -250,6 +256,15 @@ impl Reading<'_> {
         let mut names = path.components();
         while names.next().is_some() && !names.as_path().as_os_str().is_empty() {
             self.name(source, key, names.as_path(), MayBe::Present)?;
+        }
+        Ok(())
+    }
+
+    /// Records the files of this path's last name in the repositories' own directories.
+    fn name_in_repositories(&mut self, source: &Source, key: &str, path: &Path) -> Result<(), ProtectError> {
+        let Some(name) = path.file_name() else { return Ok(()) };
+        for directory in source.own.iter() {
+            self.name(source, key, &directory.join(name), MayBe::Present)?;
         }
         Ok(())
     }
@@ -343,6 +358,11 @@ fn without_variables(value: &[u8], home: &Path) -> Vec<u8> {
     plain
 }
 
+/// Whether a shell replaces something in a command line that says where a path begins.
+fn has_expansion(value: &[u8]) -> bool {
+    value.iter().any(|byte| b"$`".contains(byte))
+}
+
 /// The files with which the user's git begins.
 fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
     let mut repositories: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
@@ -363,14 +383,22 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     let known: BTreeSet<PathBuf> = repositories.iter().map(|(own, _)| own.clone()).collect();
     let others = objects.repositories.iter().filter(|path| !known.contains(*path)).take(FILES_MAX);
     repositories.extend(others.map(|path| (path.clone(), worktree(path))));
-    let account =
-        user.files.iter().map(|file| Source { file: file.clone(), directories: everywhere.clone() });
+    let all: Vec<PathBuf> =
+        repositories.iter().flat_map(|(own, _)| repository_programs::directories(own)).collect();
+    let all = Rc::new(all);
+    let account = user.files.iter().map(|file| Source {
+        file: file.clone(),
+        directories: everywhere.clone(),
+        own: all.clone(),
+    });
     let own = repositories.into_iter().flat_map(|(own, worktree)| {
         let directories = Rc::new(vec![worktree]);
         let common = links::target_in(&own.join("commondir"), b"").map(|common| real(&own.join(common)));
         let common = common.unwrap_or_else(|| own.clone());
+        let private = [&own, &common].into_iter().flat_map(|own| repository_programs::directories(own));
+        let private = Rc::new(private.collect::<Vec<_>>());
         let files = [common.join("config"), common.join("config.worktree"), own.join("config.worktree")];
-        files.map(|file| Source { file, directories: directories.clone() })
+        files.map(|file| Source { file, directories: directories.clone(), own: private.clone() })
     });
     account.chain(own).collect()
 }

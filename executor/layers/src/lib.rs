@@ -20,6 +20,8 @@ pub mod throw_away;
 pub mod image;
 pub mod protected;
 pub mod discovery;
+pub mod known_directories;
+pub mod repository_programs;
 pub mod protected_objects;
 pub mod linked_repository;
 pub mod pins;

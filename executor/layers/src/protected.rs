@@ -18,6 +18,7 @@
 //! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `of_its_repository_only_the_shared_part_is_open`,
 //! `a_file_in_the_project_opens_no_repository`, corpus `SEC-*`.
 
+use crate::known_directories::KnownDirectories;
 use crate::linked_repository::NotLinked;
 use crate::pins::{PINS_MAX, Pin, PinMode};
 use crate::protected_objects::{ObjectId, ProtectedObjects};
@@ -145,6 +146,8 @@ pub struct Discovery {
     pub also_closed: Vec<AlsoClosed>,
     /// Files and directories with protected names, none of them below another.
     pub named: Vec<PathBuf>,
+    /// All directories that were searched.
+    pub directories: KnownDirectories,
 }
 
 impl Discovery {
@@ -203,6 +206,8 @@ pub enum WhyClosed {
     HomeLink(PathBuf),
     /// It lies in this grant of the profile, which excepts it.
     NotGranted(PathBuf),
+    /// It is a program in a repository's directory, and settings may name it by a path that only a shell knows.
+    Program,
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
@@ -259,6 +264,7 @@ impl AlsoClosed {
             | WhyClosed::Own
             | WhyClosed::HomeLink(_)
             | WhyClosed::NotGranted(_)
+            | WhyClosed::Program
             | WhyClosed::Unlisted
             | WhyClosed::Tracked(_) => false,
         }
@@ -273,6 +279,7 @@ impl AlsoClosed {
             WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
             WhyClosed::HomeLink(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::NotGranted(grant) => format!("{path:?} (the profile shows {grant:?} without it)"),
+            WhyClosed::Program => format!("{path:?} (a program in a repository's own directory)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
             WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
             WhyClosed::OverBound(first) => {

@@ -2,6 +2,7 @@
 
 use crate::ablation::Ablation;
 use crate::caller_access::CallerAccess;
+use crate::known_directories::DirectoryMemory;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::Pin;
 use crate::protected::AlsoClosed;
@@ -52,6 +53,8 @@ pub struct SandboxSpec {
     pub also_closed: Vec<AlsoClosed>,
     /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
     pub created: Option<OwnedFd>,
+    /// Memory that they share too: which directories were there, and what calls have made.
+    pub directories: Option<DirectoryMemory>,
     /// Files in the cells' home when it is new: the path of each below it, and its content.
     pub home_files: Vec<(&'static str, Vec<u8>)>,
     /// The directories of the zones to which the session's scope restricts commands, if it does.
@@ -134,6 +137,7 @@ impl SandboxSpec {
             objects: ProtectedObjects::default(),
             also_closed: Vec::new(),
             created: None,
+            directories: None,
             home_files: Vec::new(),
             command_directories: None,
             environment,

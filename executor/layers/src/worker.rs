@@ -2,7 +2,8 @@
 //! split into messages of at most [`CHUNK`] bytes after a tag.
 //!
 //! The first message of the spec carries the session's descriptors: one for each namespace in the order of
-//! [`namespaces::FLAGS`](crate::namespaces::FLAGS), and last, if there is one, that of the undo directory.
+//! [`namespaces::FLAGS`](crate::namespaces::FLAGS); then, if there are such, that of the undo directory, and that of the memory of
+//! directories that calls have made.
 
 use crate::protected_objects::{Alias, ProtectedObjects};
 use broker_protocol::{CallId, LayerSet, Scope, Tier, limit};
@@ -71,6 +72,8 @@ pub struct WorkerSpec {
     pub undo: u64,
     /// Whether it answers [`Question`]s instead of calls.
     pub answers: bool,
+    /// Whether it gets the memory in which it records directories that it makes.
+    pub records: bool,
 }
 
 /// A question to a worker when a session opens, or when calls have changed what git tracks.

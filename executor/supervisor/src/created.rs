@@ -6,6 +6,7 @@
 
 use crate::caller::PATH_ONLY;
 use crate::object::errno;
+use executor_layers::known_directories::{IDENTITY_LEN, Identity, identity};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -14,18 +15,12 @@ use nix::sys::stat::Mode;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 /// Maximum number of recorded files.
 const CREATED_MAX: usize = 16_384;
-/// Bytes of an entry: device, inode, birth time in nanoseconds.
-pub const IDENTITY_LEN: usize = 24;
 const END: u64 = (CREATED_MAX * IDENTITY_LEN) as u64;
-
-/// The identity of a file.
-pub type Identity = [u8; IDENTITY_LEN];
 
 /// A set of files, by identity.
 #[derive(Debug)]
@@ -163,20 +158,14 @@ impl CreatedFiles {
 
 pub fn identity_of(file: impl AsFd) -> Result<Identity> {
     let file = File::from(file.as_fd().try_clone_to_owned().map_err(errno)?);
-    let metadata = file.metadata().map_err(errno)?;
-    let born = metadata.created().map_err(|_| Errno::EOPNOTSUPP)?;
-    let born = born.duration_since(UNIX_EPOCH).map_err(|_| Errno::EOPNOTSUPP)?.as_nanos() as u64;
-    let mut identity = Identity::default();
-    for (place, number) in identity.chunks_exact_mut(8).zip([metadata.dev(), metadata.ino(), born]) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
-    Ok(identity)
+    identity(&file.metadata().map_err(errno)?).ok_or(Errno::EOPNOTSUPP)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_file_is_known_under_any_name_and_no_other_is() {

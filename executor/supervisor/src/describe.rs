@@ -5,7 +5,9 @@ use crate::refusals::{Cause, Refusal};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
-use policies::{Access, ProtectedName, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network};
+use policies::{
+    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network,
+};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -19,6 +21,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
+        (Cause::Repository, _) => repository(refusal, spec),
         (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => new_names(refusal),
         (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
         (Cause::Network, _) => unreached(refusal, spec),
@@ -28,6 +31,22 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         }
     };
     Denial { count: *count, ..denial }
+}
+
+/// The denial for a repository over a directory that was there before.
+fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let path = refusal.path();
+    let by_name = path.file_name().and_then(|name| Repository::by_name(name.as_bytes()));
+    let directory = path.parent().filter(|_| by_name.is_some()).unwrap_or(path);
+    let program = by_name.map_or("git", |kind| kind.program);
+    let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
+               prompt, would go by it there.";
+    let advice = format!(
+        "make it in a new directory, or run `{program} init` in {} outside the sandbox",
+        directory.to_string_lossy().escape_debug()
+    );
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, by_zone(refusal, spec), by, why, Remedy::Advice(advice))
 }
 
 /// The denial for new names that nobody has taken away.
@@ -44,6 +63,7 @@ fn new_names(refusal: &Refusal) -> Denial {
         ),
         Cause::Misplaced
         | Cause::LeftThere
+        | Cause::Repository
         | Cause::Protected
         | Cause::Outside
         | Cause::Network
@@ -59,19 +79,20 @@ fn new_names(refusal: &Refusal) -> Denial {
     Denial::new(refusal.kind, target.unwrap_or_else(|| text(refusal)), by, why, remedy)
 }
 
+/// The refusal's path from its zone on, if it has one.
+fn by_zone(refusal: &Refusal, spec: &SandboxSpec) -> String {
+    let path = place(refusal.path(), spec).and_then(|(zone, relative)| ZonePath::new(zone, relative).ok());
+    path.map_or_else(|| text(refusal), |path| path.to_string())
+}
+
 /// The denial for changing a file with names elsewhere.
 fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
-    let target = match place(refusal.path(), spec) {
-        Some((zone, relative)) => {
-            ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string())
-        }
-        None => text(refusal),
-    };
     let why = match refusal.cause {
         Cause::SharedTooLarge => {
             "It has another name elsewhere (a hard link, as package stores make), and is too large to be copied for the change (256 MiB a file, 1 GiB a call, and the limits of the policy)."
         }
         Cause::Shared
+        | Cause::Repository
         | Cause::Misplaced
         | Cause::LeftThere
         | Cause::Unknown
@@ -85,7 +106,7 @@ fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     };
     let advice = "replace it with a copy, outside the sandbox, or let the package manager copy (pnpm: package-import-method=copy, uv: link-mode=copy)";
     let by = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(refusal.kind, target, by, why, Remedy::Advice(advice.into()))
+    Denial::new(refusal.kind, by_zone(refusal, spec), by, why, Remedy::Advice(advice.into()))
 }
 
 /// The denial for reading `path`, which is not in the session's views.
@@ -203,6 +224,10 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
                 grant.display()
             ),
             Remedy::Advice(format!("if commands need it, grant {path} in a profile of your own")),
+        ),
+        Some((WhyClosed::Program, _)) => (
+            "It is a program in a repository's own directory, where the user's git may run it outside the sandbox.".to_owned(),
+            Remedy::Nothing,
         ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();

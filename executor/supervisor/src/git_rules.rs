@@ -20,6 +20,7 @@ impl AccessRules {
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
     pub(crate) fn may_shape(&self, parent: &OwnedFd, real: &Path, kind: libc::mode_t) -> Result<()> {
+        self.may_come_about(parent, real)?;
         let (Some((repository, member)), Some(directory)) = (member(real), real.parent()) else {
             return Ok(());
         };

@@ -3,11 +3,13 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::caller::PATH_ONLY;
-use crate::created::{Identity, identity_of};
+use crate::created::identity_of;
 use crate::find::Found;
 use crate::new_names::NewName;
 use crate::object::{by_descriptor, is, kind, real};
+use crate::refusals::Cause;
 use broker_protocol::AttemptKind::Write;
+use executor_layers::known_directories::Identity;
 use executor_layers::take_back::take_back;
 use nix::Result;
 use nix::errno::Errno;
@@ -32,6 +34,7 @@ impl Call<'_> {
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
         let verdict = self.rules.may_make(&real).and_then(|()| shape());
         self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
+        self.rules.remember_repository(&real)?;
         if self.rules.is_closed_when_new(&real) {
             self.empty_directories.add(&found).map_err(self.refused(Write, &real))?;
         }
@@ -41,6 +44,7 @@ impl Call<'_> {
         self.check_made(&found, &real, libc::S_IFDIR)?;
         let made = self.remember_new(&found, &real)?;
         self.rules.remember_git(&real, &made)?;
+        self.rules.remember_directory(&real, &made);
         self.note_name(&real, libc::S_IFDIR, verdict, None, || identity_of(&made));
         Ok(Answer::Value(0))
     }
@@ -201,9 +205,11 @@ impl Call<'_> {
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
         let verdict = self.may_rename((&old, &from), (&new, &to), exchange);
         self.rules.enforce(verdict).map_err(self.refused(Write, closed))?;
+        self.may_bring_repositories(&from, &to, exchange)?;
         self.same_area(&from, &to)?;
         renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
             .map_err(self.refused_by_kernel(&to))?;
+        self.rules.made_repositories.follow(&from, &to, exchange)?;
         self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
         Ok(Answer::Value(0))
     }
@@ -215,6 +221,17 @@ impl Call<'_> {
             other => other,
         };
         replaced.map_err(self.refused(Write, to))
+    }
+
+    /// Checks that a rename brings no repository that a call has made over a directory that was there before.
+    fn may_bring_repositories(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
+        let ways = [Some((from, to)), exchange.then_some((to, from))];
+        for (from, to) in ways.into_iter().flatten() {
+            let verdict = self.rules.enforce(self.rules.may_bring_repositories(from, to));
+            let noted = |_: &Errno| self.note(Write, Cause::Repository, to.as_os_str().as_bytes());
+            verdict.inspect_err(noted)?;
+        }
+        Ok(())
     }
 
     /// Checks and records what a rename has moved; `verdict` is what the rules said about it.

@@ -10,11 +10,12 @@
 //! leased paths and scratch space; objects whose file system reports no birth times.
 
 use crate::areas::Area;
-use crate::created::{IDENTITY_LEN, Identity, identity_of};
+use crate::created::identity_of;
 use crate::object::{is, kind};
 use crate::refusals::{Cause, MISPLACED_MAX, Refusal, TARGET_MAX};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
+use executor_layers::known_directories::{IDENTITY_LEN, Identity};
 use executor_layers::leased_mounts::open_without_links;
 use nix::Result;
 use nix::errno::Errno;

@@ -1,8 +1,8 @@
 //! What a cell's first process has refused its program, for the result of the call: the object, the
 //! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
-use crate::created::IDENTITY_LEN;
 use broker_protocol::{AttemptKind, limit};
+use executor_layers::known_directories::IDENTITY_LEN;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -62,10 +62,12 @@ pub enum Cause {
     Shared,
     /// The same; it, or all that the call has changed so, is too large for that.
     SharedTooLarge,
+    /// A repository would come about in a directory that no call of the session has made.
+    Repository,
 }
 
 impl Cause {
-    const ALL: [Cause; 10] = [
+    const ALL: [Cause; 11] = [
         Cause::Protected,
         Cause::Outside,
         Cause::Network,
@@ -76,6 +78,7 @@ impl Cause {
         Cause::Unchecked,
         Cause::Shared,
         Cause::SharedTooLarge,
+        Cause::Repository,
     ];
 }
 

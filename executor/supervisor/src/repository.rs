@@ -18,6 +18,7 @@ use crate::call::Call;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is};
 use crate::worktrees::is_worktree;
+use broker_protocol::AttemptKind::Write;
 use executor_layers::stale_temporaries::{DIGITS, PREFIX};
 use executor_sys::random;
 use nix::Result;
@@ -31,7 +32,7 @@ use policies::{
 };
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -137,6 +138,8 @@ impl Call<'_> {
             b"commondir" if is_worktree(real.parent()) => b"../..\n".to_vec(),
             b".git" => match self.worktrees.repository_of(real, self.rules) {
                 Some(repository) => {
+                    self.rules.may_come_about(&found.parent, real).map_err(self.refused(Write, real))?;
+                    self.rules.remember_repository(real)?;
                     self.rules.written_links.add(&repository)?;
                     [b"gitdir: ", repository.as_os_str().as_bytes(), b"\n"].concat()
                 }

@@ -4,6 +4,8 @@ use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
 use crate::link_names::LinkNames;
+use crate::made_directories::MadeDirectories;
+use crate::made_repositories::MadeRepositories;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
 use crate::refusals::Cause;
@@ -12,6 +14,7 @@ use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
 use executor_layers::caller_access::CallerAccess;
 use executor_layers::error::{At, LayerError};
+use executor_layers::known_directories::{DirectoryMemory, KnownDirectories};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::RelayGate;
 use executor_layers::spec::SandboxSpec;
@@ -49,6 +52,9 @@ pub struct AccessRules {
     own_network: bool,
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
+    /// The directories in which a repository may come about, and the repositories that have.
+    pub(crate) directories: MadeDirectories,
+    pub(crate) made_repositories: MadeRepositories,
     /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
@@ -80,6 +86,11 @@ impl AccessRules {
         let sockets =
             SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
+        let memory = match &spec.directories {
+            Some(memory) => memory.try_clone(),
+            None => DirectoryMemory::new(&KnownDirectories::default()),
+        };
+        let memory = memory.at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -94,6 +105,8 @@ impl AccessRules {
             caller_access: spec.caller_access,
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
+            directories: MadeDirectories::of(&memory).at(Layer::ProtectedNames, step)?,
+            made_repositories: MadeRepositories::of(&memory).at(Layer::ProtectedNames, step)?,
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
@@ -103,15 +116,17 @@ impl AccessRules {
         })
     }
 
-    /// Adds leased paths, and what is protected in them: by these names, and as objects.
+    /// Adds leased paths, and what is protected in them: by these names, and as objects; and the directories that are there.
     pub fn add_leased(
         &mut self,
         paths: impl Iterator<Item = (PathBuf, Access)>,
         names: Matcher,
         objects: ProtectedObjects,
+        directories: KnownDirectories,
     ) {
         self.areas.add_leased(paths);
         self.lease_names = Some(names);
+        self.directories.add_leased(directories);
         self.repositories.extend(objects.repositories.iter().cloned());
         self.objects.extend(objects);
     }
@@ -133,7 +148,9 @@ impl AccessRules {
             self.sockets.descriptor(),
             self.written_links.descriptor(),
             self.link_names.descriptor(),
+            self.made_repositories.descriptor(),
         ];
+        let common = common.into_iter().chain(self.directories.descriptors());
         let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
     }
@@ -176,6 +193,11 @@ impl AccessRules {
     /// Which rule refused the access at `real`.
     pub(crate) fn cause(&self, kind: AttemptKind, real: &Path) -> Cause {
         match self.areas.of(real) {
+            Some((_, Access::Write))
+                if kind == AttemptKind::Write && self.may_come_about_at(real).is_err() =>
+            {
+                Cause::Repository
+            }
             Some((_, Access::Write)) => Cause::Protected,
             Some((_, Access::Read)) if kind == AttemptKind::Read || self.protection(real).is_some() => {
                 Cause::Protected

@@ -6,8 +6,8 @@ use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockTy
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Maximum number of descriptors in one message.
-pub const FDS_MAX: usize = 8;
+/// Maximum number of descriptors in one message: a file worker gets those of seven namespaces, and two more.
+pub const FDS_MAX: usize = 9;
 
 /// Two connected sockets.
 ///

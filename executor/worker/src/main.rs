@@ -46,6 +46,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use root::{Root, Roots};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -73,7 +74,9 @@ fn run() -> io::Result<()> {
     if fds.len() < count {
         return Err(io::Error::other("a namespace of the session is missing"));
     }
-    let undo = fds.split_off(count).pop();
+    let mut more = fds.split_off(count);
+    let made = spec.records.then(|| more.pop()).flatten();
+    let undo = more.pop();
     namespaces::enter(spec.layers, &fds).map_err(other)?;
     drop(fds);
     if !spec.layers.has(Layer::PidNamespace) {
@@ -81,9 +84,9 @@ fn run() -> io::Result<()> {
     } else if !is_member(&socket)? {
         return Ok(());
     }
-    let kept = [Some(socket.as_fd()), undo.as_ref().map(AsFd::as_fd)];
+    let kept = [Some(socket.as_fd()), undo.as_ref().map(AsFd::as_fd), made.as_ref().map(AsFd::as_fd)];
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
-    let worker = prepare(&spec, undo).map_err(other)?;
+    let worker = Worker { made: made.map(File::from), ..prepare(&spec, undo).map_err(other)? };
     if spec.answers { answer_questions(&worker, &socket) } else { serve::serve(&worker, &socket) }
 }
 

@@ -91,8 +91,11 @@ impl Names {
         closing.map(|(_, why)| why).or_else(head)
     }
 
-    /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`.
+    /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`, or one over that by its name.
     pub fn makes_repository(&self, directory: &OwnedFd, path: &Path) -> bool {
+        if path.file_name().is_some_and(|name| Repository::by_name(name.as_bytes()).is_some()) {
+            return true;
+        }
         let parent = path.parent().unwrap_or(Path::new(""));
         let has = |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
         !may_be_git_directory(parent.as_os_str().as_bytes())

@@ -9,6 +9,7 @@ use crate::undo_store::UndoStore;
 use broker_protocol::{CallId, Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
 use executor_layers::worker::SESSION_LEN;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 
 /// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
@@ -17,6 +18,8 @@ pub struct Worker {
     pub names: Names,
     pub seen: RefCell<Seen>,
     pub store: RefCell<UndoStore>,
+    /// Where the directories are recorded that it makes: a repository may come about in them.
+    pub made: Option<File>,
     /// The session's ID in the audit.
     pub session: RefCell<String>,
     /// Number of the current call.
@@ -34,7 +37,7 @@ impl Worker {
             (RefCell::default(), RefCell::new(UndoStore::new(undo, budget)), Cell::new(0));
         let session = RefCell::new("0".repeat(SESSION_LEN));
         let (tool, permitted) = (RefCell::default(), RefCell::default());
-        Self { roots, names, seen, store, session, call, tool, permitted }
+        Self { roots, names, seen, store, made: None, session, call, tool, permitted }
     }
 
     /// The project and, in the place of the central root, its repository.

@@ -14,6 +14,7 @@ use crate::seen::{Known, NotKnown, Stamp};
 use crate::temporary::TemporaryFile;
 use crate::worker::Worker;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
+use executor_layers::known_directories::identity;
 use executor_layers::take_back::take_back;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
@@ -21,6 +22,7 @@ use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -221,7 +223,7 @@ impl Worker {
             at = match open_beneath(&at, Path::new(name), ENTERING, Mode::empty()) {
                 Err(Errno::ENOENT) => {
                     self.permit_shape(asked, &at, &whole)?;
-                    let made = make(&at, name).map_err(failed)?;
+                    let made = self.make(&at, name).map_err(failed)?;
                     self.check_made(asked, &at, &whole)?;
                     made
                 }
@@ -229,6 +231,23 @@ impl Worker {
             };
         }
         Ok(at)
+    }
+
+    /// Creates the directory `name` in `at` and opens it; it does not matter if another process creates it first.
+    fn make(&self, at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let is_made = match mkdirat(at, name, Mode::from_bits_truncate(0o777)) {
+            Ok(()) => true,
+            Err(Errno::EEXIST) => false,
+            Err(errno) => return Err(errno),
+        };
+        let directory = File::from(open_beneath(at, Path::new(name), ENTERING, Mode::empty())?);
+        // Where it is not recorded, no repository comes about in it.
+        if let Some(mut memory) = self.made.as_ref().filter(|_| is_made)
+            && let Some(identity) = directory.metadata().ok().as_ref().and_then(identity)
+        {
+            let _ = memory.write_all(&identity);
+        }
+        Ok(directory.into())
     }
 
     /// Withdraws the name `relative`, which was just created in `directory`, if it completes a repository: a command or
@@ -255,14 +274,6 @@ impl Worker {
 fn named<'p>(path: &ZonePath, location: &'p Location) -> Result<(&'p Path, &'p OsStr), OpenError> {
     let whole = location.path.parent().zip(location.path.file_name());
     whole.ok_or_else(|| OpenError::NotAFile { path: path.to_string(), is: "a directory" })
-}
-
-/// Creates the directory `name` in `at` and opens it; it does not matter if another process creates it first.
-fn make(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    match mkdirat(at, name, Mode::from_bits_truncate(0o777)) {
-        Ok(()) | Err(Errno::EEXIST) => open_beneath(at, Path::new(name), ENTERING, Mode::empty()),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// Refuses to replace a file that its owner has made unwritable. A rename would not check that; and

@@ -7,6 +7,7 @@ pub fn tests() -> Vec<Test> {
     in_each_place![
         ordinary_work_with_branches_works,
         commits_carry_the_users_name,
+        what_a_filter_of_the_users_should_change_is_not_committed_as_it_is,
         a_renamed_branch_has_its_name_whatever_git_says,
         branches_come_and_go_with_names_that_a_shell_may_make,
         a_checkout_leaves_out_what_the_host_acts_on_by_name,
@@ -102,6 +103,37 @@ fn commits_carry_the_users_name(place: Place) {
         "{}",
         printed.errors()
     );
+}
+
+/// Without a word git leaves out a filter that it does not know, and commits the content of large files, or of files that are secret.
+fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Place) {
+    let world = World::new(place);
+    on_host(
+        &world,
+        &format!(
+            "git init -q; {IDENTITY}; echo 'big filter=lfs' > .gitattributes; echo 'key filter=crypt' >> .gitattributes"
+        ),
+    );
+    world.put("big", "content");
+    world.put("key", "content");
+    let script = "git add .gitattributes; git add big 2>&1; git add key 2>&1; git ls-files";
+    // The control: an account that knows no filters.
+    let added = run(&mut world.cell(script), LIMIT).text();
+    assert!(added.contains("big\n") && added.contains("key\n"), "{added}");
+    on_host(&world, "git rm -q --cached big key");
+    world.write(
+        &world.home.join(".gitconfig"),
+        "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\trequired = true\n[filter \"crypt\"]\n\tclean = my-crypt\n",
+    );
+    let printed = run(&mut world.cell(&format!("{script}; git config filter.lfs.clean")), LIMIT).text();
+    assert!(
+        printed.ends_with("git-lfs clean -- %f\n") && printed.contains("clean filter 'crypt' failed"),
+        "{printed}"
+    );
+    assert!(!printed.contains("\nkey\n"), "{printed}");
+    // Where there is no git-lfs, git stops too.
+    let has_lfs = on_host(&world, "command -v git-lfs || true").text().contains("git-lfs");
+    assert!(has_lfs || !printed.contains("\nbig\n"), "{printed}");
 }
 
 fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {

@@ -8,6 +8,7 @@ use crate::cell::SessionRules;
 use crate::leases::path::HeldPath;
 use broker_protocol::{Layer, frame};
 use executor_layers::error::{At, LayerError};
+use executor_layers::known_directories::KnownDirectories;
 use executor_layers::landlock::LandlockRules;
 use executor_layers::leased_mounts::{self, LeasedMount};
 use executor_layers::protected_objects::ProtectedObjects;
@@ -36,6 +37,7 @@ const ATTACHED: [u8; 4] = [0; 4];
 struct CellLeases {
     paths: Vec<(PathBuf, Access)>,
     objects: ProtectedObjects,
+    directories: KnownDirectories,
     /// Whether one of them can end before the session.
     ends: bool,
 }
@@ -71,8 +73,10 @@ impl LeaseHandover {
         let mounts: Vec<_> = paths.iter().map(|(_, held)| held.mount()).collect();
         let mut objects = ProtectedObjects::default();
         paths.iter().for_each(|(_, held)| objects.extend(held.objects()));
+        let mut directories = KnownDirectories::default();
+        paths.iter().for_each(|(_, held)| directories.extend(held.directories()));
         let places = mounts.iter().map(|mount| (mount.path.clone(), mount.access)).collect();
-        let encoded = frame::encode_whole(&CellLeases { paths: places, objects, ends });
+        let encoded = frame::encode_whole(&CellLeases { paths: places, objects, directories, ends });
         let encoded = encoded.map_err(io::Error::other)?;
         let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(&encoded)?;
@@ -149,7 +153,7 @@ pub(crate) fn receive(
     let step = || "open what is granted for a while".to_owned();
     let missing = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let [channel, order] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| missing()).at(layer, step)?;
-    let CellLeases { paths, objects, ends } = read(order).at(layer, step)?;
+    let CellLeases { paths, objects, directories, ends } = read(order).at(layer, step)?;
     let opened = match spec.has(Layer::MountNamespace) {
         true => attached(&channel, &paths),
         false => paths.iter().map(|_| received(&channel)).collect(),
@@ -161,7 +165,8 @@ pub(crate) fn receive(
     rules.rulesets = landlock.rulesets(spec)?;
     if let Some(access) = &mut rules.access {
         let names = spec.policy.lease_names();
-        access.add_leased(paths.into_iter(), names.map_err(io::Error::other).at(layer, step)?, objects);
+        let names = names.map_err(io::Error::other).at(layer, step)?;
+        access.add_leased(paths.into_iter(), names, objects, directories);
         if ends {
             access.separate_sockets().at(layer, step)?;
         }

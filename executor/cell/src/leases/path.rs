@@ -3,6 +3,7 @@
 use broker_protocol::{Leased, Refused};
 use executor_layers::discovery::discover_leased;
 use executor_layers::git_settings::NamedPath;
+use executor_layers::known_directories::KnownDirectories;
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount, open_without_links};
 use executor_layers::pins::Pin;
 use executor_layers::protected::{LEASED_ENTRIES_MAX, ProtectError};
@@ -64,6 +65,7 @@ pub struct HeldPath {
     leased: LeasedPath,
     pins: Vec<Pin>,
     objects: ProtectedObjects,
+    directories: KnownDirectories,
 }
 
 impl Places<'_> {
@@ -257,6 +259,7 @@ impl LeasedPath {
     /// The protected objects in it cannot be found or held.
     pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
         let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
+        let mut directories = KnownDirectories::default();
         if self.directory {
             let found = discover_leased(
                 &self.path,
@@ -268,7 +271,7 @@ impl LeasedPath {
                 },
             );
             let found = found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
-            (pins, objects) = (found.pins, found.objects);
+            (pins, objects, directories) = (found.pins, found.objects, found.directories);
             let hidden = pins.iter().filter(|pin| pin.is_hidden());
             objects.places.extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
             if self.access == Access::Read {
@@ -279,7 +282,7 @@ impl LeasedPath {
         if !self.is_unchanged() {
             return Err(refused(&self.path.to_string_lossy(), "another file lies there now"));
         }
-        Ok(HeldPath { leased: self, pins, objects })
+        Ok(HeldPath { leased: self, pins, objects, directories })
     }
 }
 
@@ -308,6 +311,11 @@ impl HeldPath {
     /// The protected objects in it.
     pub fn objects(&self) -> ProtectedObjects {
         self.objects.clone()
+    }
+
+    /// The directories that are in it.
+    pub fn directories(&self) -> KnownDirectories {
+        self.directories.clone()
     }
 }
 

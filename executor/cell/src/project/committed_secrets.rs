@@ -2,6 +2,7 @@
 //! those that cells of earlier sessions have created, if nobody else has changed them (`created_record.rs`).
 
 use super::created_record::{CreatedRecord, inspect, state};
+use super::other_repositories::OtherRepositories;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
 use super::watch::RepositoryWatch;
 use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
@@ -41,12 +42,14 @@ pub fn open_created_files(
     let created = CreatedFiles::new()?;
     let secrets = secrets(spec, found);
     let mut tracked = None;
+    let mut own = Vec::new();
     if let Some(repository) = ProjectRepository::of(spec) {
+        own = vec![repository.common.clone(), repository.own.clone()];
         // There is room for so many in a question, and commands can make more: what is older comes first.
         let mut files: Vec<PathBuf> = secrets.keys().cloned().collect();
         files.sort_by_key(|path| secrets.get(path).and_then(|metadata| metadata.created().ok()));
-        let own = CreatedFiles::of(created.memory()?);
-        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, own, files, ask);
+        let memory = CreatedFiles::of(created.memory()?);
+        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, memory, files, ask);
         tracked = Some(secrets_now);
         for path in open {
             let Ok((file, metadata)) = inspect(&path) else { continue };
@@ -59,7 +62,8 @@ pub fn open_created_files(
         let why = || WhyClosed::Tracked(record_path(&spec.central));
         found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
     }
-    let watch = RepositoryWatch::new(&found.objects, spec, tracked);
+    let others = OtherRepositories::new(&found.objects.watched, &own);
+    let watch = RepositoryWatch::new(&found.objects, spec, tracked, others);
     let (memory, record) = CreatedRecord::open(spec, found, created)?;
     Ok(OpenedFiles { memory, record, watch })
 }

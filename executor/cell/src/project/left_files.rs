@@ -46,6 +46,14 @@ enum Left {
 }
 
 impl Left {
+    /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
+    fn acts(self) -> bool {
+        match self {
+            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => true,
+            Left::History => false,
+        }
+    }
+
     /// Whether it stays or goes by its content.
     fn is_judged_by_content(self) -> bool {
         match self {
@@ -96,6 +104,8 @@ pub struct LeftFiles {
     is_git: bool,
     seen: BTreeMap<PathBuf, [i64; 7]>,
     locks: Locks,
+    /// Whether calls have made the repository: it has shallow histories and locks that are no concern of the user's.
+    is_made: bool,
 }
 
 impl LeftFiles {
@@ -110,8 +120,18 @@ impl LeftFiles {
         Self::new(at.clone(), at, false)
     }
 
+    /// Covers a repository that calls have made, with all that is in it.
+    pub fn of_made(at: &Path) -> Self {
+        let common = common_directory(at.to_owned());
+        Self { is_made: true, ..Self::unseen(at.to_owned(), common, true) }
+    }
+
+    fn unseen(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
+        Self { at, common, is_git, seen: BTreeMap::new(), locks: Locks::default(), is_made: false }
+    }
+
     fn new(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
-        let mut new = Self { at, common, is_git, seen: BTreeMap::new(), locks: Locks::default() };
+        let mut new = Self::unseen(at, common, is_git);
         if new.is_absent() {
             return new;
         }
@@ -122,6 +142,11 @@ impl LeftFiles {
             .collect();
         new.locks.update(&new.at);
         new
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.at
     }
 
     /// Whether there is nothing to look at: no repository of Mercurial's. One lookup shows that.
@@ -164,7 +189,7 @@ impl LeftFiles {
             }
         }
         self.seen = seen;
-        if alone {
+        if alone && !self.is_made {
             locks.add(&self.at, self.locks.update(&self.at));
         }
         denials
@@ -175,7 +200,8 @@ impl LeftFiles {
         let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
         let branch = Some(()).filter(|()| self.is_git);
         let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
-        files.chain(branch.map(|path| (path, Left::Branch))).filter_map(|(path, left)| {
+        let all = files.chain(branch.map(|path| (path, Left::Branch)));
+        all.filter(|(_, left)| !self.is_made || left.acts()).filter_map(|(path, left)| {
             let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
             Some((path, state, left))
         })

@@ -3,6 +3,7 @@
 
 use super::kept_repositories::KeptRepository;
 use super::left_files::{LeftFiles, NewLocks};
+use super::other_repositories::{AskIndexes, OtherRepositories};
 use super::quarantine::lock_of;
 use super::repository_changes::RepositoryChanges;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
@@ -12,7 +13,7 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
 use executor_supervisor::CreatedFiles;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long repositories are looked at while commands run, when other calls wait; the rest is looked at later.
@@ -23,6 +24,8 @@ const TIME: Duration = Duration::from_millis(100);
 pub struct RepositoryWatch {
     /// The secrets that git tracks, if the project has a repository.
     tracked: Option<TrackedSecrets>,
+    /// Repositories besides the project's own: their indexes, and those that calls have made.
+    pub others: OtherRepositories,
     /// Those that are looked at, the user's first, and Mercurial's at the end.
     all: Vec<Watched>,
     /// What happens in these, by their places, and behind them in what decides what git tracks.
@@ -43,6 +46,7 @@ impl RepositoryWatch {
         objects: &ProtectedObjects,
         spec: &SandboxSpec,
         tracked: Option<TrackedSecrets>,
+        others: OtherRepositories,
     ) -> Self {
         let git = objects.watched.iter().map(|path| {
             let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
@@ -51,7 +55,7 @@ impl RepositoryWatch {
         let mercurial = Watched { kept: None, left: LeftFiles::of_mercurial(&spec.project) };
         let all: Vec<Watched> = git.chain([mercurial]).collect();
         let changes = RepositoryChanges::new(all.len() + 1);
-        Self { tracked, all, changes, is_used: false }
+        Self { tracked, others, all, changes, is_used: false }
     }
 
     /// What commands have caused since the last check; `alone`: no command is running any more.
@@ -60,6 +64,7 @@ impl RepositoryWatch {
         spec: &SandboxSpec,
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+        ask_indexes: &AskIndexes,
     ) -> Vec<Denial> {
         self.changes.receive();
         let is_restored = self.restore(spec);
@@ -81,6 +86,13 @@ impl RepositoryWatch {
                 watched.remove(&last);
             }
         }
+        let changed: BTreeSet<&Path> = (0..last)
+            .filter(|place| self.changes.has(*place))
+            .map(|place| self.all[place].left.directory())
+            .collect();
+        let known: BTreeSet<&Path> = self.all.iter().map(|watched| watched.left.directory()).collect();
+        let has_changed = |directory: &Path| changed.contains(directory) || !known.contains(directory);
+        denials.extend(self.others.update(alone, ask_indexes, &has_changed));
         if alone {
             self.changes.settle(|place| watched.contains(&place) && is_restored);
         }

@@ -35,7 +35,7 @@ impl<'a> Search<'a> {
         self.objects.linked = Some(linked.clone());
         // The worktree's own directory leads here too.
         self.reached.insert((common.to_owned(), None, vec![git.clone()]));
-        Directory { zone: common, path: common.to_owned(), inherited: None, counts_as: vec![git] }
+        Directory { counts_as: vec![git], ..Directory::root(common) }
     }
 
     /// Pins a link with a protected name, or with protected names below it, and protects its target.
@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
         }
         match (metadata, protection) {
             (Ok(metadata), inherited) if metadata.is_dir() => {
-                self.left.push(Directory { zone, path: end, inherited, counts_as });
+                self.left.push(Directory { path: end, inherited, counts_as, ..Directory::root(zone) });
             }
             (Ok(metadata), Some(protection)) => self.file(&end, Ok(metadata), protection),
             // It does not exist, and may not be created.
