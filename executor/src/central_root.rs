@@ -4,7 +4,7 @@
 //! with protected names that are open when new, such as `.env.1`; of too many, the newest are set aside.
 
 use executor_layers::leased_mounts::open_without_links;
-use executor_layers::protected::{self, AlsoClosed, WhyClosed};
+use executor_layers::protected::{AlsoClosed, WhyClosed};
 use executor_layers::undo_directory;
 use executor_sys::random;
 use nix::errno::Errno;
@@ -80,7 +80,7 @@ pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::
     if paths.len() <= STAYING {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    paths.sort_by_cached_key(|path| protected::born(path));
+    paths.sort_by_cached_key(|path| executor_layers::birth_time::born(path));
     let (from, records) = (open_without_links(project)?, undo_directory::open(central).ok_or(Errno::ENOENT)?);
     let number = format!("{:016x}", u64::from_le_bytes(random::bytes()?));
     let holder = Path::new("quarantine").join(&number);

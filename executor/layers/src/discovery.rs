@@ -3,6 +3,7 @@
 mod budget;
 mod destinations;
 mod repositories;
+mod room;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ pub mod private_directory;
 pub mod probe;
 pub mod ladder;
 pub mod environment;
+pub mod birth_time;
 pub mod caches;
 pub mod caller_access;
 pub mod relay;

@@ -1,6 +1,6 @@
 //! The mounts that pin protected names in the namespaced tier: which are needed, and how to use fewer when there would be too many.
 
-use crate::protected::born;
+use crate::birth_time::born;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -22,10 +22,8 @@ use crate::known_directories::KnownDirectories;
 use crate::linked_repository::NotLinked;
 use crate::pins::{PINS_MAX, Pin, PinMode};
 use crate::protected_objects::{ObjectId, ProtectedObjects};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 use thiserror::Error;
 
 /// Maximum number of directory entries that are examined in each root when a session opens. What has the most below it is closed.
@@ -224,12 +222,6 @@ pub enum WhyClosed {
     NotWatched,
     /// Its content is committed, but a command made git track it, according to this record.
     Tracked(PathBuf),
-}
-
-/// When a file was made; one of which nobody knows comes last. No command sets a birth time.
-pub fn born(path: &Path) -> (bool, SystemTime) {
-    let born = fs::symlink_metadata(path).and_then(|metadata| metadata.created()).ok();
-    (born.is_none(), born.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 /// Maximum number of paths that [`describe`] names.

@@ -39,6 +39,7 @@ mod sockets;
 mod socket_rules;
 mod socket_names;
 mod kept_sockets;
+mod made_sockets;
 mod tcp_calls;
 mod tcp;
 mod loopback;

@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
 
-mod environment;
-pub use environment::ShellWords;
+pub mod environment;
 
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;

@@ -7,7 +7,8 @@
 use crate::run::Run;
 use broker_protocol::Failed;
 use orchestrator_install::shell_arguments::{Arguments, is_script};
-use orchestrator_options::session_options::{SessionOptions, ShellWords};
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::session_options::environment::ShellWords;
 use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::print;
 use orchestrator_text::known;

@@ -118,7 +118,7 @@ impl RepositoryChanges {
 
     /// Forgets what has happened so far, when no command is running and everything that had changed was looked at: what the look itself
     /// has caused counts for nothing. `watched` says which repositories will report further changes.
-    pub fn settle(&mut self, watched: impl Fn(usize) -> bool) {
+    pub fn forget(&mut self, watched: impl Fn(usize) -> bool) {
         let before = self.changed.clone();
         self.receive();
         for (repository, changed) in self.changed.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ impl RepositoryWatch {
         let has_changed = |directory: &Path| changed.contains(directory) || !known.contains(directory);
         denials.extend(self.others.update(alone, ask_indexes, &has_changed));
         if alone {
-            self.changes.settle(|place| watched.contains(&place) && is_restored);
+            self.changes.forget(|place| watched.contains(&place) && is_restored);
         }
         denials
     }

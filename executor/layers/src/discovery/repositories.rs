@@ -5,8 +5,9 @@
 //! before what the user had. A repository over the bound is closed for writing as a whole: then there is nothing to watch.
 
 use super::Search;
+use crate::birth_time::born;
 use crate::pins::PinMode;
-use crate::protected::{AlsoClosed, REPOSITORIES_MAX, WhyClosed, born};
+use crate::protected::{AlsoClosed, REPOSITORIES_MAX, WhyClosed};
 use policies::Protection;
 use std::path::{Path, PathBuf};
 

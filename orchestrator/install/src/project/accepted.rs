@@ -1,6 +1,7 @@
 //! Which settings of projects the user has looked at and accepted: each file as it was then.
 
-use super::{Digest, Finding};
+use super::finding::Finding;
+use super::read::Digest;
 use crate::files;
 use orchestrator_records::state_directory;
 use serde::{Deserialize, Serialize};

@@ -4,10 +4,12 @@
 //! the agent starts. Who opens a session for an agent asks here first.
 
 mod accepted;
+mod finding;
 mod places;
 mod read;
 
 pub use accepted::Accepted;
+pub use finding::{Finding, What};
 pub use read::Digest;
 
 use crate::document::Format;
@@ -15,57 +17,12 @@ use places::{FILES, Kind, Place};
 use read::{Entry, Opened, Unread};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Most directories above a working directory that are examined; deeper ones make the project hostile.
 pub const DIRECTORIES_MAX: usize = 128;
-/// Most keys of a file that a finding names.
-const KEYS_MAX: usize = 8;
 /// What OpenCode reads no file of a project with.
 pub const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
-
-/// A file that a project brings along, and what in it undoes Lazaret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The clients that read it.
-    pub clients: &'static [&'static str],
-    /// The file or directory.
-    pub path: PathBuf,
-    /// What it does.
-    pub what: What,
-    /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
-    pub digest: Option<Digest>,
-}
-
-/// What a file of a project does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Sets these keys.
-    Sets(Vec<String>),
-    /// Is there: an agent starts or loads what is in it.
-    Present,
-    /// Cannot be read as its agent might read it.
-    Unreadable(Unread),
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.what {
-            What::Present => write!(f, "{path} is there"),
-            What::Unreadable(why) => write!(f, "{path} cannot be examined: {why}"),
-            What::Sets(keys) => {
-                let shown = keys.iter().take(KEYS_MAX).map(|key| format!("`{key}`")).collect::<Vec<_>>();
-                write!(f, "{path} sets {}", shown.join(", "))?;
-                match keys.len().saturating_sub(KEYS_MAX) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-        }
-    }
-}
 
 /// Examines the files of agents in each of these directories; those of `client` alone, if it is named.
 pub fn examine(

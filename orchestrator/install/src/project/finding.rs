@@ -1,0 +1,50 @@
+//! What a file of a project does to an agent.
+
+use super::read::{Digest, Unread};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Most keys of a file that a finding names.
+const KEYS_MAX: usize = 8;
+
+/// A file that a project brings along, and what in it undoes Lazaret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The clients that read it.
+    pub clients: &'static [&'static str],
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What it does.
+    pub what: What,
+    /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
+    pub digest: Option<Digest>,
+}
+
+/// What a file of a project does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Sets these keys.
+    Sets(Vec<String>),
+    /// Is there: an agent starts or loads what is in it.
+    Present,
+    /// Cannot be read as its agent might read it.
+    Unreadable(Unread),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.what {
+            What::Present => write!(f, "{path} is there"),
+            What::Unreadable(why) => write!(f, "{path} cannot be examined: {why}"),
+            What::Sets(keys) => {
+                let shown = keys.iter().take(KEYS_MAX).map(|key| format!("`{key}`")).collect::<Vec<_>>();
+                write!(f, "{path} sets {}", shown.join(", "))?;
+                match keys.len().saturating_sub(KEYS_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+        }
+    }
+}
