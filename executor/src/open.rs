@@ -15,8 +15,8 @@ use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
-    Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
-    Wants, Zone, ZonePath, frame, limit,
+    Channel, Digest, ErrorKind, Extent, Failed, Findings, Layer, LayerSet, Open, Opened, Refused, Tier,
+    TooLarge, Wants, Zone, ZonePath, frame, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
@@ -263,7 +263,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
-        unreported: Vec::new(),
+        found: Findings::default(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

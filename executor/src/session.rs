@@ -13,10 +13,11 @@ use crate::plan::{Work, plan};
 use crate::pool::Pool;
 use crate::repository_question::answerer;
 use broker_protocol::{
-    CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
+    CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request, Usage,
+    Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch};
+use executor_cell::project::{CreatedRecord, RepositoryWatch, conclude};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
 use std::collections::BTreeMap;
@@ -38,8 +39,8 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
-    /// What was found in repositories, until the end of a call reports it.
-    pub unreported: Vec<Denial>,
+    /// What was found in the project and not sent yet.
+    pub found: Findings,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that belong to no call.
@@ -166,7 +167,8 @@ impl Session {
         }
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
-        let denied = finished.denied(&self.spec);
+        let (denied, found) = finished.conclude(&self.spec);
+        self.found.extend(found);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
     }
@@ -198,15 +200,20 @@ impl Session {
         ended.iter().for_each(|call| self.approvals.leases.end_call(*call));
         frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
-        if self.background.take_ended() || !ended.is_empty() {
+        let of_background = self.background.take_ended();
+        if of_background.is_some() || !ended.is_empty() {
+            let (_, found) = conclude(&of_background.unwrap_or_default(), &self.spec);
+            self.found.extend(found);
             let found = self.look_at_repositories(alone);
-            self.unreported.extend(found);
+            self.found.extend(found);
         }
-        for CallEnd { call, outcome, usage, mut denied } in
+        // Before the calls that have ended: the client reports it with the first of them, or with a later one.
+        if !self.found.is_empty() {
+            frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
+        }
+        for CallEnd { call, outcome, usage, denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
         {
-            // They are reported by the first call that ends, whichever changed the repository.
-            self.unreported.drain(..).for_each(|denial| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
         }
@@ -214,7 +221,7 @@ impl Session {
     }
 
     /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
-    pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
+    pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Finding> {
         let (spec, user) = (&self.spec, &self.profiles.user);
         let Some(watch) = &mut self.watch else { return Vec::new() };
         watch.update(spec, alone, |of, files| answerer(spec, user).ok()?.repository(of, files))

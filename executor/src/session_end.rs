@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::relay::Command;
 use crate::session::Session;
 use broker_protocol::{Ended, Layer};
+use executor_cell::project::conclude;
 use executor_layers::scratch::Scratch;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ impl Session {
                 command.kill();
                 command.exits_until(Instant::now() + LAST_SWEEP);
             }
+            // What they have misplaced is taken away as after any call.
+            self.found.extend(conclude(command.refusals(), &self.spec).1);
         }
     }
 }

@@ -42,7 +42,7 @@ pub mod pty;
 mod self_test;
 
 pub use created::{CreatedFiles, RenameLock};
-pub use describe::describe;
+pub use describe::{describe, found};
 pub use explain::{Leasable, explain};
 pub use kept_repositories::unlock;
 pub use named::named;

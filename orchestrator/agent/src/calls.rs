@@ -9,7 +9,7 @@ use crate::packs::{FINISH, SUBAGENT};
 use crate::run::{Progress, Run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Request, Roots, limit};
+use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots, limit};
 use futures_util::future::join_all;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
@@ -200,6 +200,7 @@ impl Run<'_> {
             error: Some(error),
             image: None,
             metadata: Value::Null,
+            found: Findings::default(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(result))).await;
         plain(call, failed.message, true)
@@ -214,6 +215,7 @@ impl Run<'_> {
             error: None,
             image: None,
             metadata: Value::Null,
+            found: Findings::default(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(result))).await;
         plain(call, text, false)
@@ -327,6 +329,7 @@ impl Run<'_> {
             error,
             image: result.image.as_ref().map(|image| image.media_type.to_owned()),
             metadata: json!(result.metadata()),
+            found: result.findings().clone(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(published))).await;
         let mut answer = plain(call, text, result.error.is_some());

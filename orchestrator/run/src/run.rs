@@ -16,7 +16,7 @@ use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
 use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
-    Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
+    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
 };
 use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::job::Job;
@@ -277,7 +277,8 @@ impl Run {
             (window.rows, window.columns) = terminal::size();
         }
         let live = if self.json { Live::Off } else { Live::Bytes };
-        let context = CallContext { live, raw: true, wants: more.wants(), ..CallContext::new("run".into()) };
+        let (wants, found) = (more.wants(), FoundIn::Metadata);
+        let context = CallContext { live, raw: true, wants, found, ..CallContext::new("run".into()) };
         let mut call = session.call(context, Invocation::Request(request));
         let handle = call.handle.clone();
         tokio::select! {
@@ -385,16 +386,23 @@ impl Run {
     fn report(&self, result: &CallResult, lost: Option<&Lost>) -> Result<u8, Failed> {
         if self.json {
             print::json(&ResultLine::plain(result))?;
-        } else if let Some(problem) = self.problem(result) {
-            print::problem(problem);
-            self.remedy(result.ended).into_iter().for_each(print::note);
         } else {
-            self.report_denials(result);
+            print::findings(result.findings());
+            self.report_end(result);
         }
         if let Some(Lost::Failed { stream, error }) = lost {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
         Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
+    }
+
+    fn report_end(&self, result: &CallResult) {
+        if let Some(problem) = self.problem(result) {
+            print::problem(problem);
+            self.remedy(result.ended).into_iter().for_each(print::note);
+        } else {
+            self.report_denials(result);
+        }
     }
 
     /// What a person can do about an end that the command's own output does not explain.
@@ -419,8 +427,9 @@ impl Run {
 
     fn report_denials(&self, result: &CallResult) {
         // Denied hosts are printed separately, once, for every caller.
-        let mut denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
-        if self.tells_denials {
+        let mut denials =
+            result.all_denials().list().iter().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+        if self.is_verbose || self.tells_denials && result.error.is_some() {
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         } else if self.caller.is_person() && result.error.is_some() && denials.next().is_some() {
             // In a script's log the list would bury the command's own errors, but without a word the cause would be missing.

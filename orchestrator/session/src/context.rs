@@ -26,6 +26,8 @@ pub struct CallContext {
     pub deadline: Option<Instant>,
     /// Bounds the call, if the front end bounds the results that it has not passed on yet.
     pub permit: Option<CallPermit>,
+    /// Where the call's result reports what was found in the project.
+    pub found: FoundIn,
     /// Ends the call.
     pub cancel: CancellationToken,
 }
@@ -48,6 +50,17 @@ pub enum Live {
     Sanitized,
     /// The unchanged bytes, including known secrets: for a command that a person runs as if there were no cell.
     Bytes,
+}
+
+/// Where a result reports what was found in the project since the last one that did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundIn {
+    /// At the beginning of its text or error, and in its metadata: somebody reads the text.
+    Text,
+    /// In its metadata: the front end shows that.
+    Metadata,
+    /// In that of a later call: a program reads this one's text, and nobody its metadata.
+    LaterResult,
 }
 
 /// What is called.
@@ -76,6 +89,7 @@ impl CallContext {
             wants: Wants::default(),
             deadline: None,
             permit: None,
+            found: FoundIn::Text,
             cancel: CancellationToken::new(),
         }
     }

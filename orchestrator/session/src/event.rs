@@ -2,7 +2,7 @@
 
 use crate::context::Part;
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, GrantFault, Opened};
+use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, Findings, GrantFault, Opened};
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
@@ -187,7 +187,12 @@ impl CallResult {
         }
     }
 
-    /// What the call was denied, if it should be reported to a person who has seen its output.
+    /// What was found in the project, whichever call caused it: to be reported to every reader, before what was denied.
+    pub fn findings(&self) -> &Findings {
+        &self.metadata.found
+    }
+
+    /// What the call was denied, if it failed: a call that succeeded could do without it.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
         denials::reportable(&self.metadata.denied, self.error.is_some())
     }

@@ -3,10 +3,12 @@
 //! Decisions depend on the [`ErrorKind`](broker_protocol::ErrorKind), never on a message.
 
 use crate::denials;
+use crate::findings;
 use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
 use crate::subject::Subject;
 use crate::violation::SecurityEvent;
-use broker_protocol::{CallId, Ended, Failed, Roots, Spill};
+use broker_protocol::{CallId, Ended, Failed, Finding, Findings, Roots, Spill};
+use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::unfinished;
 use orchestrator_web::image::Image;
@@ -90,6 +92,23 @@ impl ToolResult {
                 stderr.text.extend_from_slice(line.as_bytes());
             }
             (None, None) => self.push_line(&line),
+        }
+    }
+
+    /// Adds what was found in the project, for the reader of the metadata.
+    pub fn add_found(&mut self, mut found: Findings) {
+        let texts = found.list_mut().iter_mut().flat_map(Finding::texts_mut);
+        texts.for_each(|text| *text = escape::one_line(text));
+        self.metadata.found.append(found);
+    }
+
+    /// Reports what was found to the reader of the text, before everything else: nothing that is cut or listed later takes its place.
+    pub fn tell_found(&mut self) {
+        let Some(lines) = findings::lines(&self.metadata.found) else { return };
+        match (&mut self.error, &mut self.metadata.stderr) {
+            (Some(error), _) => error.message = format!("{lines}\n{}", error.message),
+            (None, Some(stderr)) => stderr.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
+            (None, None) => self.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
         }
     }
 

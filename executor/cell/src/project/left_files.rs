@@ -5,7 +5,7 @@
 //! [`REPOSITORIES_MAX`]. Until the call has ended, programs act on a file that a command writes.
 
 use super::created_record::{inspect, is_recent, read_short, state};
-use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::worker::REFERENCES_MAX;
 use executor_supervisor::unlock;
@@ -102,10 +102,10 @@ impl LeftFiles {
     }
 
     /// What calls have left or changed since the last check; `alone`: no command is running any more.
-    pub fn update(&mut self, alone: bool) -> Vec<Denial> {
+    pub fn update(&mut self, alone: bool) -> Vec<Finding> {
         let present: Vec<_> = self.present().collect();
         let mut seen = BTreeMap::new();
-        let mut denials = Vec::new();
+        let mut findings = Vec::new();
         for (path, state, left) in present {
             let waits = !alone && matches!(left, Left::Autostash | Left::Lock | Left::Journal);
             let before = self.seen.get(&path);
@@ -114,7 +114,7 @@ impl LeftFiles {
                 None if waits => {}
                 Some(before) if *before == state => drop(seen.insert(path, state)),
                 Some(_) | None => {
-                    denials.extend(left_in(&path, left));
+                    findings.extend(left_in(&path, left));
                     // It is judged again next time if its content may have changed by then without a trace.
                     if !left.is_judged_by_content() || alone && !is_recent(&state) {
                         seen.insert(path, state);
@@ -123,7 +123,7 @@ impl LeftFiles {
             }
         }
         self.seen = seen;
-        denials
+        findings
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
@@ -171,64 +171,56 @@ fn locks(repository: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Treats a file as needed, and reports it.
-fn left_in(path: &Path, left: Left) -> Option<Denial> {
-    let removed = |why: &str| {
-        let done = remove(path).map(|()| "it is removed").unwrap_or("it could NOT be removed");
-        of_repository(path, &format!("{why}, so {done}."), Remedy::Nothing)
+fn left_in(path: &Path, left: Left) -> Option<Finding> {
+    let removed = |kind, why: &str| {
+        let done = remove(path).map(|()| "removed").unwrap_or("could NOT be removed");
+        of_repository(kind, path, why).with_state(done)
     };
+    let prompt_text = |why| removed(FindingKind::PromptText, why);
     match left {
         Left::Counter if is_number(path) => None,
-        Left::Counter => Some(removed(
-            "A command wrote something other than a number here, which git's shell prompt would execute",
+        Left::Counter => Some(prompt_text(
+            "A command wrote something other than a number here, which git's shell prompt would execute.",
         )),
         Left::BranchName if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) => {
             None
         }
-        Left::BranchName => Some(removed(
-            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it",
+        Left::BranchName => Some(prompt_text(
+            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it.",
         )),
-        Left::Branch => Some(removed(
-            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it",
+        Left::Branch => Some(prompt_text(
+            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it.",
         )),
         Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
             let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
-            Some(of_repository(
-                path,
-                why,
-                Remedy::Advice("look at the stash that it names with `git show --stat -m`".into()),
-            ))
+            let found = of_repository(FindingKind::Autostash, path, why);
+            Some(found.with_advice("look at the stash that it names with `git show --stat -m`"))
         }
         Left::Autostash => {
             let stash = text(path, TEXT_MAX)
                 .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
                 .unwrap_or_default();
             let why = format!(
-                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({})",
+                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({}).",
                 String::from_utf8_lossy(&stash)
             );
-            Some(removed(&why))
+            Some(removed(FindingKind::Autostash, &why))
         }
         Left::History => {
             let why = "A command wrote it (`git gc` and `git fetch` do so too). It can make your git show a history or objects that differ \
                        from the real ones.";
             let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
-            Some(of_repository(path, why, Remedy::Advice(advice.into())))
+            Some(of_repository(FindingKind::History, path, why).with_advice(advice))
         }
         Left::Lock => {
             let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
-            Some(of_repository(
-                path,
-                why,
-                Remedy::Advice("remove it if no git process of yours is running".into()),
-            ))
+            let advice = "remove it if no git process of yours is running";
+            Some(of_repository(FindingKind::Lock, path, why).with_advice(advice))
         }
         Left::Journal => {
-            let why = "A command left it, and your `hg recover` would write the files that it names";
-            Some(of_repository(
-                path,
-                &format!("{why}; {}.", set_aside(path)),
-                Remedy::Advice("run `hg verify`".into()),
-            ))
+            let why = "A command left it, and your `hg recover` would write the files that it names.";
+            let found = of_repository(FindingKind::Journal, path, why).with_state(set_aside(path));
+            Some(found.with_advice("run `hg verify`"))
         }
     }
 }
@@ -243,9 +235,9 @@ pub fn set_aside(path: &Path) -> String {
         Ok(path.with_file_name(name))
     };
     match aside() {
-        Ok(aside) => format!("it is kept as {}", aside.display()),
-        Err(_) if remove(path).is_ok() => "it is removed".to_owned(),
-        Err(_) => "it could NOT be taken away".to_owned(),
+        Ok(aside) => format!("kept as {}", aside.display()),
+        Err(_) if remove(path).is_ok() => "removed".to_owned(),
+        Err(_) => "could NOT be taken away".to_owned(),
     }
 }
 
@@ -273,13 +265,6 @@ fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
 }
 
 /// Reports what a command has left in a repository.
-pub fn of_repository(path: &Path, why: &str, remedy: Remedy) -> Denial {
-    let barrier = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(
-        AttemptKind::Write,
-        String::from_utf8_lossy(path.as_os_str().as_bytes()),
-        barrier,
-        why,
-        remedy,
-    )
+pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
+    Finding::new(kind, String::from_utf8_lossy(path.as_os_str().as_bytes()), why)
 }

@@ -2,7 +2,7 @@
 
 use super::left_files::LeftFiles;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
-use broker_protocol::Denial;
+use broker_protocol::Finding;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ impl RepositoryWatch {
         spec: &SandboxSpec,
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
-    ) -> Vec<Denial> {
-        let mut denials = self.left.update(alone);
+    ) -> Vec<Finding> {
+        let mut findings = self.left.update(alone);
         if let Some(tracked) = &mut self.tracked {
-            denials.extend(tracked.update(spec, alone, ask));
+            findings.extend(tracked.update(spec, alone, ask));
         }
-        denials
+        findings
     }
 }
