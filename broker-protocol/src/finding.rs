@@ -139,6 +139,11 @@ impl Finding {
         self.cut()
     }
 
+    /// Adds another object.
+    pub fn add_object(&mut self, target: impl Into<String>) {
+        self.add(Self::new(self.kind, target, String::new()));
+    }
+
     /// Adds objects of which only the number is known.
     pub fn with_unnamed(mut self, count: u64) -> Self {
         self.count = self.count.saturating_add(count);

@@ -3,6 +3,7 @@
 
 mod committed_secrets;
 mod created_record;
+mod hidden_changes;
 mod left_files;
 mod quarantine;
 mod tracked_secrets;

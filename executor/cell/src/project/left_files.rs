@@ -42,6 +42,8 @@ enum Left {
     Autostash,
     /// It makes git show another history, or other objects.
     History,
+    /// `git status` shows no file that it names.
+    Exclude,
     /// It makes Git or Mercurial fail. Checked when no command is running any more.
     Lock,
     /// `hg recover` writes the files that it names. Checked when no command is running any more.
@@ -53,13 +55,13 @@ impl Left {
     fn is_judged_by_content(self) -> bool {
         match self {
             Left::Counter | Left::BranchName | Left::Branch => true,
-            Left::Autostash | Left::History | Left::Lock | Left::Journal => false,
+            Left::Autostash | Left::History | Left::Exclude | Left::Lock | Left::Journal => false,
         }
     }
 }
 
 /// Files of a repository, relative to its directory. Locks are recognised by the end of their names.
-const GIT: [(&str, Left); 13] = [
+const GIT: [(&str, Left); 14] = [
     ("rebase-merge/msgnum", Left::Counter),
     ("rebase-merge/end", Left::Counter),
     ("rebase-apply/next", Left::Counter),
@@ -73,6 +75,7 @@ const GIT: [(&str, Left); 13] = [
     ("objects/info/alternates", Left::History),
     ("info/grafts", Left::History),
     ("shallow", Left::History),
+    ("info/exclude", Left::Exclude),
 ];
 const MERCURIAL: [(&str, Left); 2] =
     [("store/journal", Left::Journal), ("store/journal.backupfiles", Left::Journal)];
@@ -211,6 +214,12 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
                        from the real ones.";
             let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
             Some(of_repository(FindingKind::History, path, why).with_advice(advice))
+        }
+        Left::Exclude => {
+            let why =
+                "A command changed it: your `git status` does not show files that it names, also new ones.";
+            let advice = "look at its lines, and at `git status --ignored`";
+            Some(of_repository(FindingKind::Exclude, path, why).with_advice(advice))
         }
         Left::Lock => {
             let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";

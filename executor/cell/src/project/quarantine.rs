@@ -61,7 +61,7 @@ fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> F
                 holder.display()
             );
             of_repository(FindingKind::Quarantined, path, why)
-                .with_state(format!("now central:{}", place.display()))
+                .with_state(format!("in quarantine: central:{}", place.display()))
                 .with_advice(advice)
         }
         Err(Errno::ENOENT | Errno::ESTALE) => of_repository(FindingKind::NotTaken, path, why)

@@ -13,6 +13,7 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use super::created_record::{inspect, is_recent, open, read_short, state};
+use super::hidden_changes::HiddenChanges;
 use super::left_files::{of_repository, set_aside};
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
@@ -122,11 +123,22 @@ struct Tracked {
     submodules: BTreeSet<Vec<u8>>,
     /// The files on which the index is based.
     shared: Vec<String>,
+    /// Names whose changes git does not show.
+    hidden: HiddenChanges,
 }
 
 impl Tracked {
     fn of(answer: Option<RepositoryAnswer>, files: &[PathBuf], project: &Path) -> Self {
-        let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces, shared }) = answer
+        let Some(RepositoryAnswer {
+            files: in_head,
+            index,
+            hidden,
+            left_out,
+            submodules,
+            fault,
+            replaces,
+            shared,
+        }) = answer
         else {
             return Self { fault: Some(IndexFault::Unreadable), ..Self::default() };
         };
@@ -143,7 +155,8 @@ impl Tracked {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
         let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
-        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared }
+        let hidden = HiddenChanges::new(hidden, left_out);
+        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared, hidden }
     }
 
     /// Whether git tracks it, or may track it.
@@ -238,6 +251,10 @@ impl TrackedSecrets {
             tainted.iter().map(|path| self.made_tracked_finding(spec, path, &now)).collect();
         findings.extend(self.hidden(spec, &now).iter().map(|path| hidden(path)));
         findings.extend(added(&self.added(spec, &now)));
+        if self.tracked.fault.is_none() {
+            // Those that commands may not create are named above.
+            findings.extend(now.hidden.since(&self.tracked.hidden, |path| !is_closed(spec, path)));
+        }
         if now.replaces && !self.tracked.replaces {
             findings.push(self.replaced());
         }
