@@ -136,7 +136,14 @@ mod tests {
     }
 
     fn answer(id: &str) -> ToolAnswer {
-        ToolAnswer { id: id.into(), name: "bash".into(), text: "x".into(), is_error: false, image: None }
+        ToolAnswer {
+            id: id.into(),
+            name: "bash".into(),
+            text: "x".into(),
+            is_error: false,
+            image: None,
+            full: None,
+        }
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl Run<'_> {
                     }
                     Ok(blocked) => {
                         answer = ToolAnswer {
+                            full: None,
                             text: self.blocked(name, &blocked),
                             is_error: true,
                             image: None,

@@ -78,6 +78,9 @@ pub struct ToolAnswer {
     /// An image for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageData>,
+    /// The file that has the whole text, if it was saved.
+    #[serde(skip)]
+    pub full: Option<String>,
 }
 
 /// An image in the form in which models receive it.

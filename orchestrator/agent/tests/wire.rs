@@ -395,6 +395,7 @@ mod ollama {
 fn conversation() -> Vec<Message> {
     let image = ImageData { media_type: "image/png".into(), base64: "aW1n".into() };
     let answered = |id: &str, is_error, image| ToolAnswer {
+        full: None,
         id: id.into(),
         name: "bash".into(),
         text: format!("of {id}"),

@@ -2,6 +2,7 @@
 
 use crate::call_permit::CallPermit;
 use broker_protocol::{Request, Wants};
+use orchestrator_tools::profile::Profile;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub struct CallContext {
     pub deadline: Option<Instant>,
     /// Bounds the call, if the front end bounds the results that it has not passed on yet.
     pub permit: Option<CallPermit>,
+    /// How much of the result is shown, if that is not the session's own profile.
+    pub profile: Option<&'static Profile>,
     /// Where the call's result reports what was found in the project.
     pub found: FoundIn,
     /// Ends the call.
@@ -90,6 +93,7 @@ impl CallContext {
             deadline: None,
             permit: None,
             found: FoundIn::Text,
+            profile: None,
             cancel: CancellationToken::new(),
         }
     }

@@ -202,6 +202,17 @@ impl CallResult {
         &self.metadata.denied
     }
 
+    /// The file that has the whole text, if it was saved.
+    pub fn full_text(&self) -> Option<&str> {
+        let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_deref());
+        let spill = match &self.metadata.details {
+            Details::Command { spill, .. } | Details::Tests { spill, .. } => spill.as_ref(),
+            _ => None,
+        };
+        let saved = spill.or(self.metadata.saved.as_ref()).map(|saved| saved.path.as_str());
+        cut.or(saved)
+    }
+
     /// The changes of a history, as the executor sent them: their paths are not rendered for display.
     pub fn changes(&self) -> Option<&[Changed]> {
         match &self.metadata.details {

@@ -535,6 +535,7 @@ fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
 impl HistoryMessage {
     fn answer(self) -> ToolAnswer {
         ToolAnswer {
+            full: None,
             id: self.tool_call_id.unwrap_or_default(),
             name: self.tool_name.unwrap_or_default(),
             text: self.content,
