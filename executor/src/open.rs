@@ -15,8 +15,8 @@ use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
-    Channel, Digest, ErrorKind, Extent, Failed, Findings, Layer, LayerSet, Open, Opened, Refused, Tier,
-    TooLarge, Wants, Zone, ZonePath, frame, limit,
+    Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
+    Wants, Zone, ZonePath, frame, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
@@ -257,13 +257,13 @@ pub fn open(
         pool,
         files: Files::new(worker),
         capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
+        found: project::take_unreported(&spec),
         spec,
         profiles: Profiles { policies, user: user.clone() },
         audit,
         background: BackgroundProcesses::default(),
         created,
         watch,
-        found: Findings::default(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

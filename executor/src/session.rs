@@ -201,14 +201,16 @@ impl Session {
         frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         let of_background = self.background.take_ended();
-        if of_background.is_some() || !ended.is_empty() {
+        let is_over = of_background.is_some() || !ended.is_empty();
+        if is_over {
             let (_, found) = conclude(&of_background.unwrap_or_default(), &self.spec);
             self.found.extend(found);
             let found = self.look_at_repositories(alone);
             self.found.extend(found);
         }
-        // Before the calls that have ended: the client reports it with the first of them, or with a later one.
-        if !self.found.is_empty() {
+        // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
+        // have left waits for the first.
+        if is_over && !self.found.is_empty() {
             frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
         }
         for CallEnd { call, outcome, usage, denied } in

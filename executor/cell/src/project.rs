@@ -7,10 +7,12 @@ mod hidden_changes;
 mod left_files;
 mod quarantine;
 mod tracked_secrets;
+mod unreported;
 mod watch;
 
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
 pub use quarantine::conclude;
 pub use tracked_secrets::ProjectRepository;
+pub use unreported::{leave_unreported, take_unreported};
 pub use watch::RepositoryWatch;
