@@ -19,6 +19,7 @@ use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::{beginning, ending};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
+use orchestrator_tools::findings;
 use orchestrator_tools::plan::{Plan, PlanContext};
 use orchestrator_tools::profile::{COMPACT, Profile};
 use orchestrator_tools::proposal::Proposal;
@@ -351,6 +352,9 @@ impl Run<'_> {
         self.publisher.publish(Body::ToolResult(Box::new(published))).await;
         let mut answer = plain(call, text, result.error.is_some());
         answer.full = result.full_text().map(str::to_owned);
+        // They begin the text, or the error in it.
+        answer.found_bytes =
+            findings::lines(result.findings()).map_or(0, |lines| "<error>".len() + lines.len());
         answer.image = result.image.as_ref().map(|image| ImageData {
             media_type: image.media_type.to_owned(),
             base64: STANDARD.encode(&image.data),
@@ -410,7 +414,15 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
 
 /// An answer that is only text.
 pub(crate) fn plain(call: &ToolCall, text: String, is_error: bool) -> ToolAnswer {
-    ToolAnswer { id: call.id.clone(), name: call.name.clone(), text, is_error, image: None, full: None }
+    ToolAnswer {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        text,
+        is_error,
+        image: None,
+        full: None,
+        found_bytes: 0,
+    }
 }
 
 /// The input of `finish_task` with canonical field names.
@@ -427,13 +439,14 @@ fn with_own_names(input: &Value) -> Value {
 /// Cuts answers to a share of the room that is left, so that no answer takes it all and the run goes on.
 fn cut(answers: &mut [ToolAnswer], budget: &Budget, messages: &[Message]) {
     let max = budget.bytes_per_answer(messages, answers.len()).max(ANSWER_MIN);
-    for answer in answers.iter_mut().filter(|answer| answer.text.len() > max) {
+    for answer in answers.iter_mut().filter(|answer| answer.text.len() > answer.found_bytes + max) {
+        let found = answer.found_bytes;
         let (total, full) = (Some(answer.text.len() as u64), answer.full.as_deref());
         // The lines of a file and of a list are read on from where they stop. Of anything else, the end says how it went, and the
         // beginning has what was found and the error.
         let (head, tail) = match canonical(&answer.name) {
-            Some("file_read" | "file_list" | "glob" | "grep") => (beginning(&answer.text, max), ""),
-            _ => (beginning(&answer.text, max / 2), ending(&answer.text, max - max / 2)),
+            Some("file_read" | "file_list" | "glob" | "grep") => (beginning(&answer.text, found + max), ""),
+            _ => (beginning(&answer.text, found + max / 2), ending(&answer.text, max - max / 2)),
         };
         let (shown, strategy) =
             ((head.len() + tail.len()) as u64, if tail.is_empty() { "head" } else { "both" });
@@ -485,6 +498,12 @@ mod tests {
         let mut answers = vec![plain(&call, "x".repeat(5_000), false)];
         cut(&mut answers, &budget, &full);
         assert!(answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100);
+        // What was found is not cut.
+        let line = format!("[found: {}]\n", "y".repeat(3_000));
+        let text = format!("{line}{}", "x".repeat(9_000));
+        let mut answers = vec![ToolAnswer { found_bytes: line.len(), ..plain(&call, text, false) }];
+        cut(&mut answers, &budget, &full);
+        assert!(answers[0].text.starts_with(&line));
         // However many large answers there are, the run goes on.
         let mut messages = vec![Message::user("go")];
         for _ in 0..20 {

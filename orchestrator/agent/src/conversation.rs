@@ -143,6 +143,7 @@ mod tests {
             is_error: false,
             image: None,
             full: None,
+            found_bytes: 0,
         }
     }
 

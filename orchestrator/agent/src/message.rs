@@ -81,6 +81,9 @@ pub struct ToolAnswer {
     /// The file that has the whole text, if it was saved.
     #[serde(skip)]
     pub full: Option<String>,
+    /// Bytes at the beginning that report what was found in the project; they are not cut.
+    #[serde(skip)]
+    pub found_bytes: usize,
 }
 
 /// An image in the form in which models receive it.

@@ -536,6 +536,7 @@ impl HistoryMessage {
     fn answer(self) -> ToolAnswer {
         ToolAnswer {
             full: None,
+            found_bytes: 0,
             id: self.tool_call_id.unwrap_or_default(),
             name: self.tool_name.unwrap_or_default(),
             text: self.content,

@@ -29,6 +29,8 @@ pub struct ToolResult {
     pub metadata: Metadata,
     /// Attempts of the call, or of the calls in it, to get outside its permissions.
     pub security: Vec<SecurityEvent>,
+    /// Bytes at the beginning of the text that report what was found; they are not cut.
+    pub found_bytes: usize,
     /// Bytes of the note at the end of the text that reports where [`ToolResult::shorten`] or [`ForeignText::cut`] has cut it.
     pub note_bytes: usize,
 }
@@ -46,7 +48,16 @@ impl ToolResult {
 
     /// A result with everything that may be known at first.
     pub fn new(text: Vec<u8>, error: Option<Failed>, metadata: Metadata) -> Self {
-        Self { text, error, ended: None, image: None, metadata, security: Vec::new(), note_bytes: 0 }
+        Self {
+            text,
+            error,
+            ended: None,
+            image: None,
+            metadata,
+            security: Vec::new(),
+            found_bytes: 0,
+            note_bytes: 0,
+        }
     }
 
     /// Sets the call ID in the broker's audit.
@@ -108,12 +119,16 @@ impl ToolResult {
         match (&mut self.error, &mut self.metadata.stderr) {
             (Some(error), _) => error.message = format!("{lines}\n{}", error.message),
             (None, Some(stderr)) => stderr.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
-            (None, None) => self.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
+            (None, None) => {
+                self.found_bytes = lines.len() + 1;
+                self.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop);
+            }
         }
     }
 
     /// Cuts the text at `max` bytes, with a note.
     pub fn shorten(&mut self, max: usize) {
+        let max = max + self.found_bytes;
         let length = self.text.len() - self.note_bytes;
         if length > max {
             let before = self.metadata.truncated.as_ref().filter(|_| self.note_bytes > 0);
