@@ -62,9 +62,6 @@ file, see `lazaret policy allow`), and run it again?";
 const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
                             `timeout_s` counts, and on a terminal no limit";
 
-/// Of the names that are closed, how many are printed without `--verbose`: a repository may have many, and each run prints them.
-const CLOSED_SHOWN: usize = 3;
-
 /// What runs a command line.
 const NEEDS_A_SHELL: &str =
     "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
@@ -241,8 +238,9 @@ impl Run {
         tokio::select! {
             opened = session.open() => {
                 let opened = opened?;
-                if self.caller.is_person() {
-                    self.report_closed(&opened.also_closed);
+                // What a command is denied for one of these says so; the others are nobody's matter.
+                if self.caller.is_person() && self.is_verbose {
+                    report_closed(&opened.also_closed);
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
@@ -415,16 +413,6 @@ impl Run {
         remedy.filter(|_| self.caller.is_person())
     }
 
-    fn report_closed(&self, all: &[String]) {
-        let shown = if self.is_verbose { all.len() } else { all.len().min(CLOSED_SHOWN) };
-        for closed in &all[..shown] {
-            print::problem(&format!("closed, although its name does not say so: {closed}"));
-        }
-        if shown < all.len() {
-            print::note(&format!("so are {} more; `lazaret run -v` prints them all", all.len() - shown));
-        }
-    }
-
     fn report_denials(&self, result: &CallResult) {
         // Denied hosts are printed separately, once, for every caller.
         let mut denials =
@@ -455,6 +443,12 @@ impl Run {
             )
             | None => Some(message),
         }
+    }
+}
+
+fn report_closed(all: &[String]) {
+    for closed in all {
+        print::problem(&format!("closed, although its name does not say so: {closed}"));
     }
 }
 
