@@ -11,6 +11,7 @@ mod clients;
 mod denials;
 mod end_to_end;
 mod escapes;
+mod findings;
 mod image;
 mod kept_world;
 mod leases;
@@ -45,6 +46,7 @@ fn main() -> std::process::ExitCode {
             denials::tests(),
             end_to_end::tests(),
             escapes::tests(),
+            findings::tests(),
             image::tests(),
             leases::tests(),
             loopback::tests(),

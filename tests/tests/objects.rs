@@ -1186,7 +1186,7 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     let mut session = Session::open(&world);
     let (name, content) = (".git/MERGE_RR", format!("{}\tx\0", "1".repeat(40)));
     let answer = session.call("file_write", json!({"path": name, "content": content}));
-    assert_eq!(answer.kind(), "violation", "{}", answer.result);
+    assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
     session.close(LIMIT);
     // What an earlier session has left goes when the next one opens.
     let left = world.put(name, content);
@@ -1207,7 +1207,7 @@ fn what_gits_prompt_would_run_does_not_stay(place: Place) {
         let mut session = Session::open(&world);
         let said = session.bash(&script).result.to_string();
         assert!(!world.project.join(&path).exists(), "{file}: {said}");
-        assert!(said.contains(file) && said.contains("is removed"), "{said}");
+        assert!(said.contains(file) && said.contains("(removed)"), "{said}");
         session.bash(&script.replace("$(id)1", "1")).success();
         assert_eq!(world.get(&path), b"1\n");
     }
@@ -1289,7 +1289,7 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
     answer.success();
     let said = answer.result.to_string();
     assert!(!applied(&world), "{said}");
-    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("is removed"), "{said}");
+    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("(removed)"), "{said}");
 }
 
 /// What a command leaves in the user's repository for the user's programs to act on, each as a script and the file.
@@ -1310,7 +1310,7 @@ fn what_a_background_command_leaves_is_judged(place: Place) {
         in_background(&mut session, &format!("{script}; touch done"));
         assert!(until(LIMIT, || world.project.join("done").exists() && !world.project.join(file).exists()));
         let said = session.bash("true").result.to_string();
-        assert!(said.contains(file.rsplit('/').next().unwrap()) && said.contains("is removed"), "{said}");
+        assert!(said.contains(file.rsplit('/').next().unwrap()) && said.contains("(removed)"), "{said}");
     }
 }
 
@@ -1425,7 +1425,7 @@ fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
         "mkdir .git/rebase-merge; echo '$(id)' > .git/rebase-merge/msgnum; chmod 555 .git/rebase-merge";
     let world = with_ignored_secret(place);
     let said = Session::open(&world).bash(script).result.to_string();
-    assert!(said.contains("is removed"), "{said}");
+    assert!(said.contains("(removed)"), "{said}");
     assert!(!world.project.join(".git/rebase-merge/msgnum").exists());
 }
 
