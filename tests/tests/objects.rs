@@ -615,7 +615,8 @@ fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
         rm tools/x; git log --format=%s";
     let finished = run(&mut world.cell(script), LIMIT);
     assert_eq!(finished.success(), "#!/bin/sh\nexit 0\ntwo\none\n", "{}", finished.errors());
-    let finished = run(&mut world.cell("echo x >> tools/git-hooks/pre-commit"), LIMIT);
+    let change = ["-v", "--", "bash", "-c", "echo x >> tools/git-hooks/pre-commit"];
+    let finished = run(world.lazaret("run").args(change), LIMIT);
     assert_ne!(finished.code(), 0, "control");
     let line = format!(
         "{:?} (core.hookspath in {:?} names it)",

@@ -6,6 +6,7 @@
 //! *Does not*: cross file systems, change modes to reach something, or wait for the lock on names longer than 50 ms.
 
 use super::left_files::of_repository;
+use broker_protocol::paste::shell_word;
 use broker_protocol::{Denial, Finding, FindingKind, Zone};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::spec::SandboxSpec;
@@ -58,7 +59,7 @@ fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> F
             let holder = spec.central.join(place.parent().unwrap_or(&place));
             let advice = format!(
                 "nobody may enter its directory in the quarantine; to look at it or move it back, outside the sandbox: chmod 700 {}",
-                holder.display()
+                shell_word(&holder.to_string_lossy())
             );
             of_repository(FindingKind::Quarantined, path, why)
                 .with_state(format!("in quarantine: central:{}", place.display()))
