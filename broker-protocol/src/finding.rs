@@ -43,6 +43,8 @@ pub enum FindingKind {
     NotTaken,
     /// A name where calls may make none, which is in quarantine now.
     Quarantined,
+    /// Who may use a root, which a command has changed.
+    RootMode,
     /// A secret that git tracks now.
     TrackedSecret,
     /// An index with names to which git must not write.
@@ -75,10 +77,11 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 17] = [
+    pub const ALL: [FindingKind; 18] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
+        FindingKind::RootMode,
         FindingKind::TrackedSecret,
         FindingKind::IndexSetAside,
         FindingKind::UnreadableIndex,
@@ -101,6 +104,7 @@ impl FindingKind {
             FindingKind::Unchecked => "unchecked",
             FindingKind::NotTaken => "not_taken",
             FindingKind::Quarantined => "quarantined",
+            FindingKind::RootMode => "root_mode",
             FindingKind::TrackedSecret => "tracked_secret",
             FindingKind::IndexSetAside => "index_set_aside",
             FindingKind::UnreadableIndex => "unreadable_index",

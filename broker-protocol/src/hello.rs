@@ -291,6 +291,8 @@ pub struct Opened {
     pub session: String,
     /// Paths that are closed although no name shows it, each with the reason, for people. About twenty at most.
     pub also_closed: Vec<String>,
+    /// How many of these, the first ones, are told to everybody: what is closed at a bound, or was done at one.
+    pub over_bounds: u32,
     /// What cells may reach; absent if they have no network.
     pub network: Option<Network>,
 }

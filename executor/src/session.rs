@@ -17,7 +17,7 @@ use broker_protocol::{
     Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch, conclude};
+use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes, conclude};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
 use std::collections::BTreeMap;
@@ -39,6 +39,10 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
+    /// The modes and access lists of the roots, which no call changes.
+    pub modes: RootModes,
+    /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
+    pub has_worked: bool,
     /// What was found in the project and not sent yet.
     pub found: Findings,
     pub kept: KeptTexts,
@@ -107,8 +111,15 @@ impl Session {
     /// Passes granted work to what carries it out.
     fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
         match work {
-            Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
+            Work::Command(plan) => {
+                if !self.has_worked {
+                    self.modes.take();
+                }
+                self.has_worked = true;
+                self.pool.submit(call.id, call.started, plan)?;
+            }
             Work::File(request) => {
+                self.has_worked |= writes(&request);
                 let job = WorkerJob::Call(call.id);
                 self.files.submit(job, &request, &call.real).map_err(unencoded)?;
                 call.state = CallState::Worker(request);
@@ -165,7 +176,7 @@ impl Session {
             // The cell of a service is not reused.
             false => drop(finished.cell.take()),
         }
-        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        self.created.iter_mut().for_each(|created| created.update(&self.spec, false));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
         let (denied, found) = finished.conclude(&self.spec);
         self.found.extend(found);
@@ -224,8 +235,36 @@ impl Session {
 
     /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
     pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Finding> {
+        if !std::mem::replace(&mut self.has_worked, !alone) {
+            return Vec::new();
+        }
         let (spec, user) = (&self.spec, &self.profiles.user);
-        let Some(watch) = &mut self.watch else { return Vec::new() };
-        watch.update(spec, alone, |of, files| answerer(spec, user).ok()?.repository(of, files))
+        // Before anything else: nothing is found in a root that cannot be entered.
+        let mut findings = self.modes.give_back();
+        let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
+        findings.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask)));
+        findings
+    }
+}
+
+/// Whether a file call changes something in the zones.
+fn writes(request: &Request) -> bool {
+    match request {
+        Request::FileRead(_)
+        | Request::FileList(_)
+        | Request::Glob(_)
+        | Request::Grep(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::History(_)
+        | Request::FileBytes(_) => false,
+        Request::Bash(_)
+        | Request::FileWrite(_)
+        | Request::FileEdit(_)
+        | Request::BackgroundKill(_)
+        | Request::Undo(_)
+        | Request::State(_)
+        | Request::Effect(_)
+        | Request::Service(_) => true,
     }
 }

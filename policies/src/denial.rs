@@ -5,7 +5,7 @@
 use crate::decide::OUTSIDE;
 use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
-use crate::names::{ProtectedName, Protection};
+use crate::names::{ProtectedName, Protection, WhenNew};
 use crate::source::{Origin, SourceKind};
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
@@ -13,6 +13,10 @@ use broker_protocol::{
 };
 use policies_targets::network;
 use std::path::Path;
+
+/// How a command makes a file that package managers act on.
+const HARMLESS: &str = "a command can write it to a new file and move that there (`mv new .npmrc`), if each setting in it is harmless \
+    (`policies/README.md` says which: `save-exact`, `legacy-peer-deps`, `nodeLinker` and others); otherwise ask the user to write it";
 
 /// A profile of the user's own, in examples of what to write.
 const OWN_PROFILE: &str = "mine";
@@ -205,7 +209,10 @@ impl ProtectedName {
 
     /// What would open the name.
     pub fn remedy(&self) -> Remedy {
-        remedy_of(&self.origin)
+        match self.new {
+            WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
+            WhenNew::Open | WhenNew::Closed => remedy_of(&self.origin),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod rules;
 pub mod tool;
 pub mod command;
 pub mod scope;
+mod package_config;
 pub mod paths;
 pub mod names;
 mod fold;
@@ -44,6 +45,7 @@ pub use git_config::{
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
+pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
 pub use pattern::PatternError;
 pub use policies_targets::{address, network, shell, web};
 pub use repository::{

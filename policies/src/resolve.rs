@@ -200,7 +200,14 @@ impl Policies {
             project,
             central,
             zones_from: [project_from, central_from],
-            grants: grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
+            grants: grants
+                .into_iter()
+                .map(|(path, (optional, except))| Grant {
+                    path,
+                    optional,
+                    except: except.into_iter().collect(),
+                })
+                .collect(),
             read: read.into_iter().collect(),
             listed: listed.into_iter().collect(),
             sockets: sockets.into_iter().collect(),

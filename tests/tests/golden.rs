@@ -675,6 +675,7 @@ fn opened() -> Opened {
         layers: layers(),
         session: "5e".repeat(16),
         also_closed: vec![],
+        over_bounds: 0,
         network: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::out::{Lost, Out};
 use broker_protocol::{
-    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
+    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request, Signal, Stdin,
     Terminal, ZonePath, limit,
 };
 use clap::Args;
@@ -11,9 +11,9 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
 use orchestrator_lines::streams::Input;
-use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
+use orchestrator_options::{agent_settings, exit};
 use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
@@ -169,6 +169,7 @@ impl Run {
             options.network(policy.as_ref(), self.asks())
         };
         self.say_shorter_limit(options, &open.profile);
+        self.say_agent_settings(options, &open);
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
@@ -206,6 +207,19 @@ impl Run {
         }
     }
 
+    /// Tells the user of an agent as a whole what the project sets for agents: it holds for the agent, in the cell.
+    fn say_agent_settings(&self, options: &SessionOptions, open: &Open) {
+        let policy = options.files().changed(&open.profile).map(|policy| policy.environment);
+        let is_agents = policy.is_some_and(|rules| !rules.credentials.is_empty() || !rules.state.is_empty());
+        if !self.caller.is_person() || self.json || !is_agents {
+            return;
+        }
+        let found = agent_settings::findings(&[Path::new(&open.project)], None).unwrap_or_default();
+        for finding in &found {
+            print::note(&format!("{finding}: the agent may follow it, within its cell"));
+        }
+    }
+
     /// The command string of a shell that gets only `-c` and that string; the policy reads the commands in it.
     fn command_line<'w>(&self, words: &'w [OsString]) -> Option<&'w str> {
         let Caller::Program { script: Some(at) } = self.caller else { return None };
@@ -238,9 +252,8 @@ impl Run {
         tokio::select! {
             opened = session.open() => {
                 let opened = opened?;
-                // What a command is denied for one of these says so; the others are nobody's matter.
-                if self.caller.is_person() && self.is_verbose {
-                    report_closed(&opened.also_closed);
+                if self.caller.is_person() {
+                    self.report_closed(&opened);
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
@@ -413,6 +426,15 @@ impl Run {
         remedy.filter(|_| self.caller.is_person())
     }
 
+    /// What a command is denied for a closed name says so; the others are nobody's matter, except what was done at a bound.
+    fn report_closed(&self, opened: &Opened) {
+        let all = &opened.also_closed;
+        let shown = if self.is_verbose { all.len() } else { opened.over_bounds as usize };
+        for closed in all.iter().take(shown) {
+            print::problem(&format!("closed, although its name does not say so: {closed}"));
+        }
+    }
+
     fn report_denials(&self, result: &CallResult) {
         // Denied hosts are printed separately, once, for every caller.
         let mut denials =
@@ -443,12 +465,6 @@ impl Run {
             )
             | None => Some(message),
         }
-    }
-}
-
-fn report_closed(all: &[String]) {
-    for closed in all {
-        print::problem(&format!("closed, although its name does not say so: {closed}"));
     }
 }
 

@@ -15,6 +15,7 @@
 use super::created_record::{inspect, is_recent, open, read_short, state};
 use super::hidden_changes::HiddenChanges;
 use super::left_files::{of_repository, set_aside};
+use super::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
 use executor_layers::spec::SandboxSpec;
@@ -35,8 +36,10 @@ use std::time::{Duration, Instant};
 const NAME: &str = "tracked";
 /// The temporary name of a new record.
 const NEW: &str = "tracked.new";
-/// Maximum bytes read of it.
-const RECORD_MAX: u64 = 1 << 20;
+/// Maximum bytes of it. A record with more says [`ALL`].
+const RECORD_MAX: usize = 1 << 20;
+/// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
+const ALL: &str = "\\*";
 /// Maximum bytes read of a `HEAD` file.
 const HEAD_MAX: u64 = 4096;
 /// An answer that took longer than this is not waited for while commands run.
@@ -70,6 +73,11 @@ impl ProjectRepository {
 
     /// State that changes when another name becomes tracked; the index is based on `shared`.
     fn state(&self, shared: &[String]) -> Vec<Option<[i64; 7]>> {
+        self.files(shared).iter().map(|path| state_of(path)).collect()
+    }
+
+    /// The files that decide what is tracked.
+    fn files(&self, shared: &[String]) -> Vec<PathBuf> {
         let head = self.own.join("HEAD");
         let next = |reference: &PathBuf| {
             let text = read_short(reference, HEAD_MAX)?;
@@ -81,7 +89,7 @@ impl ProjectRepository {
         let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
         let indexes = shared.iter().map(String::as_str).filter(|name| !name.contains('/'));
         let files = std::iter::once("index").chain(indexes).map(|name| self.own.join(name)).chain(common);
-        files.chain(references).map(|path| state_of(&path)).collect()
+        files.chain(references).collect()
     }
 }
 
@@ -192,10 +200,12 @@ impl TrackedSecrets {
         let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
         let still = |path: &&PathBuf| {
-            of(path).is_some_and(|path| before.contains(&line(&path)) && tracked.may_have(&path))
+            let is_recorded = |path: &[u8]| before.contains(ALL) || before.contains(&line(path));
+            of(path).is_some_and(|path| is_recorded(&path) && tracked.may_have(&path))
         };
         let tainted: Vec<PathBuf> = files.iter().filter(still).cloned().collect();
-        let record = tainted.iter().filter_map(of).map(|path| line(&path)).collect();
+        let all = before.get(ALL).cloned();
+        let record = tainted.iter().filter_map(of).map(|path| line(&path)).chain(all).collect();
         let (open, closed): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
@@ -267,6 +277,14 @@ impl TrackedSecrets {
         self.tracked = now;
         findings.extend(self.in_submodules(spec));
         findings
+    }
+
+    /// What must be watched so that every change of what is tracked is noticed.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let git = |path: &Vec<u8>| self.repository.project.join(OsStr::from_bytes(path)).join(".git");
+        let places = self.tracked.submodules.difference(&self.known).map(git);
+        let files = self.repository.files(&self.tracked.shared).into_iter().chain(places);
+        files.flat_map(|path| with_existing_parent(&path)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
@@ -395,7 +413,10 @@ impl TrackedSecrets {
     fn write(&mut self, before: &BTreeSet<String>) {
         let Some(directory) = &self.directory else { return };
         self.record.extend(read(directory).difference(before).cloned());
-        let lines: String = self.record.iter().map(|line| format!("{line}\n")).collect();
+        let mut lines: String = self.record.iter().map(|line| format!("{line}\n")).collect();
+        if HEADER.len() + lines.len() > RECORD_MAX {
+            lines = format!("{ALL}\n");
+        }
         let write = || -> io::Result<()> {
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
             open(directory, NEW, flags)?.write_all(format!("{HEADER}{lines}").as_bytes())?;
@@ -445,7 +466,7 @@ fn added(paths: &[Vec<u8>]) -> Option<Finding> {
 }
 
 fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
-    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed)
+    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new != WhenNew::Open)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
@@ -472,7 +493,10 @@ fn read(directory: &OwnedFd) -> BTreeSet<String> {
     let read = || {
         let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
         let mut bytes = Vec::new();
-        file.take(RECORD_MAX).read_to_end(&mut bytes).ok()?;
+        file.take(RECORD_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() > RECORD_MAX {
+            return Some(ALL.to_owned());
+        }
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().unwrap_or_default();
