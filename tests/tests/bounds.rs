@@ -73,7 +73,7 @@ fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
         let mut session = Session::open(world);
         let said = session.bash(PLANT).result.to_string();
         assert!(!world.project.join(COUNTER).exists(), "{at}: {said}");
-        assert!(said.contains("msgnum") && said.contains("is removed"), "{at}: {said}");
+        assert!(said.contains("msgnum") && said.contains("(removed)"), "{at}: {said}");
         let head = world.get(".git/HEAD");
         session.bash("rm -rf .git/HEAD .git/refs; true");
         assert!(world.project.join(".git/refs").is_dir(), "{at}");

@@ -504,9 +504,9 @@ mod tests {
         let mut answers = vec![ToolAnswer { found_bytes: line.len(), ..plain(&call, text, false) }];
         cut(&mut answers, &budget, &full);
         assert!(answers[0].text.starts_with(&line));
-        // However many large answers there are, the run goes on.
+        // After many large answers, the run goes on.
         let mut messages = vec![Message::user("go")];
-        for _ in 0..20 {
+        for _ in 0..12 {
             let mut answers = vec![plain(&call, "x".repeat(100_000), false)];
             cut(&mut answers, &Budget::new(Some(200_000), 8_192, None), &messages);
             messages.push(Message::Tools { answers });
