@@ -110,14 +110,14 @@ impl Denial {
             lease: None,
             count: 1,
         };
-        denial.texts_mut().into_iter().for_each(cut);
+        denial.texts_mut().into_iter().for_each(limit::cut);
         denial
     }
 
     /// Adds the lease that may be requested for it.
     pub fn with_lease(mut self, lease: Option<Leased>) -> Self {
         self.lease = lease;
-        self.texts_mut().into_iter().for_each(cut);
+        self.texts_mut().into_iter().for_each(limit::cut);
         self
     }
 
@@ -151,16 +151,6 @@ impl Denial {
             Remedy::Nothing => {}
         }
         texts
-    }
-}
-
-/// Cuts a text at its limit, on a character boundary.
-fn cut(text: &mut String) {
-    const MARK: &str = "…";
-    if text.len() > limit::DENIAL_TEXT {
-        let end = (0..=limit::DENIAL_TEXT - MARK.len()).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
-        text.push_str(MARK);
     }
 }
 

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 16;
+pub const VERSION: u16 = 17;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -291,6 +291,8 @@ pub struct Opened {
     pub session: String,
     /// Paths that are closed although no name shows it, each with the reason, for people. About twenty at most.
     pub also_closed: Vec<String>,
+    /// How many of these, the first ones, are told to everybody: what is closed at a bound, or was done at one.
+    pub over_bounds: u32,
     /// What cells may reach; absent if they have no network.
     pub network: Option<Network>,
 }

@@ -15,6 +15,7 @@ pub mod effect;
 pub mod reply;
 pub mod denial;
 pub mod paste;
+pub mod finding;
 pub mod trace;
 pub mod lease;
 pub mod limit;
@@ -31,6 +32,7 @@ pub use command::{Bash, Command, Stdin, Terminal};
 pub use denial::{Attempt, AttemptKind, Barrier, Denial, Denials, PolicyRule, Remedy};
 pub use digest::{Digest, Nonce};
 pub use effect::Effect;
+pub use finding::{Finding, FindingKind, Findings, FoundObject};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,

@@ -77,7 +77,9 @@ pub const KEPT: u64 = 64 << 20;
 pub const KEPT_BLOCK: u64 = 4096;
 /// Denials that the outcome of a call names; of further ones only the number.
 pub const DENIALS: usize = 16;
-/// Bytes of one text of a denial.
+/// Objects that a finding names; of further ones only the number.
+pub const FOUND_OBJECTS: usize = 12;
+/// Bytes of one text of a denial or a finding.
 pub const DENIAL_TEXT: usize = 512;
 /// Failed calls of a traced command that are explained at once.
 pub const TRACED: usize = 64;
@@ -105,6 +107,16 @@ pub struct TooLarge {
     pub field: &'static str,
     /// The limit on this field.
     pub rule: String,
+}
+
+/// Cuts a text of a denial or a finding at its limit, on a character boundary.
+pub(crate) fn cut(text: &mut String) {
+    const MARK: &str = "…";
+    if text.len() > DENIAL_TEXT {
+        let end = (0..=DENIAL_TEXT - MARK.len()).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push_str(MARK);
+    }
 }
 
 pub(crate) fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {

@@ -2,6 +2,7 @@
 
 use crate::approval::{Challenge, Grant, SessionGrant, Ungranted};
 use crate::denial::{Denial, Denials};
+use crate::finding::Findings;
 use crate::hello::{Hello, LayerSet, Machine, Open, Opened};
 use crate::lease::{Lease, Wants};
 use crate::network::ConnectionReport;
@@ -208,4 +209,7 @@ pub enum FromBroker {
     },
     /// Answers [`ToBroker::Explain`], in its order: absent if the cell did not cause the failure.
     Explained(Vec<Option<Denial>>),
+    /// What was found in the project since the last one of these frames; whichever call caused it. It comes before the
+    /// [`FromBroker::Done`] of the calls after which it was found, or alone.
+    Found(Findings),
 }

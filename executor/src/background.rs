@@ -13,6 +13,7 @@ use broker_protocol::{
 };
 use executor_cell::Capture;
 use executor_cell::account;
+use executor_supervisor::Refusal;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Maximum bytes of a command shown in a list.
@@ -24,8 +25,8 @@ pub struct BackgroundProcesses {
     /// Ordered by number, which is the order in which they began.
     all: Vec<Process>,
     last: u64,
-    /// Whether one has ended since somebody asked.
-    has_ended: bool,
+    /// The refusals of those that have ended since somebody asked; absent if none has.
+    ended: Option<Vec<Refusal>>,
 }
 
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl BackgroundProcesses {
         })
     }
 
-    /// Whether one has ended since the last time this was asked.
-    pub fn take_ended(&mut self) -> bool {
-        std::mem::take(&mut self.has_ended)
+    /// The refusals of those that have ended since the last time this was asked; `None` if none has.
+    pub fn take_ended(&mut self) -> Option<Vec<Refusal>> {
+        self.ended.take()
     }
 
     /// Adds a command that has just begun.
@@ -131,9 +132,9 @@ impl BackgroundProcesses {
         let ProcessState::Alive(command) = &mut self.all[at].state else { return };
         // Nothing of it is sent live.
         if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
-            let process = self.all.remove(at);
-            self.all.insert(at, process.end());
-            self.has_ended = true;
+            let (process, refusals) = self.all.remove(at).end();
+            self.all.insert(at, process);
+            self.ended.get_or_insert_default().extend(refusals);
         }
     }
 
@@ -179,17 +180,19 @@ impl BackgroundProcesses {
 }
 
 impl Process {
-    fn end(mut self) -> Self {
+    /// The process as one that has ended, and its refusals.
+    fn end(mut self) -> (Self, Vec<Refusal>) {
         let wall_us = self.wall_us();
-        self.state = match self.state {
+        let refusals;
+        (self.state, refusals) = match self.state {
             ProcessState::Alive(command) => {
-                let Finished { end: how, usage, plan, .. } = command.finish();
+                let Finished { end: how, usage, plan, refusals, .. } = command.finish();
                 let usage = Usage { wall_us, ..usage };
-                ProcessState::Ended { how, usage, output: plan.output, at: Instant::now() }
+                (ProcessState::Ended { how, usage, output: plan.output, at: Instant::now() }, refusals)
             }
-            ended @ ProcessState::Ended { .. } => ended,
+            ended @ ProcessState::Ended { .. } => (ended, Vec::new()),
         };
-        self
+        (self, refusals)
     }
 
     fn wall_us(&self) -> u64 {

@@ -225,6 +225,7 @@ pub fn open(
     let pool = pool.map_err(OpenError::Failed)?;
     let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
     let (wants, refused) = leased(request, &spec, user);
+    let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
         session: audit.begin_session(facts)?,
         project: spec.project.display().to_string(),
@@ -232,7 +233,8 @@ pub fn open(
         profile: spec.policy.profile.clone(),
         policy: spec.policy.digest,
         tier: spec.tier,
-        also_closed: protected::describe(&also_closed).into_iter().chain(refused).collect(),
+        also_closed: closed.into_iter().chain(refused).collect(),
+        over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),
@@ -271,6 +273,7 @@ pub fn open(
         pool,
         files: Files::new(worker),
         capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
+        found: project::take_unreported(&spec),
         spec,
         profiles: Profiles { policies, user: user.clone() },
         audit,
@@ -279,7 +282,6 @@ pub fn open(
         watch,
         modes,
         has_worked: false,
-        unreported: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

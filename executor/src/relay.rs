@@ -2,7 +2,8 @@
 
 use crate::plan::CommandPlan;
 use broker_protocol::{
-    Broken, CallId, Denial, Denials, Ended, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage, limit,
+    Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage,
+    limit,
 };
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
@@ -364,6 +365,12 @@ impl Command {
         self.clocks.kill = None;
     }
 
+    /// The refusals of a command whose cell has exited.
+    pub fn refusals(&mut self) -> &[Refusal] {
+        self.receive_report();
+        &self.refusals
+    }
+
     /// Makes the result of a command that is over.
     pub fn finish(self) -> Finished {
         let Self { cell, plan, ended, refusals, report, mut usage, kept, .. } = self;
@@ -389,8 +396,13 @@ impl Command {
 }
 
 impl Finished {
-    /// What was denied to the command.
-    pub fn denied(&self, spec: &SandboxSpec) -> Denials {
+    /// What was denied to the command, and what was found after it; takes away what it has misplaced.
+    pub fn conclude(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
+        let (refused, found) = conclude(&self.refusals, spec);
+        (self.denied(refused, spec), found)
+    }
+
+    fn denied(&self, refused: Vec<Denial>, spec: &SandboxSpec) -> Denials {
         let (policy, mut denied) = (&spec.policy, Denials::default());
         match self.end {
             Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
@@ -407,7 +419,7 @@ impl Finished {
             )
             | Err(_) => {}
         }
-        conclude(&self.refusals, spec).into_iter().for_each(|denial| denied.push(denial));
+        refused.into_iter().for_each(|denial| denied.push(denial));
         denied.add_unnamed(self.unnamed);
         if !matches!(self.end, Ok(Ended::Exited(0))) {
             let directory = Path::new(&self.plan.cell.directory);

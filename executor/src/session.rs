@@ -13,10 +13,11 @@ use crate::plan::{Work, plan};
 use crate::pool::Pool;
 use crate::repository_question::{answerer, indexes_below};
 use broker_protocol::{
-    CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
+    CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request, Usage,
+    Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes};
+use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes, conclude};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
 use std::collections::BTreeMap;
@@ -42,8 +43,8 @@ pub struct Session {
     pub modes: RootModes,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
     pub has_worked: bool,
-    /// What was found in repositories, until the end of a call reports it.
-    pub unreported: Vec<Denial>,
+    /// What was found in the project and not sent yet.
+    pub found: Findings,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that belong to no call.
@@ -177,7 +178,8 @@ impl Session {
         }
         self.created.iter_mut().for_each(|created| created.update(&self.spec, false));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
-        let denied = finished.denied(&self.spec);
+        let (denied, found) = finished.conclude(&self.spec);
+        self.found.extend(found);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
     }
@@ -209,15 +211,22 @@ impl Session {
         ended.iter().for_each(|call| self.approvals.leases.end_call(*call));
         frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
-        if self.background.take_ended() || !ended.is_empty() {
+        let of_background = self.background.take_ended();
+        let is_over = of_background.is_some() || !ended.is_empty();
+        if is_over {
+            let (_, found) = conclude(&of_background.unwrap_or_default(), &self.spec);
+            self.found.extend(found);
             let found = self.look_at_repositories(alone);
-            self.unreported.extend(found);
+            self.found.extend(found);
         }
-        for CallEnd { call, outcome, usage, mut denied } in
+        // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
+        // have left waits for the first.
+        if is_over && !self.found.is_empty() {
+            frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
+        }
+        for CallEnd { call, outcome, usage, denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
         {
-            // They are reported by the first call that ends, whichever changed the repository.
-            self.unreported.drain(..).for_each(|denial| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
         }
@@ -225,17 +234,17 @@ impl Session {
     }
 
     /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
-    pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
+    pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Finding> {
         if !std::mem::replace(&mut self.has_worked, !alone) {
             return Vec::new();
         }
         let (spec, user) = (&self.spec, &self.profiles.user);
         // Before anything else: nothing is found in a root that cannot be entered.
-        let mut denials = self.modes.give_back();
+        let mut findings = self.modes.give_back();
         let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
         let ask_indexes = |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));
-        denials.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)));
-        denials
+        findings.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)));
+        findings
     }
 }
 

@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::relay::Command;
 use crate::session::Session;
 use broker_protocol::{Ended, Layer};
+use executor_cell::project::{conclude, leave_unreported};
 use executor_layers::scratch::Scratch;
 use std::time::{Duration, Instant};
 
@@ -22,9 +23,11 @@ impl Session {
         self.end_commands();
         self.created.iter_mut().for_each(|created| created.update(&self.spec, true));
         if is_busy {
-            // Nobody is left to report it to.
-            drop(self.look_at_repositories(true));
+            let found = self.look_at_repositories(true);
+            self.found.extend(found);
         }
+        // Nobody is left to report it to.
+        leave_unreported(&self.spec, std::mem::take(&mut self.found));
         if self.spec.has(Layer::PidNamespace) {
             self.pool.kill();
         }
@@ -53,6 +56,8 @@ impl Session {
                 command.kill();
                 command.exits_until(Instant::now() + LAST_SWEEP);
             }
+            // What they have misplaced is taken away as after any call.
+            self.found.extend(conclude(command.refusals(), &self.spec).1);
         }
     }
 }

@@ -9,7 +9,7 @@ use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::ToolOptions;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Greeting;
-use orchestrator_session::{CallContext, CallResult, Config, Invocation, Session};
+use orchestrator_session::{CallContext, CallResult, Config, FoundIn, Invocation, Session};
 use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
@@ -112,8 +112,9 @@ impl Call {
             .transpose()
             .map_err(|error| Failed::internal(error.to_string()))?;
         // Output that is not JSON is printed raw; what goes to a terminal is escaped when it is printed.
+        let found = if self.json { FoundIn::Text } else { FoundIn::Metadata };
         let context =
-            CallContext { raw: !self.json || self.tools.is_raw(), ..CallContext::new("call".into()) };
+            CallContext { raw: !self.json || self.tools.is_raw(), found, ..CallContext::new("call".into()) };
         let invocation = Invocation::Tool { name: self.tool.clone(), input };
         let mut call = session.call(context, invocation);
         let handle = call.handle.clone();

@@ -15,6 +15,7 @@ pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
     if json {
         print::json(&ResultLine::for_model(None, result))?;
     } else {
+        print::findings(result.findings());
         print::result(&render(result.tool(), &result.text, io::stdout().is_terminal()))?;
         if let Some(error) = &result.error {
             print::problem(&format!("{}: {}", error.kind.name(), error.message));

@@ -112,6 +112,9 @@ pub struct Serve {
     /// The pack of runs whose client names none: engineering, research, or one of agent.toml
     #[arg(long, value_name = "NAME")]
     pack: Option<String>,
+    /// Tokens of a model's context that must be left; with fewer, it has to answer without tools [default: 8192, at most an eighth]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context_reserve: Option<u32>,
     /// Number of violations that end a run; 0 for no limit [default: 3, or 1 if the trust is autonomous]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
@@ -165,7 +168,14 @@ impl Serve {
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
         let hooks = config.hooks()?;
         let fallback = choice::fallback(&config)?;
-        let settings = Settings { instructions: config.instructions, pack, fallback, ..Settings::new("") };
+        let settings = Settings {
+            instructions: config.instructions,
+            pack,
+            fallback,
+            reserve_tokens: self.context_reserve,
+            brief_if_small: !self.tools.says_profile(),
+            ..Settings::new("")
+        };
         hooks.problems().for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);

@@ -229,9 +229,10 @@ fn writing<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<(Refused,
     name.map(protected).or_else(|| read_only(policy, path.zone()))
 }
 
+/// The refusal of a protected name. No violation: the path is in the roots, and nothing was tried to leave them.
 fn protected(name: &ProtectedName) -> (Refused, &Origin) {
     let rule = format!("protect:{}", name.pattern);
-    (Refused { rule, why: name.why.clone(), violation: true }, &name.origin)
+    (Refused { rule, why: name.why.clone(), violation: false }, &name.origin)
 }
 
 /// The refusal of a write in a zone that the profile makes read-only. No violation: it is not about the name.
@@ -342,7 +343,9 @@ mod tests {
         {
             for request in readers(at).iter().chain(&writers(at)) {
                 let refused = refusal(&policy, request).unwrap_or_else(|| panic!("{at} {}", request.tool()));
-                assert!(refused.violation && refused.rule.starts_with("protect:") && !refused.why.is_empty());
+                assert!(
+                    !refused.violation && refused.rule.starts_with("protect:") && !refused.why.is_empty()
+                );
             }
         }
     }
@@ -352,7 +355,7 @@ mod tests {
         let policy = policy("default");
         for at in [".git/config", "a/.git/hooks/pre-commit", ".vscode/tasks.json", ".claude/settings.json"] {
             assert!(readers(at).iter().all(|request| refusal(&policy, request).is_none()), "{at}");
-            assert!(writers(at).iter().all(|request| refusal(&policy, request).unwrap().violation), "{at}");
+            assert!(writers(at).iter().all(|request| !refusal(&policy, request).unwrap().violation), "{at}");
         }
     }
 
@@ -360,7 +363,7 @@ mod tests {
     fn no_file_is_written_in_the_place_of_a_directory_that_leads_to_a_protected_name() {
         let policy = policy("default");
         let refused = refusal(&policy, &writers("sub/.git")[0]).unwrap();
-        assert!(refused.violation && refused.rule.starts_with("protect:.git/"), "{refused:?}");
+        assert!(!refused.violation && refused.rule.starts_with("protect:.git/"), "{refused:?}");
         assert!(readers(".git").iter().all(|request| refusal(&policy, request).is_none()));
     }
 
@@ -385,7 +388,7 @@ mod tests {
         }
         assert!(writers("central:x").iter().all(|request| refusal(&policy, request).is_none()));
         // The name takes precedence over the profile.
-        assert!(refusal(&policy, &writers(".env")[0]).unwrap().violation);
+        assert_eq!(refusal(&policy, &writers(".env")[0]).unwrap().rule, "protect:.env");
     }
 
     #[test]

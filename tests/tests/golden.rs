@@ -170,6 +170,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Kept { .. } => "kept",
         FromBroker::Suspended { .. } => "suspended",
         FromBroker::Explained(_) => "explained",
+        FromBroker::Found(_) => "found",
     }
 }
 
@@ -546,6 +547,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("kept, not", FromBroker::Kept { call: 7, spill: None }),
         ("suspended", FromBroker::Suspended { call: 7 }),
         ("explained", FromBroker::Explained(vec![None, Some(denial())])),
+        ("found", found()),
     ];
     frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));
@@ -616,6 +618,16 @@ fn denial() -> Denial {
     Denial::new(AttemptKind::Read, "/a", by, "w", remedy).with_lease(Some(Leased::Read("/a".into())))
 }
 
+/// A finding of each kind, the first with all that one can have.
+fn found() -> FromBroker {
+    let mut found = Findings::default();
+    found.extend(FindingKind::ALL.map(|kind| Finding::new(kind, "t", "w")));
+    let first = Finding::new(FindingKind::ALL[0], "u", "w").with_state("s").with_advice("a");
+    found.push(first.with_unnamed(2));
+    found.push(Finding::new(FindingKind::Lock, "u", "w"));
+    FromBroker::Found(found)
+}
+
 fn denied() -> FromBroker {
     let FromBroker::Done { call, outcome, usage, layers, mut denied } = done(Outcome::Answered) else {
         panic!()
@@ -663,6 +675,7 @@ fn opened() -> Opened {
         layers: layers(),
         session: "5e".repeat(16),
         also_closed: vec![],
+        over_bounds: 0,
         network: None,
     }
 }

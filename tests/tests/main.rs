@@ -14,6 +14,7 @@ mod containers;
 mod denials;
 mod end_to_end;
 mod escapes;
+mod findings;
 mod image;
 mod kept_world;
 mod leases;
@@ -53,6 +54,7 @@ fn main() -> std::process::ExitCode {
             denials::tests(),
             end_to_end::tests(),
             escapes::tests(),
+            findings::tests(),
             image::tests(),
             leases::tests(),
             loopback::tests(),

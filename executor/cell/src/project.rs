@@ -3,6 +3,7 @@
 
 mod committed_secrets;
 mod created_record;
+mod hidden_changes;
 mod kept_repositories;
 mod left_files;
 mod locks;
@@ -11,6 +12,7 @@ mod quarantine;
 mod repository_changes;
 mod root_modes;
 mod tracked_secrets;
+mod unreported;
 mod watch;
 
 pub use committed_secrets::{OpenedFiles, open_created_files};
@@ -19,4 +21,5 @@ pub use other_repositories::OtherRepositories;
 pub use quarantine::conclude;
 pub use root_modes::RootModes;
 pub use tracked_secrets::ProjectRepository;
+pub use unreported::{leave_unreported, take_unreported};
 pub use watch::RepositoryWatch;

@@ -228,17 +228,20 @@ pub enum WhyClosed {
 const NAMED_MAX: usize = 20;
 
 /// Lists for people what is closed although its name does not show it, with the reasons. Beyond
-/// some twenty, the last line has the number of the rest.
-pub fn describe(also_closed: &[AlsoClosed]) -> Vec<String> {
+/// some twenty, the last line has the number of the rest. Returns also how many of the first are over a bound.
+pub fn describe(also_closed: &[AlsoClosed]) -> (Vec<String>, usize) {
     // What is over a bound first: nothing else that a command can make hides it.
     let mut sorted: Vec<&AlsoClosed> = also_closed.iter().collect();
     sorted.sort_by_key(|closed| !closed.is_over_bound());
+    let mut over_bounds = sorted.iter().filter(|closed| closed.is_over_bound()).count();
     let mut named: Vec<String> = sorted.into_iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
     match also_closed.len().saturating_sub(NAMED_MAX) {
         0 => {}
         more => named.push(format!("and {more} more")),
     }
-    named
+    // With more than are named, the line about the rest is about these too.
+    over_bounds = over_bounds.min(named.len());
+    (named, over_bounds)
 }
 
 impl AlsoClosed {

@@ -6,7 +6,7 @@
 //! directories that calls have made.
 
 use crate::protected_objects::{Alias, ProtectedObjects};
-use broker_protocol::{CallId, LayerSet, Scope, Tier, limit};
+use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, limit};
 use policies::{
     EffectivePolicy, Matcher, Origin, PolicyError, ProtectedName, Protection, ScopePaths, WhenNew,
 };
@@ -38,6 +38,8 @@ pub const HEADER_LEN: usize = 8 + SESSION_LEN;
 pub const FILES_MAX: usize = 1024;
 /// Maximum number of index names in an answer.
 pub const INDEXED_MAX: usize = 4096;
+/// Maximum number of names in a [`HiddenNames`].
+pub const HIDDEN_MAX: usize = 1024;
 /// Maximum number of submodules in a [`RepositoryAnswer`].
 pub const SUBMODULES_MAX: usize = 64;
 /// Maximum number of settings of one file.
@@ -129,6 +131,10 @@ pub struct RepositoryAnswer {
     pub files: Vec<InHead>,
     /// The protected names in the index, at most [`INDEXED_MAX`]; `None` if there are more, or it cannot be read completely.
     pub index: Option<Vec<IndexedName>>,
+    /// Names in the index whose changes git does not show, and that have a file, or are taken for unchanged.
+    pub hidden: HiddenNames,
+    /// Those that have none: a sparse checkout leaves them out.
+    pub left_out: HiddenNames,
     /// The places of submodules in the index, the first [`SUBMODULES_MAX`].
     pub submodules: Vec<Vec<u8>>,
     /// Something that git itself never puts into an index.
@@ -137,6 +143,23 @@ pub struct RepositoryAnswer {
     pub replaces: bool,
     /// The files beside the index on which it is based (`--split-index`).
     pub shared: Vec<String>,
+}
+
+/// Names in an index whose changes git does not show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenNames {
+    /// The first [`HIDDEN_MAX`] of them, sorted.
+    pub first: Vec<Vec<u8>>,
+    /// How many there are.
+    pub count: u64,
+    /// Of all.
+    pub digest: Digest,
+}
+
+impl Default for HiddenNames {
+    fn default() -> Self {
+        Self { first: Vec::new(), count: 0, digest: Digest::of(&[]) }
+    }
 }
 
 /// Why the user's git must not use an index.

@@ -2,7 +2,9 @@
 //! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
 use crate::refusals::{Cause, Refusal};
-use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
+use broker_protocol::{
+    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath,
+};
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
 use policies::{
@@ -14,15 +16,15 @@ use std::path::Path;
 /// Why a name is not found, or the list of name servers not read.
 const NO_DNS: &str = "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
 
-/// The denial that describes a refusal to the user of the session.
-pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+/// The denial that describes a refusal to the user of the session; `None` for what was found after the call ([`found`]).
+pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
     let Refusal { kind, cause, count, .. } = refusal;
     let denial = match (cause, kind) {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
         (Cause::Repository, _) => repository(refusal, spec),
-        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => new_names(refusal),
+        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => return None,
         (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
@@ -30,7 +32,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
             Denial::new(*kind, text(refusal), Barrier::Layer(Layer::Seccomp, None), why, Remedy::Nothing)
         }
     };
-    Denial { count: *count, ..denial }
+    Some(Denial { count: *count, ..denial })
 }
 
 /// The denial for a repository over a directory that was there before.
@@ -49,34 +51,39 @@ fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     Denial::new(refusal.kind, by_zone(refusal, spec), by, why, Remedy::Advice(advice))
 }
 
-/// The denial for new names that nobody has taken away.
-fn new_names(refusal: &Refusal) -> Denial {
-    let target = refusal.misplaced().map(|(_, path)| path.to_string_lossy().into_owned());
-    let (why, advice) = match refusal.cause {
+/// What was found of new names that nobody has taken away; `None` for a refusal.
+pub fn found(refusal: &Refusal) -> Option<Finding> {
+    let (kind, why, advice) = match refusal.cause {
         Cause::Unknown => (
+            FindingKind::Unexamined,
             "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
             Some("look at it, if you did not expect it"),
         ),
         Cause::Unchecked => (
+            FindingKind::Unchecked,
             "The call made more files with names that can be protected, or put them deeper, than are looked at again after it (256 files, 50 ms). Nothing was refused for this.",
             None,
         ),
-        Cause::Misplaced
-        | Cause::LeftThere
+        Cause::Misplaced | Cause::LeftThere => (
+            FindingKind::NotTaken,
+            "The call made it where no call may. It could NOT be taken away and may still be there.",
+            Some("remove it if you do not trust it"),
+        ),
+        Cause::Protected
         | Cause::Repository
-        | Cause::Protected
         | Cause::Outside
         | Cause::Network
         | Cause::Process
         | Cause::Shared
-        | Cause::SharedTooLarge => (
-            "The call made it where no call may. It could NOT be taken away and may still be there.",
-            Some("remove it if you do not trust it"),
-        ),
+        | Cause::SharedTooLarge => return None,
     };
-    let remedy = advice.map_or(Remedy::Nothing, |advice| Remedy::Advice(advice.into()));
-    let by = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(refusal.kind, target.unwrap_or_else(|| text(refusal)), by, why, remedy)
+    let target = refusal.misplaced().map(|(_, path)| path.to_string_lossy().into_owned());
+    let found = Finding::new(kind, target.unwrap_or_else(|| text(refusal)), why);
+    let found = found.with_unnamed(u64::from(refusal.count).saturating_sub(1));
+    Some(match advice {
+        Some(advice) => found.with_advice(advice),
+        None => found,
+    })
 }
 
 /// The refusal's path from its zone on, if it has one.

@@ -78,7 +78,7 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
     let refusal = |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
     if is_in_roots(path, spec) {
         let held = spec.pins.iter().find(|pin| pin.holds(path));
-        return held.map(|_| describe(&refusal(Cause::Protected), spec));
+        return held.and_then(|_| describe(&refusal(Cause::Protected), spec));
     }
     let parent = path.parent()?;
     let changes = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
@@ -87,7 +87,7 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
     if is_own || !(changes(path) || !path.exists() && changes(parent)) {
         return None;
     }
-    let denial = describe(&refusal(Cause::Outside), spec);
+    let denial = describe(&refusal(Cause::Outside), spec)?;
     // Creating a file needs access to its directory, so that is what must be granted.
     Some(with_grant(denial, Access::Write, parent, spec, leasable))
 }

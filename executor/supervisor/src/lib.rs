@@ -49,7 +49,7 @@ pub mod pty;
 mod self_test;
 
 pub use created::{CreatedFiles, RenameLock};
-pub use describe::describe;
+pub use describe::{describe, found};
 pub use explain::{Leasable, explain};
 pub use made_repositories::MadeRepositories;
 pub use named::named;

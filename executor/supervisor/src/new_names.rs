@@ -135,7 +135,8 @@ impl NewNames {
         }
         for (cause, notes) in [(Cause::LeftThere, left), (Cause::Unknown, unknown)] {
             let count = notes.len().try_into().unwrap_or(u32::MAX);
-            misplaced.extend(names_of(&notes).map(|list| Refusal { count, ..refusal(cause, list) }));
+            let first = notes.first().map(|first| path(first)[..path(first).len().min(TARGET_MAX)].to_vec());
+            misplaced.extend(first.map(|first| Refusal { count, ..refusal(cause, first) }));
         }
         misplaced.extend(are_missing.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
         misplaced
@@ -148,17 +149,6 @@ fn refusal(cause: Cause, target: Vec<u8>) -> Refusal {
 
 fn path(note: &NewName) -> &[u8] {
     note.path.as_os_str().as_bytes()
-}
-
-/// As many of their paths as a refusal may have bytes.
-fn names_of(notes: &[&NewName]) -> Option<Vec<u8>> {
-    let (first, more) = notes.split_first()?;
-    let mut list = path(first)[..path(first).len().min(TARGET_MAX)].to_vec();
-    for note in more.iter().take(TARGET_MAX / 3) {
-        list.extend([b", ", path(note)].concat());
-    }
-    list.truncate(TARGET_MAX);
-    Some(list)
 }
 
 impl NewName {
@@ -298,14 +288,5 @@ mod tests {
         assert!(names.is_full);
         names.add(NewName { was_refused: true, ..note("/z/refused") });
         assert!(names.notes.len() <= NOTES_MAX && paths(&names).contains(&"/z/refused"));
-    }
-
-    #[test]
-    fn a_list_of_names_has_a_bound() {
-        let long = "/".repeat(TARGET_MAX - 3);
-        let (one, two) = (note(&long), note("/abc"));
-        assert_eq!(names_of(&[]), None);
-        assert_eq!(names_of(&[&two, &two]), Some(b"/abc, /abc".to_vec()));
-        assert_eq!(names_of(&[&one, &two]).unwrap().len(), TARGET_MAX);
     }
 }

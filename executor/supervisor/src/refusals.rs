@@ -11,10 +11,8 @@ use std::path::Path;
 pub const REFUSALS_MAX: usize = 16;
 /// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
-/// Maximum number of misplaced objects that are taken after one call: as many as its result can name.
-pub const MISPLACED_MAX: usize = 12;
-/// What else is reported of new names, and a limit that ended the call, must have room in the result too.
-const _: () = assert!(MISPLACED_MAX + 4 <= limit::DENIALS);
+/// Maximum number of misplaced objects that are taken after one call: as many as a finding can name.
+pub const MISPLACED_MAX: usize = limit::FOUND_OBJECTS;
 /// Maximum number of refusals that are sent: with what is misplaced, and one each for what is left, what could not be examined, and what was not noted.
 pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 3;
 /// Bytes of an encoded refusal before its target.
@@ -103,7 +101,7 @@ impl Refusals {
         }
     }
 
-    /// Adds what the call has misplaced, before everything else: it must be reported.
+    /// Adds what the call has misplaced, before everything else.
     pub fn lead_with(&mut self, misplaced: Vec<Refusal>) {
         self.list.splice(0..0, misplaced);
     }

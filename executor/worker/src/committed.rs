@@ -10,6 +10,7 @@
 
 use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
+use crate::hidden::hidden;
 use crate::root::{LISTING, READING, open_beneath};
 use executor_layers::worker::{
     INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer, RepositoryQuery,
@@ -105,7 +106,8 @@ impl Committed<'_> {
         let submodules = entries().filter(|entry| entry.submodule).map(|entry| entry.path.clone());
         let submodules = submodules.take(SUBMODULES_MAX).collect();
         let index = known.then_some(names);
-        RepositoryAnswer { index, submodules, fault, shared, ..RepositoryAnswer::default() }
+        let (hidden, left_out) = hidden(entries(), self.project);
+        RepositoryAnswer { index, hidden, left_out, submodules, fault, shared, ..RepositoryAnswer::default() }
     }
 
     /// The index at `path`, on which another one is based.

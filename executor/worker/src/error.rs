@@ -220,10 +220,11 @@ impl OpenError {
     fn kind(&self) -> ErrorKind {
         match self {
             OpenError::NotFound { .. } => ErrorKind::NotFound,
-            OpenError::Outside { .. } | OpenError::ClosedByLink { .. } => ErrorKind::Violation,
-            OpenError::Elsewhere { .. } | OpenError::Closed { .. } | OpenError::ReadOnly { .. } => {
-                ErrorKind::DeniedPolicy
-            }
+            OpenError::Outside { .. } => ErrorKind::Violation,
+            OpenError::Elsewhere { .. }
+            | OpenError::Closed { .. }
+            | OpenError::ClosedByLink { .. }
+            | OpenError::ReadOnly { .. } => ErrorKind::DeniedPolicy,
             OpenError::NotAFile { .. } | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
             OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => ErrorKind::Io,
         }

@@ -32,6 +32,8 @@ pub struct IndexEntry {
     pub path: Vec<u8>,
     /// Whether `git status` ignores the file.
     pub hidden: bool,
+    /// Whether that is because git takes it for unchanged (`assume-unchanged`).
+    pub assumed: bool,
     /// Whether it is the place of a submodule.
     pub submodule: bool,
 }
@@ -137,6 +139,7 @@ fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
 struct Head {
     length: u16,
     hidden: bool,
+    assumed: bool,
     submodule: bool,
 }
 
@@ -145,8 +148,9 @@ fn head(rest: &mut &[u8], width: usize) -> Option<Head> {
     *rest = rest.get(STAT + width..)?;
     let flags = u16_of(rest)?;
     let more = if flags & EXTENDED == 0 { 0 } else { u16_of(rest)? };
-    let hidden = flags & ASSUME_VALID != 0 || more & SKIP_WORKTREE != 0;
-    Some(Head { length: flags & LENGTH, hidden, submodule })
+    let assumed = flags & ASSUME_VALID != 0;
+    let hidden = assumed || more & SKIP_WORKTREE != 0;
+    Some(Head { length: flags & LENGTH, hidden, assumed, submodule })
 }
 
 /// Whether a name has its stored length; for a long name that is only a minimum.
@@ -157,22 +161,22 @@ fn has_length(path: &[u8], length: u16) -> bool {
 /// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
-    let Head { length, hidden, submodule } = head(rest, width)?;
+    let Head { length, hidden, assumed, submodule } = head(rest, width)?;
     let path = name(rest)?.to_vec();
     // The NUL after the name is the first byte of padding.
     let filling = (start - rest.len()).next_multiple_of(8) - (start - rest.len());
     *rest = rest.get(filling..)?;
-    has_length(&path, length).then_some(IndexEntry { path, hidden, submodule })
+    has_length(&path, length).then_some(IndexEntry { path, hidden, assumed, submodule })
 }
 
 /// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
-    let Head { length, hidden, submodule } = head(rest, width)?;
+    let Head { length, hidden, assumed, submodule } = head(rest, width)?;
     let kept = before.len().checked_sub(distance(rest)?)?;
     let mut path = before.get(..kept)?.to_vec();
     path.extend_from_slice(name(rest)?);
     let fits = path.len() <= NAME_MAX && has_length(&path, length);
-    fits.then_some((IndexEntry { path, hidden, submodule }, kept == 0))
+    fits.then_some((IndexEntry { path, hidden, assumed, submodule }, kept == 0))
 }
 
 fn name<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {

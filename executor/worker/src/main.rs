@@ -26,6 +26,7 @@ mod content;
 mod bounds;
 mod git_objects;
 mod git_index;
+mod hidden;
 mod committed;
 mod git_settings;
 mod error;

@@ -6,7 +6,7 @@ use crate::permission;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
 use orchestrator_session::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, Invocation, Live, Session,
+    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live, Session,
 };
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -37,7 +37,9 @@ impl Calls {
     /// characters, because an agent writes back what it has read of a file.
     pub fn start(&self, tool: &str, input: Value, live: bool) -> Call {
         let live = if live { Live::Sanitized } else { Live::Off };
-        let context = CallContext { live, raw: live == Live::Off, ..CallContext::new(self.asker.clone()) };
+        let found = if live == Live::Off { FoundIn::LaterResult } else { FoundIn::Metadata };
+        let context =
+            CallContext { live, raw: live == Live::Off, found, ..CallContext::new(self.asker.clone()) };
         self.session.call(context, Invocation::Tool { name: tool.to_owned(), input })
     }
 

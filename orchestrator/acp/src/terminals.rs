@@ -10,6 +10,7 @@ use agent_client_protocol_schema::v1::{
 use broker_protocol::{Ended, ErrorKind};
 use nix::sys::signal::Signal;
 use orchestrator_session::{Call, CallHandle, CallResult};
+use orchestrator_tools::findings;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -134,6 +135,9 @@ async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
     let result = calls.follow(&terminal.session.0, call, output).await;
     let status = match &result {
         Some(result) => {
+            if let Some(found) = findings::lines(result.findings()) {
+                terminal.output.borrow_mut().push(format!("\n{found}\n").as_bytes());
+            }
             if let Some(why) = why(result) {
                 terminal.output.borrow_mut().push(format!("\nlazaret: {why}\n").as_bytes());
             }

@@ -1,7 +1,6 @@
 //! A run: the user's message, then answer, calls, answer, until the model has finished or something ends it. What reaches the front
 //! end is decided in `publish`, what reaches a vendor in its wire format; this file only decides what happens next.
 
-use crate::budget::Budget;
 use crate::calls::plain;
 use crate::chunk::{Stop, Usage};
 use crate::conversation::Conversation;
@@ -230,7 +229,7 @@ impl Run<'_> {
         };
         self.publisher.publish(Body::Notice { kind: Notice::CloudFallback, message }).await;
         if let Ok(model) = model {
-            progress.budget = Budget::new(model.context_window, self.parts.settings.answer_tokens);
+            progress.budget = self.budget(&model);
             progress.instead = Some((fallback.provider.clone(), model));
         }
         falls

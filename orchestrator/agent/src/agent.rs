@@ -130,7 +130,7 @@ impl Agent {
             model: self.parts.settings.model.clone(),
         };
         publisher.publish(start).await;
-        let mut progress = Progress::new(Budget::new(None, self.parts.settings.answer_tokens));
+        let mut progress = Progress::new(Budget::new(None, self.parts.settings.answer_tokens, None));
         let ended = self.perform(order.text, conversation, control, &publisher, &mut progress).await;
         if let Some(error) = &ended.error {
             let retry_after_s = error.retry_after().map(|after| after.as_secs());
@@ -163,7 +163,7 @@ impl Agent {
             Ok(run) => run,
             Err(error) => return failed(error),
         };
-        progress.budget = Budget::new(run.model.context_window, self.parts.settings.answer_tokens);
+        progress.budget = run.budget(&run.model);
         match self.announce(&run).await {
             Ok(()) => {}
             Err(why) => return failed(ProviderError::no_session(why)),

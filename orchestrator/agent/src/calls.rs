@@ -9,7 +9,7 @@ use crate::packs::{FINISH, SUBAGENT};
 use crate::run::{Progress, Run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Request, Roots, limit};
+use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots, limit};
 use futures_util::future::join_all;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
@@ -17,9 +17,11 @@ use orchestrator_session::{
 use orchestrator_text::coverage::for_session;
 use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
-use orchestrator_text::utf8::beginning;
+use orchestrator_text::utf8::{beginning, ending};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
+use orchestrator_tools::findings;
 use orchestrator_tools::plan::{Plan, PlanContext};
+use orchestrator_tools::profile::{COMPACT, Profile};
 use orchestrator_tools::proposal::Proposal;
 use orchestrator_tools::result::error_and_result;
 use serde_json::{Value, json};
@@ -76,7 +78,8 @@ impl Run<'_> {
             }
             let warnings: Vec<_> =
                 group.iter().map(|call| progress.repeats.take(&call.name, &call.input)).collect();
-            let made = group.iter().map(|call| self.call(call, malformed.get(&call.id)));
+            let profile = self.profile(&progress.budget);
+            let made = group.iter().map(|call| self.call(call, malformed.get(&call.id), profile));
             for (mut answer, warning) in join_all(made).await.into_iter().zip(warnings) {
                 progress.tools_used |= !answer.is_error;
                 if let Some(times) = warning {
@@ -100,6 +103,11 @@ impl Run<'_> {
         self.parts.session.is_over().then_some("not run: there were too many violations")
     }
 
+    /// How much of results is shown, if that is not the session's own profile.
+    fn profile(&self, budget: &Budget) -> Option<&'static Profile> {
+        (self.parts.settings.brief_if_small && budget.is_small()).then_some(&COMPACT)
+    }
+
     fn is_safe(&self, name: &str) -> bool {
         let name = canonical(name).unwrap_or(name);
         self.tools.iter().any(|tool| tool.name == name && tool.is_safe)
@@ -120,7 +128,12 @@ impl Run<'_> {
     }
 
     /// Makes one call and publishes its events.
-    async fn call(&self, call: &ToolCall, malformed: Option<&String>) -> ToolAnswer {
+    async fn call(
+        &self,
+        call: &ToolCall,
+        malformed: Option<&String>,
+        profile: Option<&'static Profile>,
+    ) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
         self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
         let (decision, passed) = match self.let_through(call, malformed).await {
@@ -133,7 +146,7 @@ impl Run<'_> {
                 Ok(text) => self.answer_here(call, text).await,
                 Err(failed) => self.refuse(call, failed).await,
             },
-            Decision::Finish | Decision::Session => self.in_session(call).await.0,
+            Decision::Finish | Decision::Session => self.in_session(call, profile).await.0,
         };
         self.after_call(passed, answer).await
     }
@@ -200,6 +213,7 @@ impl Run<'_> {
             error: Some(error),
             image: None,
             metadata: Value::Null,
+            found: Findings::default(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(result))).await;
         plain(call, failed.message, true)
@@ -214,6 +228,7 @@ impl Run<'_> {
             error: None,
             image: None,
             metadata: Value::Null,
+            found: Findings::default(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(result))).await;
         plain(call, text, false)
@@ -240,7 +255,7 @@ impl Run<'_> {
             called.given_up = !progress.reprompt(finish.map_or(0, |finish| finish.reprompts));
             return;
         }
-        let (answer, result) = self.in_session(call).await;
+        let (answer, result) = self.in_session(call, None).await;
         let metadata = result.map(|result| json!(result.metadata())).unwrap_or_default();
         if !answer.is_error {
             called.finished = Some(metadata["finished"].clone());
@@ -249,11 +264,16 @@ impl Run<'_> {
     }
 
     /// Lets the session make a call.
-    async fn in_session(&self, call: &ToolCall) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
+    async fn in_session(
+        &self,
+        call: &ToolCall,
+        profile: Option<&'static Profile>,
+    ) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
         let context = CallContext {
             client_id: Some(call.id.as_str().into()),
             live: Live::Sanitized,
             cancel: self.control.token(),
+            profile,
             ..CallContext::new("agent".into())
         };
         let invocation = Invocation::Tool { name: call.name.clone(), input: call.input.clone() };
@@ -327,9 +347,14 @@ impl Run<'_> {
             error,
             image: result.image.as_ref().map(|image| image.media_type.to_owned()),
             metadata: json!(result.metadata()),
+            found: result.findings().clone(),
         };
         self.publisher.publish(Body::ToolResult(Box::new(published))).await;
         let mut answer = plain(call, text, result.error.is_some());
+        answer.full = result.full_text().map(str::to_owned);
+        // They begin the text, or the error in it.
+        answer.found_bytes =
+            findings::lines(result.findings()).map_or(0, |lines| "<error>".len() + lines.len());
         answer.image = result.image.as_ref().map(|image| ImageData {
             media_type: image.media_type.to_owned(),
             base64: STANDARD.encode(&image.data),
@@ -389,7 +414,15 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
 
 /// An answer that is only text.
 pub(crate) fn plain(call: &ToolCall, text: String, is_error: bool) -> ToolAnswer {
-    ToolAnswer { id: call.id.clone(), name: call.name.clone(), text, is_error, image: None }
+    ToolAnswer {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        text,
+        is_error,
+        image: None,
+        full: None,
+        found_bytes: 0,
+    }
 }
 
 /// The input of `finish_task` with canonical field names.
@@ -403,14 +436,22 @@ fn with_own_names(input: &Value) -> Value {
     input
 }
 
-/// Cuts answers so that the model has room for its own.
+/// Cuts answers to a share of the room that is left, so that no answer takes it all and the run goes on.
 fn cut(answers: &mut [ToolAnswer], budget: &Budget, messages: &[Message]) {
     let max = budget.bytes_per_answer(messages, answers.len()).max(ANSWER_MIN);
-    for answer in answers.iter_mut().filter(|answer| answer.text.len() > max) {
-        let total = answer.text.len() as u64;
-        let end = beginning(&answer.text, max).len();
-        answer.text.truncate(end);
-        answer.text.push_str(&format!("\n{}", note(Some(total), end as u64, "head", None)));
+    for answer in answers.iter_mut().filter(|answer| answer.text.len() > answer.found_bytes + max) {
+        let found = answer.found_bytes;
+        let (total, full) = (Some(answer.text.len() as u64), answer.full.as_deref());
+        // The lines of a file and of a list are read on from where they stop. Of anything else, the end says how it went, and the
+        // beginning has what was found and the error.
+        let (head, tail) = match canonical(&answer.name) {
+            Some("file_read" | "file_list" | "glob" | "grep") => (beginning(&answer.text, found + max), ""),
+            _ => (beginning(&answer.text, found + max / 2), ending(&answer.text, max - max / 2)),
+        };
+        let (shown, strategy) =
+            ((head.len() + tail.len()) as u64, if tail.is_empty() { "head" } else { "both" });
+        let after = if tail.is_empty() { "" } else { "\n" };
+        answer.text = format!("{head}\n{}{after}{tail}", note(total, shown, strategy, full));
     }
 }
 
@@ -434,17 +475,42 @@ mod tests {
 
     #[test]
     fn answers_are_cut_to_what_the_context_has_room_for() {
-        let call = ToolCall { id: "a".into(), name: "bash".into(), input: json!({}) };
-        let budget = Budget::new(Some(8_000), 1_000);
+        let named = |name: &str| ToolCall { id: "a".into(), name: name.into(), input: json!({}) };
+        let call = named("file_read");
+        let budget = Budget::new(Some(8_000), 1_000, None);
         let mut answers = vec![plain(&call, "é".repeat(20_000), false), plain(&call, "short".into(), false)];
         cut(&mut answers, &budget, &[]);
-        assert!(
-            answers[0].text.len() < 11_000 && answers[0].text.contains("[truncated: total=40000 shown=10500")
-        );
+        // A quarter of 7,000 tokens for two.
+        assert!(answers[0].text.ends_with("\n[truncated: total=40000 shown=2624 strategy=head]"));
         assert_eq!(answers[1].text, "short");
+        // Both ends of an output, and where all of it is.
+        let output = format!("first {} last", "x".repeat(20_000));
+        let mut answers =
+            vec![ToolAnswer { full: Some("/o.log".into()), ..plain(&named("Bash"), output, true) }];
+        cut(&mut answers, &budget, &[]);
+        let text = &answers[0].text;
+        assert!(text.starts_with("first x") && text.ends_with("x last"), "{text}");
+        assert!(
+            text.contains("\n[truncated: total=20011 shown=5250 strategy=both full=/o.log]\n")
+                && text.len() < 5_400
+        );
         let full = [Message::user("x".repeat(30_000))];
         let mut answers = vec![plain(&call, "x".repeat(5_000), false)];
         cut(&mut answers, &budget, &full);
         assert!(answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100);
+        // What was found is not cut.
+        let line = format!("[found: {}]\n", "y".repeat(3_000));
+        let text = format!("{line}{}", "x".repeat(9_000));
+        let mut answers = vec![ToolAnswer { found_bytes: line.len(), ..plain(&call, text, false) }];
+        cut(&mut answers, &budget, &full);
+        assert!(answers[0].text.starts_with(&line));
+        // After many large answers, the run goes on.
+        let mut messages = vec![Message::user("go")];
+        for _ in 0..12 {
+            let mut answers = vec![plain(&call, "x".repeat(100_000), false)];
+            cut(&mut answers, &Budget::new(Some(200_000), 8_192, None), &messages);
+            messages.push(Message::Tools { answers });
+        }
+        assert!(!Budget::new(Some(200_000), 8_192, None).is_spent(&messages));
     }
 }

@@ -136,7 +136,15 @@ mod tests {
     }
 
     fn answer(id: &str) -> ToolAnswer {
-        ToolAnswer { id: id.into(), name: "bash".into(), text: "x".into(), is_error: false, image: None }
+        ToolAnswer {
+            id: id.into(),
+            name: "bash".into(),
+            text: "x".into(),
+            is_error: false,
+            image: None,
+            full: None,
+            found_bytes: 0,
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::budget::Context;
 use crate::chunk::{Stop, Usage};
 use crate::hooks::HookRan;
+use broker_protocol::Findings;
 use orchestrator_tools::violation::SecurityEvent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,6 +171,9 @@ pub struct ToolResult {
     pub image: Option<String>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
+    /// What was found in the project; also in the metadata.
+    #[serde(skip)]
+    pub found: Findings,
 }
 
 /// An error of a call.

@@ -141,6 +141,8 @@ impl Run<'_> {
                     }
                     Ok(blocked) => {
                         answer = ToolAnswer {
+                            full: None,
+                            found_bytes: 0,
                             text: self.blocked(name, &blocked),
                             is_error: true,
                             image: None,

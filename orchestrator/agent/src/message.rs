@@ -78,6 +78,12 @@ pub struct ToolAnswer {
     /// An image for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageData>,
+    /// The file that has the whole text, if it was saved.
+    #[serde(skip)]
+    pub full: Option<String>,
+    /// Bytes at the beginning that report what was found in the project; they are not cut.
+    #[serde(skip)]
+    pub found_bytes: usize,
 }
 
 /// An image in the form in which models receive it.

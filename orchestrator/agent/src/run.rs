@@ -107,6 +107,13 @@ impl End {
 }
 
 impl Run<'_> {
+    /// The budget of the context of `model`.
+    pub fn budget(&self, model: &Model) -> Budget {
+        let settings = &self.parts.settings;
+        let budget = Budget::new(model.context_window, settings.answer_tokens, settings.reserve_tokens);
+        budget.with_prompt(&self.system, &self.tools)
+    }
+
     /// Adds a message.
     pub fn say(&self, conversation: &mut Conversation, message: Message) {
         if self.is_main

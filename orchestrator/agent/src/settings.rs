@@ -47,6 +47,10 @@ pub struct Settings {
     pub timeout: Duration,
     /// Most tokens of an answer.
     pub answer_tokens: u32,
+    /// Tokens of the context that must be left for another round of calls; the answer's if absent, at most an eighth of the window.
+    pub reserve_tokens: Option<u32>,
+    /// Whether a model with a small window is shown brief results: not if the user has said how much is shown.
+    pub brief_if_small: bool,
     /// Tokens for thoughts; 0 for none.
     pub thinking_tokens: u32,
     /// Whether to publish pieces of inputs as they arrive.
@@ -68,6 +72,8 @@ impl Settings {
             turn_timeout: TURN_TIMEOUT,
             timeout: TIMEOUT,
             answer_tokens: ANSWER_TOKENS,
+            reserve_tokens: None,
+            brief_if_small: true,
             thinking_tokens: 0,
             input_deltas: false,
         }

@@ -1,7 +1,6 @@
 //! The tool `subagent`: another model, or the same one, answers one question with tools that only read. It sees nothing of the
 //! conversation, and only its answer is kept.
 
-use crate::budget::Budget;
 use crate::conversation::Conversation;
 use crate::event::EndReason;
 use crate::message::{Message, ToolCall};
@@ -93,7 +92,7 @@ impl Run<'_> {
         // Its calls get IDs that no other call of the conversation has.
         let mut conversation = Conversation { messages: Vec::new(), ids: self.ids.clone() };
         conversation.messages.push(Message::user(input.question));
-        let mut progress = Progress::new(Budget::new(run.model.context_window, settings.answer_tokens));
+        let mut progress = Progress::new(run.budget(&run.model));
         let end = run.go(&mut conversation, &mut progress).await;
         match (end.error, end.reason) {
             (Some(error), _) => Err(io(error.to_string())),

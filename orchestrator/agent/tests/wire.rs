@@ -395,6 +395,8 @@ mod ollama {
 fn conversation() -> Vec<Message> {
     let image = ImageData { media_type: "image/png".into(), base64: "aW1n".into() };
     let answered = |id: &str, is_error, image| ToolAnswer {
+        full: None,
+        found_bytes: 0,
         id: id.into(),
         name: "bash".into(),
         text: format!("of {id}"),

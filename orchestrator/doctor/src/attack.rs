@@ -422,6 +422,7 @@ mod tests {
             layers: Vec::new(),
             session: String::new(),
             also_closed: vec![],
+            over_bounds: 0,
             network: None,
         };
         let page = page(&opened, &good(), false);

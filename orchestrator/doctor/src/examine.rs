@@ -339,6 +339,7 @@ mod tests {
             policy: Digest([0; 32]),
             tier: Tier::Flat,
             also_closed: Vec::new(),
+            over_bounds: 0,
             layers: Vec::new(),
             network: None,
         };

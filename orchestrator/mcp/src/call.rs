@@ -60,6 +60,10 @@ impl Caller<'_> {
         };
         let call = session.call(context, Invocation::Tool { name, input });
         let (result, refusal) = self.follow(call, &request.peer, progress).await;
+        if let Some(result) = result.as_ref().filter(|_| request.ct.is_cancelled()) {
+            // The client gets no answer to a request that it has cancelled.
+            session.put_back(result);
+        }
         match result {
             Some(result) if result.error.as_ref().is_some_and(is_no_tool) => {
                 Called::NoTool(result.error.as_ref().map_or_else(String::new, |error| error.message.clone()))

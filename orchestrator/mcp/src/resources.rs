@@ -1,7 +1,7 @@
 //! What a client can read besides calling tools: saved long output, and the history of changes.
 
 use broker_protocol::{ErrorKind, Failed, FileRead, History, Request, Zone, ZonePath};
-use orchestrator_session::{Body, CallContext, CallResult, Invocation, Session};
+use orchestrator_session::{Body, CallContext, CallResult, FoundIn, Invocation, Session};
 use rmcp::model::{Resource, ResourceTemplate};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -113,7 +113,8 @@ fn text(result: &CallResult) -> String {
 }
 
 async fn call(session: &Session, asker: &Arc<str>, request: Request) -> Result<Arc<CallResult>, Failed> {
-    let mut call = session.call(CallContext::new(asker.clone()), Invocation::Request(request));
+    let context = CallContext { found: FoundIn::LaterResult, ..CallContext::new(asker.clone()) };
+    let mut call = session.call(context, Invocation::Request(request));
     while let Some(event) = call.next().await {
         match &*event.body {
             // Reading must not ask the user; if the policy requires approval, the resource is not read.

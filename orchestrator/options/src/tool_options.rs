@@ -14,9 +14,9 @@ use policies::{EffectivePolicy, PolicyError};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Tools")]
 pub struct ToolOptions {
-    /// How much of a result a model is shown
-    #[arg(long, value_name = "NAME", value_enum, default_value = "standard")]
-    model_profile: ProfileName,
+    /// How much of a result a model is shown [default: standard; in `chat` and `serve`, compact if the model has a small context]
+    #[arg(long, value_name = "NAME", value_enum)]
+    model_profile: Option<ProfileName>,
     /// Show text with everything in it: escape sequences, control and invisible characters
     #[arg(long)]
     raw_output: bool,
@@ -41,8 +41,8 @@ impl ToolOptions {
         policy: Result<EffectivePolicy, PolicyError>,
     ) -> Result<Config, Failed> {
         let profile: &Profile = match self.model_profile {
-            ProfileName::Standard => &STANDARD,
-            ProfileName::Compact => &COMPACT,
+            None | Some(ProfileName::Standard) => &STANDARD,
+            Some(ProfileName::Compact) => &COMPACT,
         };
         let (hosts, policy) = match policy {
             Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
@@ -70,6 +70,11 @@ impl ToolOptions {
     /// The tools that are disabled.
     pub fn disabled(&self) -> &[String] {
         &self.disable
+    }
+
+    /// Whether the user has said how much is shown.
+    pub fn says_profile(&self) -> bool {
+        self.model_profile.is_some()
     }
 
     /// Whether to keep unsafe characters in results.

@@ -2,7 +2,7 @@
 
 use crate::out::{Lost, Out};
 use broker_protocol::{
-    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
+    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request, Signal, Stdin,
     Terminal, ZonePath, limit,
 };
 use clap::Args;
@@ -16,7 +16,7 @@ use orchestrator_options::start::start_policy_writer;
 use orchestrator_options::{agent_settings, exit};
 use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
-    Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
+    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
 };
 use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::job::Job;
@@ -61,9 +61,6 @@ file, see `lazaret policy allow`), and run it again?";
 /// What gives a command more time.
 const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
                             `timeout_s` counts, and on a terminal no limit";
-
-/// Of the names that are closed, how many are printed without `--verbose`: a repository may have many, and each run prints them.
-const CLOSED_SHOWN: usize = 3;
 
 /// What runs a command line.
 const NEEDS_A_SHELL: &str =
@@ -256,7 +253,7 @@ impl Run {
             opened = session.open() => {
                 let opened = opened?;
                 if self.caller.is_person() {
-                    self.report_closed(&opened.also_closed);
+                    self.report_closed(&opened);
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
@@ -291,7 +288,8 @@ impl Run {
             (window.rows, window.columns) = terminal::size();
         }
         let live = if self.json { Live::Off } else { Live::Bytes };
-        let context = CallContext { live, raw: true, wants: more.wants(), ..CallContext::new("run".into()) };
+        let (wants, found) = (more.wants(), FoundIn::Metadata);
+        let context = CallContext { live, raw: true, wants, found, ..CallContext::new("run".into()) };
         let mut call = session.call(context, Invocation::Request(request));
         let handle = call.handle.clone();
         tokio::select! {
@@ -399,16 +397,23 @@ impl Run {
     fn report(&self, result: &CallResult, lost: Option<&Lost>) -> Result<u8, Failed> {
         if self.json {
             print::json(&ResultLine::plain(result))?;
-        } else if let Some(problem) = self.problem(result) {
-            print::problem(problem);
-            self.remedy(result.ended).into_iter().for_each(print::note);
         } else {
-            self.report_denials(result);
+            print::findings(result.findings());
+            self.report_end(result);
         }
         if let Some(Lost::Failed { stream, error }) = lost {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
         Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
+    }
+
+    fn report_end(&self, result: &CallResult) {
+        if let Some(problem) = self.problem(result) {
+            print::problem(problem);
+            self.remedy(result.ended).into_iter().for_each(print::note);
+        } else {
+            self.report_denials(result);
+        }
     }
 
     /// What a person can do about an end that the command's own output does not explain.
@@ -421,20 +426,20 @@ impl Run {
         remedy.filter(|_| self.caller.is_person())
     }
 
-    fn report_closed(&self, all: &[String]) {
-        let shown = if self.is_verbose { all.len() } else { all.len().min(CLOSED_SHOWN) };
-        for closed in &all[..shown] {
+    /// What a command is denied for a closed name says so; the others are nobody's matter, except what was done at a bound.
+    fn report_closed(&self, opened: &Opened) {
+        let all = &opened.also_closed;
+        let shown = if self.is_verbose { all.len() } else { opened.over_bounds as usize };
+        for closed in all.iter().take(shown) {
             print::problem(&format!("closed, although its name does not say so: {closed}"));
-        }
-        if shown < all.len() {
-            print::note(&format!("so are {} more; `lazaret run -v` prints them all", all.len() - shown));
         }
     }
 
     fn report_denials(&self, result: &CallResult) {
         // Denied hosts are printed separately, once, for every caller.
-        let mut denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
-        if self.tells_denials {
+        let mut denials =
+            result.all_denials().list().iter().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+        if self.is_verbose || self.tells_denials && result.error.is_some() {
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         } else if self.caller.is_person() && result.error.is_some() && denials.next().is_some() {
             // In a script's log the list would bury the command's own errors, but without a word the cause would be missing.

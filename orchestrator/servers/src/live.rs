@@ -13,11 +13,12 @@ use crate::settings::Speech;
 use crate::sse;
 use crate::state::State;
 use broker_protocol::paste::shell_word;
-use broker_protocol::{ErrorKind, Failed};
+use broker_protocol::{ErrorKind, Failed, Findings};
 use orchestrator_session::Decision;
 use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::denials;
+use orchestrator_tools::findings;
 use orchestrator_tools::remote::Reply;
 use orchestrator_tools::render::Finished;
 use rmcp::model::{
@@ -491,7 +492,7 @@ async fn hear(
                 service.taken(bytes.len());
             }
             ServiceEvent::WaitsForApproval => watched.note("waits for an answer from `lazaret approve`"),
-            ServiceEvent::Ended(ended) => return how(&ended, watched),
+            ServiceEvent::Ended(ended) => return how(&ended, &service.take_found(), watched),
         }
     }
 }
@@ -524,7 +525,10 @@ async fn take(
 }
 
 /// How a program ended, as text; what its cell denied goes to the log.
-fn how(ended: &Result<Finished, Failed>, watched: &Watched) -> String {
+fn how(ended: &Result<Finished, Failed>, found: &Findings, watched: &Watched) -> String {
+    if let Some(lines) = findings::lines(found) {
+        lines.lines().for_each(|line| watched.note(line));
+    }
     if let Ok(finished) = ended
         && let Some(line) = denials::line(&finished.denied, true)
     {

@@ -37,7 +37,7 @@ pub(crate) async fn batch(
 ) -> ToolResult {
     // Before the calls in it.
     caller.announce().await;
-    let share = engine.profile.file.keep / invocations.len().max(1);
+    let share = caller.profile(engine).file.keep / invocations.len().max(1);
     let begun = Instant::now();
     let members = match members(engine, invocations, connection.roots()) {
         Ok(members) => members,

@@ -155,7 +155,7 @@ async fn tool(
         Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(calls)), .. }) => {
             Box::pin(batch(engine, connection, caller, calls)).await
         }
-        Ok(planned) => perform(engine, connection, caller, planned, engine.profile.file.keep).await,
+        Ok(planned) => perform(engine, connection, caller, planned, caller.profile(engine).file.keep).await,
         Err(result) => *result,
     }
 }

@@ -9,6 +9,7 @@ use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
 use broker_protocol::{Challenge, Extent, GrantFault};
+use orchestrator_tools::profile::Profile;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -65,6 +66,11 @@ impl Caller {
         let begun = Instant::now();
         let (announced, allowed) = (Cell::new(false), RefCell::default());
         Self { number, context, tool, input, publisher, begun, announced, steering, client, allowed }
+    }
+
+    /// How much of the result is shown.
+    pub fn profile(&self, engine: &Engine) -> &'static Profile {
+        self.context.profile.unwrap_or(engine.profile)
     }
 
     /// The caller of one call in this batch.

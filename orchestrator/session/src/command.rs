@@ -3,7 +3,7 @@
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
 use crate::pending::Approval;
-use broker_protocol::{Denial, Failed, Opened, SessionGrant, Signal, Traced, Trust};
+use broker_protocol::{Denial, Failed, Findings, Opened, SessionGrant, Signal, Traced, Trust};
 use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     },
     Tools(oneshot::Sender<Vec<Value>>),
     CancelAll,
+    /// A result that reported this did not reach its reader.
+    PutBack(Findings),
     /// From the next call on, ask for approvals as `Trust` requires, if that is stricter than now.
     LowerTrust(Trust),
 }

@@ -1,6 +1,7 @@
 //! The last step of every call: its violation and result are published.
 
 use crate::caller::Caller;
+use crate::context::FoundIn;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
 use crate::spans;
@@ -11,13 +12,15 @@ use tracing::Span;
 /// Counts a violation and publishes the result.
 pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) {
     count_violation(engine, caller, &mut result).await;
-    publish(caller, result).await;
+    add_found(engine, caller, &mut result);
+    publish(engine, caller, result).await;
 }
 
 /// The same for a call of a batch, which goes on with the result.
 pub(crate) async fn conclude_member(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
     count_violation(engine, caller, &mut result).await;
-    publish(caller, result.clone()).await;
+    add_found(engine, caller, &mut result);
+    publish(engine, caller, result.clone()).await;
     result
 }
 
@@ -31,10 +34,28 @@ async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResu
     }
 }
 
-async fn publish(caller: &Caller, result: ToolResult) {
+/// Adds what was found since the last result, whichever call caused it.
+fn add_found(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
+    match caller.context.found {
+        FoundIn::LaterResult => {}
+        FoundIn::Metadata => result.add_found(engine.found.take()),
+        FoundIn::Text => {
+            let found = engine.found.take();
+            if !found.is_empty() {
+                result.add_found(found);
+                result.tell_found();
+            }
+        }
+    }
+}
+
+async fn publish(engine: &Engine, caller: &Caller, result: ToolResult) {
     caller.publisher.finish_output().await;
     spans::end(&Span::current(), &result);
     tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
-    // If the front end is gone, it misses the result; the records have it.
-    let _ = caller.publish(RawEvent::Result(Box::new(result))).await;
+    let found = result.metadata.found.clone();
+    // If the front end is gone, it misses the result; the records have it. What was found stays for another one.
+    if caller.publish(RawEvent::Result(Box::new(result))).await.is_err() {
+        engine.found.put_back(found);
+    }
 }

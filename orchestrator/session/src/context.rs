@@ -2,6 +2,7 @@
 
 use crate::call_permit::CallPermit;
 use broker_protocol::{Request, Wants};
+use orchestrator_tools::profile::Profile;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +27,10 @@ pub struct CallContext {
     pub deadline: Option<Instant>,
     /// Bounds the call, if the front end bounds the results that it has not passed on yet.
     pub permit: Option<CallPermit>,
+    /// How much of the result is shown, if that is not the session's own profile.
+    pub profile: Option<&'static Profile>,
+    /// Where the call's result reports what was found in the project.
+    pub found: FoundIn,
     /// Ends the call.
     pub cancel: CancellationToken,
 }
@@ -48,6 +53,17 @@ pub enum Live {
     Sanitized,
     /// The unchanged bytes, including known secrets: for a command that a person runs as if there were no cell.
     Bytes,
+}
+
+/// Where a result reports what was found in the project since the last one that did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundIn {
+    /// At the beginning of its text or error, and in its metadata: somebody reads the text.
+    Text,
+    /// In its metadata: the front end shows that.
+    Metadata,
+    /// In that of a later call: a program reads this one's text, and nobody its metadata.
+    LaterResult,
 }
 
 /// What is called.
@@ -76,6 +92,8 @@ impl CallContext {
             wants: Wants::default(),
             deadline: None,
             permit: None,
+            found: FoundIn::Text,
+            profile: None,
             cancel: CancellationToken::new(),
         }
     }

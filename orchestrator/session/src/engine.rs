@@ -4,6 +4,7 @@ use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
 use crate::relay::{self, CarriedNetwork};
+use crate::unreported::Unreported;
 use broker_protocol::{Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
@@ -97,6 +98,8 @@ pub(crate) struct Engine {
     relay: RefCell<Option<CarriedNetwork>>,
     /// The hosts that cells were refused, for the results of commands.
     pub refused_hosts: Rc<RefusedHosts>,
+    /// What was found in the project and no result has reported yet.
+    pub found: Unreported,
     /// Held while a connection is opened, so that there is never a second one.
     connecting: Mutex<()>,
 }
@@ -127,6 +130,7 @@ impl Engine {
             connection: RefCell::default(),
             relay: RefCell::default(),
             refused_hosts: Rc::default(),
+            found: Unreported::default(),
             connecting: Mutex::new(()),
         })
     }
@@ -189,6 +193,7 @@ impl Engine {
                 break connection;
             }
         };
+        self.found.listen(connection.found());
         self.connection.replace(Some(connection.clone()));
         let leases = self.open.network.as_ref().is_some_and(|network| network.leases);
         self.relay.replace(relay::start(&self.hub, &self.refused_hosts, &connection, leases)?);

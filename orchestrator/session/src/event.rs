@@ -2,7 +2,7 @@
 
 use crate::context::Part;
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, GrantFault, Opened};
+use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, Findings, GrantFault, Opened};
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
@@ -187,7 +187,12 @@ impl CallResult {
         }
     }
 
-    /// What the call was denied, if it should be reported to a person who has seen its output.
+    /// What was found in the project, whichever call caused it: to be reported to every reader, before what was denied.
+    pub fn findings(&self) -> &Findings {
+        &self.metadata.found
+    }
+
+    /// What the call was denied, if it failed: a call that succeeded could do without it.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
         denials::reportable(&self.metadata.denied, self.error.is_some())
     }
@@ -195,6 +200,17 @@ impl CallResult {
     /// Everything that the call was denied, as far as the executor knows.
     pub fn all_denials(&self) -> &Denials {
         &self.metadata.denied
+    }
+
+    /// The file that has the whole text, if it was saved.
+    pub fn full_text(&self) -> Option<&str> {
+        let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_deref());
+        let spill = match &self.metadata.details {
+            Details::Command { spill, .. } | Details::Tests { spill, .. } => spill.as_ref(),
+            _ => None,
+        };
+        let saved = spill.or(self.metadata.saved.as_ref()).map(|saved| saved.path.as_str());
+        cut.or(saved)
     }
 
     /// The changes of a history, as the executor sent them: their paths are not rendered for display.

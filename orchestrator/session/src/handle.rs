@@ -3,7 +3,7 @@
 use crate::command::{CallOrder, Command, StdinChunk, Steer};
 use crate::context::{CallContext, Invocation};
 use crate::engine::{Config, Engine};
-use crate::event::Event;
+use crate::event::{Body, CallResult, Event};
 use crate::pending::Approval;
 use crate::publish::EVENTS;
 use crate::task;
@@ -29,6 +29,7 @@ pub struct Call {
     /// Steers the call.
     pub handle: CallHandle,
     events: mpsc::Receiver<Event>,
+    commands: mpsc::UnboundedSender<Command>,
 }
 
 /// Steers a call from any thread. Has no effect after its end.
@@ -69,7 +70,7 @@ impl Session {
         let order = CallOrder { number, context, invocation, events, steering: steer, parent };
         // If the task is gone, the stream of events ends at once.
         let _ = self.commands.send(Command::Call(Box::new(order)));
-        Call { handle, events: received }
+        Call { handle, events: received, commands: self.commands.clone() }
     }
 
     /// The grants that last for the session, after revoking one of them if given.
@@ -118,6 +119,11 @@ impl Session {
         let _ = self.commands.send(Command::LowerTrust(trust));
     }
 
+    /// Lets a later result report what `result` did, because that has not reached its reader.
+    pub fn put_back(&self, result: &CallResult) {
+        put_back(&self.commands, result);
+    }
+
     /// Cancels all calls in progress, of all front ends.
     pub fn cancel_all(&self) {
         // If the task is gone, no call is in progress.
@@ -145,6 +151,25 @@ impl Call {
     /// The next event; `None` after the result. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
+    }
+}
+
+impl Drop for Call {
+    /// What was found stays for a later result if nobody has taken this one.
+    fn drop(&mut self) {
+        self.events.close();
+        while let Ok(event) = self.events.try_recv() {
+            if let Body::Result(result) = &*event.body {
+                put_back(&self.commands, result);
+            }
+        }
+    }
+}
+
+fn put_back(commands: &mpsc::UnboundedSender<Command>, result: &CallResult) {
+    if !result.findings().is_empty() {
+        // If the task is gone, there is no later result.
+        let _ = commands.send(Command::PutBack(result.findings().clone()));
     }
 }
 

@@ -19,6 +19,7 @@ mod image;
 mod outside;
 mod lookup;
 mod perform;
+mod unreported;
 mod conclude;
 mod batch;
 mod call;
@@ -28,7 +29,7 @@ pub mod service;
 
 pub use call_permit::{CallPermit, CallPermits};
 pub use command::StdinChunk;
-pub use context::{CallContext, Invocation, Live, Part};
+pub use context::{CallContext, FoundIn, Invocation, Live, Part};
 pub use engine::Config;
 pub use event::{ApprovalQuestion, Body, CallResult, Event};
 pub use handle::{Call, CallHandle, Session};

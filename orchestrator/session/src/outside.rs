@@ -74,7 +74,7 @@ async fn request_permission(
     if let Ok(Finished { outcome: Outcome::Granted, .. }) = &ended.finished {
         return Ok(ended.number);
     }
-    let result = ended.result(engine, connection, engine.profile);
+    let result = ended.result(engine, connection, caller.profile(engine));
     if result.error.is_some() {
         return Err(Box::new(result));
     }

@@ -46,7 +46,7 @@ async fn built_in(
     max: usize,
 ) -> ToolResult {
     let tool = caller.tool.clone();
-    let profile = engine.profile;
+    let profile = caller.profile(engine);
     match plan {
         Plan::Request(request) => {
             if let Err(refused) = prepare_single(engine, connection, caller, &request).await {

@@ -4,7 +4,7 @@
 use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Failed, GrantFault, Opened};
+use broker_protocol::{CallId, Challenge, Denial, Failed, Finding, GrantFault, Opened};
 use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
@@ -245,6 +245,9 @@ impl Publisher {
         }
         for event in &mut result.security {
             event.message = sanitizer.text(&event.message);
+        }
+        for text in result.metadata.found.list_mut().iter_mut().flat_map(Finding::texts_mut) {
+            *text = sanitizer.text(text);
         }
         for text in result.metadata.denied.list_mut().iter_mut().flat_map(Denial::texts_mut) {
             *text = sanitizer.text(text);

@@ -74,7 +74,7 @@ pub(crate) async fn exchange(
         let layers = finished.layers.iter().map(|layer| layer.name()).collect();
         return Ok((reply, Metadata { usage: finished.usage.into(), layers, ..Metadata::default() }));
     }
-    Err(Box::new(ended.result(engine, connection, engine.profile)))
+    Err(Box::new(ended.result(engine, connection, caller.profile(engine))))
 }
 
 /// Makes a request, unless its call has already been cancelled.

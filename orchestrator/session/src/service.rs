@@ -4,7 +4,9 @@
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
 use crate::relay::{self, CarriedNetwork};
-use broker_protocol::{Channel, Ended, Extent, Failed, Open, Opened, Outcome, Request, Service, Wants};
+use broker_protocol::{
+    Channel, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request, Service, Wants,
+};
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::Decision;
 
@@ -94,6 +96,11 @@ impl RunningService {
                 RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
             }
         }
+    }
+
+    /// What was found in the project since the last time this was asked.
+    pub fn take_found(&self) -> Findings {
+        self.connection.found().take()
     }
 
     /// Reports that `bytes` of its output were consumed, so that as many more may come.

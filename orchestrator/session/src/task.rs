@@ -51,6 +51,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
                 let _ = reply.send(listed.iter().map(Entry::to_json).collect());
             }
             Command::LowerTrust(trust) => engine.lower_trust(trust),
+            Command::PutBack(found) => engine.found.put_back(found),
             Command::CancelAll => engine.under_way.borrow().values().for_each(|token| token.cancel()),
         }
     }

@@ -5,14 +5,14 @@
 mod harness;
 
 use broker_protocol::{
-    Bytes, Channel, Ended, ErrorKind, Failed, FileReply, FromBroker, Outcome, Permission, Refused, Request,
-    Scope, ToBroker,
+    Bytes, Channel, Ended, ErrorKind, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, Outcome,
+    Permission, Refused, Request, Scope, ToBroker,
 };
 use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read, start,
     text, with, word, written,
 };
-use orchestrator_session::{Approval, Body, CallContext, Config, Invocation, Live};
+use orchestrator_session::{Approval, Body, CallContext, Config, FoundIn, Invocation, Live};
 use orchestrator_tools::profile::COMPACT;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -333,6 +333,42 @@ fn what_is_no_image_or_too_large_or_changes_is_not_shown() {
     let (script, _) = answering(|_| answered(Err(failed(ErrorKind::Violation))), true);
     with(script, config(), async |session, _| {
         assert_eq!(call(&session, "view_image", json!({"path": "a.png"})).await.security.len(), 1);
+    });
+}
+
+#[test]
+fn what_was_found_stays_until_a_result_has_reached_its_reader() {
+    let script = |peer: &mut harness::fake_broker::Peer| {
+        peer.open();
+        let (first, _) = peer.call();
+        let mut found = Findings::default();
+        found.push(Finding::new(FindingKind::Lock, "/p/\x1b.lock", "Why."));
+        peer.send(&FromBroker::Found(found));
+        peer.ended(first, Ended::Exited(0), b"x");
+        while let Some(message) = peer.receive() {
+            if let ToBroker::Call { call, .. } = message {
+                peer.ended(call, Ended::Exited(0), b"x");
+            }
+        }
+    };
+    with(script, config(), async |session, records| {
+        let bash = || json!({"command": "x"});
+        let unread = start(&session, "bash", bash());
+        while records.words().last().is_none_or(|word| !word.starts_with("1 result")) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(unread);
+        // A program reads this text.
+        let context = CallContext { found: FoundIn::LaterResult, ..CallContext::new("test".into()) };
+        let invocation = Invocation::Tool { name: "bash".into(), input: bash() };
+        let (_, result) = finish(session.call(context, invocation)).await;
+        assert_eq!((text(&result).as_str(), result.findings().is_empty()), ("x", true));
+        let want = "[found: lock: /p/\\u{1b}.lock: Why.]\nx";
+        let result = call(&session, "bash", bash()).await;
+        assert_eq!((text(&result).as_str(), &metadata(&result)["found"][0]["kind"]), (want, &json!("lock")));
+        session.put_back(&result);
+        assert_eq!(text(&call(&session, "bash", bash()).await), want);
+        assert_eq!(text(&call(&session, "bash", bash()).await), "x", "once");
     });
 }
 

@@ -34,6 +34,14 @@ function decoded(base64) {
 }
 
 /// Why something was denied, and what would allow it.
+function finding({ kind, count, objects, why, advice }) {
+  const names = objects.map(({ target, state }) => (state ? `${target} (${state})` : target));
+  const unnamed = count - names.length;
+  const more = unnamed > 0 ? ` and ${unnamed} more` : "";
+  const text = `found: ${kind.replaceAll("_", " ")}: ${names.join(", ")}${more}: ${why}${advice ? ` [${advice}]` : ""}`;
+  return element("li", { class: "denial" }, text);
+}
+
 function denial({ what, by, why, remedy, count }) {
   const times = count > 1 ? ` (${count} times)` : "";
   const policy = remedy?.policy ?? (typeof remedy === "string" ? remedy : undefined);
@@ -119,7 +127,7 @@ class ToolBlock {
     this.state.textContent = failed ? (error?.kind ?? "error").replaceAll("_", " ") : "done";
     if (this.output.hidden && result) this.print("result", result);
     else if (error) this.print("error", `${error.message}\n`);
-    this.denials.append(...denied.map(denial));
+    this.denials.append(...(metadata?.found ?? []).map(finding), ...denied.map(denial));
     if (!this.#touched) this.details.open = false;
   }
 }

@@ -535,6 +535,8 @@ fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
 impl HistoryMessage {
     fn answer(self) -> ToolAnswer {
         ToolAnswer {
+            full: None,
+            found_bytes: 0,
             id: self.tool_call_id.unwrap_or_default(),
             name: self.tool_name.unwrap_or_default(),
             text: self.content,

@@ -105,6 +105,9 @@ pub struct Chat {
     /// Time limit of a run in seconds
     #[arg(long, value_name = "S", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
+    /// Tokens of the model's context that must be left; with fewer, it has to answer without tools [default: 8192, at most an eighth]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context_reserve: Option<u32>,
     /// Token budget for the model's reasoning, if the model supports it
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64_000))]
     thinking: u32,
@@ -209,6 +212,8 @@ impl Chat {
             max_turns: self.max_turns,
             turn_timeout: Duration::from_secs(self.turn_timeout),
             timeout: Duration::from_secs(self.timeout),
+            reserve_tokens: self.context_reserve,
+            brief_if_small: !self.tools.says_profile(),
             thinking_tokens: self.thinking,
             input_deltas: self.input_events,
             ..Settings::new("")

@@ -266,6 +266,9 @@ impl Screen {
                 self.tool_line(&format!("  │ {line}")).await?;
             }
         }
+        for finding in result.found.list() {
+            self.problem(&format!("found: {finding}")).await?;
+        }
         match &result.error {
             Some(error) => {
                 let first = error.message.lines().next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Output for a person: results on standard output, problems on standard error, escaped, because a message may quote untrusted
 //! text. Known secrets are removed from both, wherever they come from: a name, an ID, a model of a server that echoes keys.
 
-use broker_protocol::Failed;
+use broker_protocol::{Failed, Findings};
 use orchestrator_text::escape;
 use orchestrator_text::known::redactor;
 use std::borrow::Cow;
@@ -17,6 +17,11 @@ const RESET: &str = "\x18\x1b\\\x1b[?2026l\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?69l\x1
 /// Reports an error or a problem.
 pub fn problem(message: &str) {
     to_stderr("", &paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
+}
+
+/// Reports what was found in the project, a line a kind.
+pub fn findings(found: &Findings) {
+    found.list().iter().for_each(|finding| problem(&format!("found: {finding}")));
 }
 
 /// Asks something, so that it is seen whatever a command has left on the terminal.

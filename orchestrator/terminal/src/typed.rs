@@ -3,14 +3,15 @@
 use crate::print;
 use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
 use orchestrator_session::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, Invocation, Part, Session,
+    Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn, Invocation, Part,
+    Session,
 };
 use std::sync::Arc;
 
 /// The result of a request that prints nothing before its end.
 pub async fn ask(session: &Session, asker: &str, request: Request) -> Result<Arc<CallResult>, Failed> {
     // Unsafe characters are escaped later, or go unchanged to a file or a program.
-    let context = CallContext { raw: true, ..CallContext::new(asker.into()) };
+    let context = CallContext { raw: true, found: FoundIn::Metadata, ..CallContext::new(asker.into()) };
     follow(&mut session.call(context, Invocation::Request(request))).await
 }
 

@@ -25,6 +25,12 @@ pub fn beginning(text: &str, max: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
+/// The last `max` bytes of a text, or fewer to avoid cutting a character.
+pub fn ending(text: &str, max: usize) -> &str {
+    let start = (text.len().saturating_sub(max)..=text.len()).find(|at| text.is_char_boundary(*at));
+    &text[start.unwrap_or(text.len())..]
+}
+
 /// Joins the characters of a stream in arbitrary pieces: no output ends within a character.
 #[derive(Debug, Default)]
 pub struct Utf8Joiner {

@@ -2,7 +2,7 @@
 
 use crate::metadata::{Details, UsageJson};
 use crate::result::ToolResult;
-use broker_protocol::{ErrorKind, Failed};
+use broker_protocol::{ErrorKind, Failed, Findings};
 use serde_json::{Value, json};
 
 /// A batch within a batch is refused.
@@ -20,6 +20,8 @@ pub fn refused(index: usize, error: Failed) -> ToolResult {
 pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolResult {
     let error = error(&results, is_cancelled);
     let (usage, layers) = (usage(&results), layers(&results));
+    let mut found = Findings::default();
+    results.iter().for_each(|result| found.append(result.metadata.found.clone()));
     let mut text = String::new();
     let mut records = Vec::with_capacity(results.len());
     let mut security = Vec::new();
@@ -35,6 +37,8 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
     let details = Details::Batch { invocations: records, failed };
     let mut result = ToolResult { error, security, ..ToolResult::success("batch", text, details) };
     (result.metadata.usage, result.metadata.layers) = (usage, layers);
+    // Their texts report it already.
+    result.metadata.found = found;
     result
 }
 

@@ -1,6 +1,6 @@
 //! Denials of a call, as JSON for results and as a line for a model or a user.
 
-use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, PolicyRule, Remedy};
+use broker_protocol::{Barrier, Denial, Denials, PolicyRule, Remedy};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -82,21 +82,10 @@ pub(crate) fn fields<S: Serializer>(denied: &Denials, serializer: S) -> Result<S
     map.end()
 }
 
-/// Whether to report a denial although the call succeeded. Programs often look for files that they can do without; a change or a
-/// connection that was denied may matter.
-fn matters(denial: &Denial) -> bool {
-    match denial.what.kind {
-        AttemptKind::Read | AttemptKind::Metadata | AttemptKind::SystemCall => false,
-        AttemptKind::Write | AttemptKind::Run => {
-            matches!(denial.by, Barrier::Layer(Layer::ProtectedNames, _))
-        }
-        AttemptKind::Connect | AttemptKind::Resolve | AttemptKind::Use | AttemptKind::Call => true,
-    }
-}
-
-/// The denials to report: all if the call failed, otherwise those that may matter anyway.
+/// The denials to report: all if the call failed. Programs often try what they can do without, and a call that succeeded could; its
+/// metadata has them.
 pub fn reportable(denied: &Denials, failed: bool) -> impl Iterator<Item = &Denial> {
-    denied.list().iter().filter(move |denial| failed || matters(denial))
+    denied.list().iter().filter(move |_| failed)
 }
 
 /// One line that reports the denials of a call, if there are any to report.
@@ -112,7 +101,7 @@ pub fn line(denied: &Denials, failed: bool) -> Option<String> {
         _ => {}
     }
     let named: Vec<String> = denials.iter().take(NAMED).map(|denial| denial.to_string()).collect();
-    let unnamed = (denials.len() - named.len()) as u64 + if failed { denied.more() } else { 0 };
+    let unnamed = (denials.len() - named.len()) as u64 + denied.more();
     let more = if unnamed > 0 { format!("; and {unnamed} more") } else { String::new() };
     Some(format!("[denied: {}{more}]", named.join("; ")))
 }
@@ -121,6 +110,7 @@ pub fn line(denied: &Denials, failed: bool) -> Option<String> {
 mod tests {
     use super::*;
     use crate::metadata::{Details, Metadata};
+    use broker_protocol::{AttemptKind, Layer};
     use serde_json::json;
 
     fn denial(kind: AttemptKind, target: &str, layer: Layer) -> Denial {
@@ -166,13 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_went_well_tells_only_what_may_be_missed() {
+    fn a_call_that_succeeded_reports_no_denial() {
         let read = denial(AttemptKind::Read, "/etc/x", Layer::LandlockFiles);
         let outside = denial(AttemptKind::Write, "/usr/x", Layer::MountNamespace);
         let hook = denial(AttemptKind::Write, ".git/hooks/x", Layer::ProtectedNames);
         let all = metadata(vec![read, outside, hook]);
-        let line = super::line(&all.denied, false).unwrap();
-        assert_eq!(line, "[denied: write .git/hooks/x: Why. [layer protected-names; no option allows this]]");
+        assert_eq!(super::line(&all.denied, false), None);
         let line = super::line(&all.denied, true).unwrap();
         assert!(line.starts_with("[denied: read /etc/x: ") && line.matches("Why.").count() == 3, "{line}");
         assert_eq!(super::line(&metadata(vec![]).denied, true), None);

@@ -8,6 +8,7 @@ pub mod schema;
 pub mod test_report;
 pub mod metadata;
 pub mod denials;
+pub mod findings;
 pub mod timeouts;
 pub mod state;
 pub mod plan;

@@ -1,8 +1,9 @@
 //! Metadata of a call, besides its text, as JSON for results and records.
 
 use crate::denials;
+use crate::findings;
 use crate::test_report::Counts;
-use broker_protocol::{CallId, Denials, Roots, Spill, Usage};
+use broker_protocol::{CallId, Denials, Findings, Roots, Spill, Usage};
 use orchestrator_text::diff::FileDiff;
 use orchestrator_text::truncate::note;
 use serde::Serialize;
@@ -43,6 +44,9 @@ pub struct Metadata {
     /// Whether known secrets were removed from the text: writing it back would destroy them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
+    /// What was found in the project since the last result that reported it; whichever call caused it.
+    #[serde(skip_serializing_if = "Findings::is_empty", serialize_with = "findings::field")]
+    pub found: Findings,
     /// What it was denied, as far as the executor knows.
     #[serde(flatten, serialize_with = "denials::fields")]
     pub denied: Denials,

@@ -3,10 +3,12 @@
 //! Decisions depend on the [`ErrorKind`](broker_protocol::ErrorKind), never on a message.
 
 use crate::denials;
+use crate::findings;
 use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
 use crate::subject::Subject;
 use crate::violation::SecurityEvent;
-use broker_protocol::{CallId, Ended, Failed, Roots, Spill};
+use broker_protocol::{CallId, Ended, Failed, Finding, Findings, Roots, Spill};
+use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::unfinished;
 use orchestrator_web::image::Image;
@@ -27,6 +29,8 @@ pub struct ToolResult {
     pub metadata: Metadata,
     /// Attempts of the call, or of the calls in it, to get outside its permissions.
     pub security: Vec<SecurityEvent>,
+    /// Bytes at the beginning of the text that report what was found; they are not cut.
+    pub found_bytes: usize,
     /// Bytes of the note at the end of the text that reports where [`ToolResult::shorten`] or [`ForeignText::cut`] has cut it.
     pub note_bytes: usize,
 }
@@ -44,7 +48,16 @@ impl ToolResult {
 
     /// A result with everything that may be known at first.
     pub fn new(text: Vec<u8>, error: Option<Failed>, metadata: Metadata) -> Self {
-        Self { text, error, ended: None, image: None, metadata, security: Vec::new(), note_bytes: 0 }
+        Self {
+            text,
+            error,
+            ended: None,
+            image: None,
+            metadata,
+            security: Vec::new(),
+            found_bytes: 0,
+            note_bytes: 0,
+        }
     }
 
     /// Sets the call ID in the broker's audit.
@@ -93,8 +106,29 @@ impl ToolResult {
         }
     }
 
+    /// Adds what was found in the project, for the reader of the metadata.
+    pub fn add_found(&mut self, mut found: Findings) {
+        let texts = found.list_mut().iter_mut().flat_map(Finding::texts_mut);
+        texts.for_each(|text| *text = escape::one_line(text));
+        self.metadata.found.append(found);
+    }
+
+    /// Reports what was found to the reader of the text, before everything else: nothing that is cut or listed later takes its place.
+    pub fn tell_found(&mut self) {
+        let Some(lines) = findings::lines(&self.metadata.found) else { return };
+        match (&mut self.error, &mut self.metadata.stderr) {
+            (Some(error), _) => error.message = format!("{lines}\n{}", error.message),
+            (None, Some(stderr)) => stderr.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
+            (None, None) => {
+                self.found_bytes = lines.len() + 1;
+                self.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop);
+            }
+        }
+    }
+
     /// Cuts the text at `max` bytes, with a note.
     pub fn shorten(&mut self, max: usize) {
+        let max = max + self.found_bytes;
         let length = self.text.len() - self.note_bytes;
         if length > max {
             let before = self.metadata.truncated.as_ref().filter(|_| self.note_bytes > 0);

@@ -98,10 +98,10 @@ impl WebError {
             | WebError::Plain { .. }
             | WebError::PlainImage
             | WebError::Moved { .. }
-            | WebError::OtherHost { .. } => ErrorKind::DeniedPolicy,
+            | WebError::OtherHost { .. }
+            | WebError::Address { .. } => ErrorKind::DeniedPolicy,
             WebError::NotImage(_) | WebError::LargeImage => ErrorKind::InvalidInput,
             WebError::Image(failed) => failed.kind,
-            WebError::Address { .. } => ErrorKind::Violation,
             WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
             WebError::Select { error: SelectError::NoMatch, .. } => ErrorKind::NotFound,
             WebError::Select { error: SelectError::TooLarge, .. } => ErrorKind::ResourceLimit,
@@ -138,7 +138,7 @@ mod tests {
             address.to_string(),
             "h is at 127.0.0.1, a loopback address, and no line of the policy opens it"
         );
-        assert_eq!(address.kind(), ErrorKind::Violation);
+        assert_eq!(address.kind(), ErrorKind::DeniedPolicy, "a closed address is a refusal");
         let none = WebError::NoEngine {
             searxng: EngineError::NotSetUp("SEARXNG_URL"),
             brave: EngineError::TimedOut(10),

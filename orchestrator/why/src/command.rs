@@ -13,7 +13,9 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_session::executor::Greeting;
-use orchestrator_session::{Body, CallContext, CallResult, Config, Invocation, Live, Session, StdinChunk};
+use orchestrator_session::{
+    Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
+};
 use orchestrator_terminal::{print, runtime::runtime, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};
@@ -214,7 +216,13 @@ async fn find(
 
 /// Runs the command to its end; its standard output is the tracer's report.
 async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<CallResult>, Trace), Failed> {
-    let context = CallContext { live: Live::Bytes, raw: true, ..CallContext::new("why".into()) };
+    let context = CallContext {
+        live: Live::Bytes,
+        raw: true,
+        // Nothing of a throw-away session reaches the project.
+        found: FoundIn::Metadata,
+        ..CallContext::new("why".into())
+    };
     let key = key().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
     let mut call = session.call(context, Invocation::Request(request));
     call.handle.input(StdinChunk { bytes: key.clone().into_bytes(), permit: None });

@@ -184,6 +184,7 @@ impl Ledger {
                 Ok(())
             }
             FromBroker::Explained(_) => Err("an explanation of nothing".into()),
+            FromBroker::Found(found) => found.check().map_err(|error| error.to_string()),
             FromBroker::Done { call, outcome, .. } => {
                 let entry = self.under_way(*call, "Done")?;
                 if ran(outcome) {

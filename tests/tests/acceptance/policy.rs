@@ -284,16 +284,16 @@ fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
         (grep("docs"), "scope:grep"),
         (grep("central:"), "scope:grep"),
         // A link leads out of the scope, not out of the zones.
-        (read("src/link"), "violation"),
-        (read("src/docs/a"), "violation"),
-        (write("src/docs/b"), "violation"),
-        (write("src/link"), "violation"),
-        (write("src/other/b"), "violation"),
-        (list("src/docs"), "violation"),
-        (glob("src/docs", "*"), "violation"),
-        (glob("src", "docs/*"), "violation"),
-        (grep("src/docs"), "violation"),
-        (grep("src/link"), "violation"),
+        (read("src/link"), "denied_policy"),
+        (read("src/docs/a"), "denied_policy"),
+        (write("src/docs/b"), "denied_policy"),
+        (write("src/link"), "denied_policy"),
+        (write("src/other/b"), "denied_policy"),
+        (list("src/docs"), "denied_policy"),
+        (glob("src/docs", "*"), "denied_policy"),
+        (glob("src", "docs/*"), "denied_policy"),
+        (grep("src/docs"), "denied_policy"),
+        (grep("src/link"), "denied_policy"),
         (Request::Bash(shell("true")), "scope:bash"),
     ];
     let globs = ["src/**", "*.md", "central:notes/**"];
@@ -803,10 +803,10 @@ fn what_is_refused_without_a_rule_is_explained() {
     let mut session = Session::start(&mut session);
     for (tool, input, rule) in [
         ("web_fetch", url("https://evil.example/"), "denied_policy"),
-        ("web_fetch", url("http://169.254.169.254/"), "violation"),
-        ("web_fetch", url("http://0x7f.1/"), "violation"),
+        ("web_fetch", url("http://169.254.169.254/"), "denied_policy"),
+        ("web_fetch", url("http://0x7f.1/"), "denied_policy"),
         ("view_image", path("https://evil.example/a.png"), "denied_policy"),
-        ("view_image", path("http://169.254.169.254/a.png"), "violation"),
+        ("view_image", path("http://169.254.169.254/a.png"), "denied_policy"),
         ("file_read", path("../../etc/passwd"), "violation"),
         ("file_write", json!({ "path": "../x", "content": "x" }), "violation"),
     ] {

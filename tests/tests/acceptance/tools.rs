@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         a_command_with_the_fields_of_other_systems,
         an_error_is_a_result_and_the_session_goes_on,
         violations_end_the_session_and_tool_errors_do_not,
+        refusals_inside_the_roots_end_no_session,
         the_calls_of_a_batch_run_at_once,
         small_tools_keep_what_they_are_told_from_session_to_session,
         an_image_is_shown_and_a_text_that_is_called_one_is_not,
@@ -144,7 +145,7 @@ fn a_protected_name_is_written_by_neither_tool_nor_shell(place: Place) {
     let world = World::new(place);
     world.put(".env", "KEY=1\n");
     let (code, result) = call(&world, "file_write", json!({"path": ".env", "content": "x"}));
-    assert_eq!((code, kind(&result)), (3, "violation"), "{result}");
+    assert_eq!((code, kind(&result)), (126, "denied_policy"), "{result}");
     let (code, result) = call(&world, "bash", bash("echo x > .env"));
     assert_ne!(code, 0, "{result}");
     assert_eq!(world.get(".env"), b"KEY=1\n");
@@ -279,15 +280,37 @@ fn an_error_is_a_result_and_the_session_goes_on(place: Place) {
     session.bash("echo still here").success();
 }
 
-fn violations_end_the_session_and_tool_errors_do_not(place: Place) {
+/// The control is the last call: a path outside ends it.
+fn refusals_inside_the_roots_end_no_session(place: Place) {
     let world = World::new(place);
     world.put(".env", "KEY=1\n");
+    symlink(".env", world.project.join("notes")).unwrap();
+    let mut session =
+        Session::start(world.lazaret("session").args(["--trust", "autonomous", "--max-violations", "1"]));
+    for (tool, input) in [
+        ("file_read", json!({"path": ".env"})),
+        ("file_write", json!({"path": ".git/hooks/pre-commit", "content": "x"})),
+        ("file_edit", json!({"path": ".env", "edits": [{"old": "KEY", "new": "x"}]})),
+        ("file_read", json!({"path": "notes"})),
+        ("view_image", json!({"path": ".env"})),
+        ("web_fetch", json!({"url": "http://169.254.169.254/"})),
+    ] {
+        let answer = session.call(tool, input.clone());
+        assert_eq!((answer.kind(), answer.events.len()), ("denied_policy", 0), "{input}: {}", answer.result);
+    }
+    session.bash("true").success();
+    assert_eq!(session.call("file_read", json!({"path": "../x"})).kind(), "violation");
+    assert_eq!(session.bash("true").kind(), "denied_policy");
+}
+
+fn violations_end_the_session_and_tool_errors_do_not(place: Place) {
+    let world = World::new(place);
     let mut session =
         Session::start(world.lazaret("session").args(["--trust", "autonomous", "--max-violations", "3"]));
     (0..5).for_each(|_| assert_eq!(session.call("file_read", json!({"path": "no"})).kind(), "not_found"));
     // Seen by the orchestrator, by the broker's policy, and by the file worker.
     symlink("/etc/passwd", world.project.join("link")).unwrap();
-    for (count, path) in ["../x", ".env", "link"].into_iter().enumerate() {
+    for (count, path) in ["../x", "/etc/passwd", "link"].into_iter().enumerate() {
         let answer = session.call("file_read", json!({ "path": path }));
         assert_eq!(answer.kind(), "violation", "{path}");
         let [event] = &answer.events[..] else { panic!("{:?}", answer.events) };
@@ -361,7 +384,7 @@ fn an_image_is_shown_and_a_text_that_is_called_one_is_not(place: Place) {
         (&json!("image/png"), 3_333_336)
     );
     assert_eq!(session.call("view_image", json!({"path": "b.png"})).kind(), "invalid_input");
-    assert_eq!(session.call("view_image", json!({"path": ".env"})).kind(), "violation");
+    assert_eq!(session.call("view_image", json!({"path": ".env"})).kind(), "denied_policy");
     world.put("c.png", png(5_000_001));
     assert_eq!(session.call("view_image", json!({"path": "c.png"})).kind(), "invalid_input");
 }

@@ -28,6 +28,8 @@ pub fn tests() -> Vec<Test> {
             two_hundred_turns_are_the_last_and_then_there_are_no_tools,
             a_full_context_takes_the_tools_away,
             violations_end_a_run,
+            a_large_result_ends_no_run,
+            the_room_that_must_be_left_can_be_set,
             a_circle_is_noticed,
             a_tool_that_was_not_shown_cannot_be_called,
             malformed_input_goes_back_to_the_model,
@@ -268,6 +270,45 @@ fn a_full_context_takes_the_tools_away() {
         json!({"usedTokens": 7510, "window": 8000, "share": 0.93875})
     );
     assert_eq!(printed.one("notice")["kind"], "context_budget");
+}
+
+/// The model reports no usage, so all is estimated.
+fn a_large_result_ends_no_run() {
+    let world = world();
+    let large = json!({"name": "bash", "input": {"command": "head -c 90000 /dev/zero | tr '\\0' x"}});
+    let calls = vec![json!({ "toolCalls": [large] }); 6];
+    let turns: Vec<Value> = calls.into_iter().chain([json!({"text": "Done."})]).collect();
+    let mut command = play(&world, &json!({"contextWindow": 32000, "turns": turns}));
+    // As much is shown as to a model with a large context.
+    let printed = Printed::of(trusting(command.args(["--model-profile", "standard"])).arg("x"));
+    printed.finished.success();
+    assert_eq!((printed.reason(), printed.text().as_str()), ("done", "Done."));
+    assert_eq!(printed.all("tool-result").len(), 6);
+    let turns = printed.all("turn-end");
+    let shares = turns.iter().map(|turn| turn["context"]["share"].as_f64().unwrap());
+    assert!(shares.into_iter().all(|share| 0.1 < share && share < 1.0), "{turns:#?}");
+    assert!(printed.all("tool-result")[0]["result"].as_str().unwrap().len() > 80_000);
+    // Without a word about it, a model with a small context is shown less.
+    let printed = Printed::of(
+        trusting(&mut play(
+            &world,
+            &json!({"contextWindow": 32000, "turns": [{"toolCalls": [large]}, {"text": "Done."}]}),
+        ))
+        .arg("x"),
+    );
+    assert!(printed.one("tool-result")["result"].as_str().unwrap().len() < 6_000);
+}
+
+fn the_room_that_must_be_left_can_be_set() {
+    let world = world();
+    let call = json!({"name": "thinking", "input": {"thought": "hm"}});
+    let used = json!({"toolCalls": [call], "usage": {"inputTokens": 17000, "outputTokens": 10}});
+    let turns = json!({"contextWindow": 32000, "turns": [used, {"text": "Done."}]});
+    for (reserve, reason) in [("14000", "done"), ("15500", "context_budget")] {
+        let mut command = play(&world, &turns);
+        let printed = Printed::of(trusting(command.args(["--context-reserve", reserve])).arg("x"));
+        assert_eq!(printed.reason(), reason, "{reserve}");
+    }
 }
 
 fn violations_end_a_run() {

@@ -63,7 +63,10 @@ fn each_request_has_one_record_before_its_answer(place: Place) {
     assert_eq!((&answered["path"], &answered["end"]), (&json!("a.txt"), &json!("answered")));
     let (_, refused) = call(3, read(".env"));
     assert_eq!((&refused["verdict"], &refused["rule"]), (&json!("deny"), &json!("protect:.env")));
-    assert_eq!((&refused["violation"], &refused["error"]), (&json!(true), &json!("violation")));
+    assert_eq!(
+        (&refused["violation"], &refused["error"]),
+        (&serde_json::Value::Null, &json!("denied_policy"))
+    );
     let (done, invalid) = call(4, Request::Bash(shell("a\0b")));
     assert!(matches!(done.outcome, Outcome::Failed(_)));
     assert_eq!((&invalid["verdict"], &invalid["error"]), (&json!("none"), &json!("invalid_input")));

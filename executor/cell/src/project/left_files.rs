@@ -8,7 +8,7 @@ use super::created_record::{inspect, is_recent, read_short, state};
 use super::kept_repositories::unlock;
 use super::locks::Locks;
 use super::repository_changes::with_existing_parent;
-use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::worker::REFERENCES_MAX;
 use nix::Result;
@@ -41,6 +41,8 @@ enum Left {
     Autostash,
     /// It makes git show another history, or other objects.
     History,
+    /// `git status` shows no file that it names.
+    Exclude,
     /// `hg recover` writes the files that it names. Checked when no command is running any more.
     Journal,
 }
@@ -50,7 +52,7 @@ impl Left {
     fn acts(self) -> bool {
         match self {
             Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => true,
-            Left::History => false,
+            Left::History | Left::Exclude => false,
         }
     }
 
@@ -58,7 +60,7 @@ impl Left {
     fn is_judged_by_content(self) -> bool {
         match self {
             Left::Counter | Left::BranchName | Left::Branch => true,
-            Left::Autostash | Left::History | Left::Journal => false,
+            Left::Autostash | Left::History | Left::Exclude | Left::Journal => false,
         }
     }
 
@@ -66,13 +68,13 @@ impl Left {
     fn waits(self) -> bool {
         match self {
             Left::Autostash | Left::Journal => true,
-            Left::Counter | Left::BranchName | Left::Branch | Left::History => false,
+            Left::Counter | Left::BranchName | Left::Branch | Left::History | Left::Exclude => false,
         }
     }
 }
 
 /// Files of a repository, relative to its directory; locks are recognised by the end of their names (`locks.rs`).
-const GIT: [(&str, Left); 13] = [
+const GIT: [(&str, Left); 14] = [
     ("rebase-merge/msgnum", Left::Counter),
     ("rebase-merge/end", Left::Counter),
     ("rebase-apply/next", Left::Counter),
@@ -86,6 +88,7 @@ const GIT: [(&str, Left); 13] = [
     ("objects/info/alternates", Left::History),
     ("info/grafts", Left::History),
     ("shallow", Left::History),
+    ("info/exclude", Left::Exclude),
 ];
 const MERCURIAL: [(&str, Left); 2] =
     [("store/journal", Left::Journal), ("store/journal.backupfiles", Left::Journal)];
@@ -165,13 +168,13 @@ impl LeftFiles {
     }
 
     /// What calls have left or changed since the last check; `alone`: no command is running any more. Locks are added to `locks`.
-    pub fn update(&mut self, alone: bool, locks: &mut NewLocks) -> Vec<Denial> {
+    pub fn update(&mut self, alone: bool, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();
         }
         let present: Vec<_> = self.present().collect();
         let mut seen = BTreeMap::new();
-        let mut denials = Vec::new();
+        let mut findings = Vec::new();
         for (path, state, left) in present {
             let waits = !alone && left.waits();
             let before = self.seen.get(&path);
@@ -180,7 +183,7 @@ impl LeftFiles {
                 None if waits => {}
                 Some(before) if *before == state => drop(seen.insert(path, state)),
                 Some(_) | None => {
-                    denials.extend(left_in(&path, left));
+                    findings.extend(left_in(&path, left));
                     // It is judged again next time if its content may have changed by then without a trace.
                     if !left.is_judged_by_content() || alone && !is_recent(&state) {
                         seen.insert(path, state);
@@ -192,7 +195,7 @@ impl LeftFiles {
         if alone && !self.is_made {
             locks.add(&self.at, self.locks.update(&self.at));
         }
-        denials
+        findings
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
@@ -211,28 +214,24 @@ impl LeftFiles {
 /// The locks that calls have left in all repositories: one finding, however many there are.
 #[derive(Debug, Default)]
 pub struct NewLocks {
-    first: Option<PathBuf>,
+    named: Vec<PathBuf>,
     count: usize,
 }
 
 impl NewLocks {
-    fn add(&mut self, repository: &Path, (first, count): (Option<OsString>, usize)) {
+    fn add(&mut self, repository: &Path, (named, count): (Vec<OsString>, usize)) {
+        self.named.extend(named.iter().map(|name| repository.join(name)));
         self.count += count;
-        self.first = self.first.take().or_else(|| first.map(|first| repository.join(first)));
     }
 
     /// What is reported of them.
-    pub fn denial(self) -> Option<Denial> {
-        let first = self.first?;
-        let more = match self.count.saturating_sub(1) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let why = format!(
-            "A command left this lock{more}, which makes your next `git add` or `git commit` fail; or a git process of yours holds it."
-        );
+    pub fn finding(self) -> Option<Finding> {
+        let (first, others) = self.named.split_first()?;
+        let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
         let advice = "remove it if no git process of yours is running";
-        Some(of_repository(&first, &why, Remedy::Advice(advice.into())))
+        let mut found = of_repository(FindingKind::Lock, first, why).with_advice(advice);
+        others.iter().for_each(|path| found.add_object(path.to_string_lossy()));
+        Some(found.with_unnamed(self.count.saturating_sub(self.named.len()) as u64))
     }
 }
 
@@ -266,56 +265,57 @@ fn common_directory(repository: PathBuf) -> PathBuf {
 }
 
 /// Treats a file as needed, and reports it.
-fn left_in(path: &Path, left: Left) -> Option<Denial> {
-    let removed = |why: &str| {
-        let done = remove(path).map(|()| "it is removed").unwrap_or("it could NOT be removed");
-        of_repository(path, &format!("{why}, so {done}."), Remedy::Nothing)
+fn left_in(path: &Path, left: Left) -> Option<Finding> {
+    let removed = |kind, why: &str| {
+        let done = remove(path).map(|()| "removed").unwrap_or("could NOT be removed");
+        of_repository(kind, path, why).with_state(done)
     };
+    let prompt_text = |why| removed(FindingKind::PromptText, why);
     match left {
         Left::Counter if is_number(path) => None,
-        Left::Counter => Some(removed(
-            "A command wrote something other than a number here, which git's shell prompt would execute",
+        Left::Counter => Some(prompt_text(
+            "A command wrote something other than a number here, which git's shell prompt would execute.",
         )),
         Left::BranchName if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) => {
             None
         }
-        Left::BranchName => Some(removed(
-            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it",
+        Left::BranchName => Some(prompt_text(
+            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it.",
         )),
-        Left::Branch => Some(removed(
-            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it",
+        Left::Branch => Some(prompt_text(
+            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it.",
         )),
         Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
             let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
-            Some(of_repository(
-                path,
-                why,
-                Remedy::Advice("look at the stash that it names with `git show --stat -m`".into()),
-            ))
+            let found = of_repository(FindingKind::Autostash, path, why);
+            Some(found.with_advice("look at the stash that it names with `git show --stat -m`"))
         }
         Left::Autostash => {
             let stash = text(path, TEXT_MAX)
                 .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
                 .unwrap_or_default();
             let why = format!(
-                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({})",
+                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({}).",
                 String::from_utf8_lossy(&stash)
             );
-            Some(removed(&why))
+            Some(removed(FindingKind::Autostash, &why))
         }
         Left::History => {
             let why = "A command wrote it (`git gc` and `git fetch` do so too). It can make your git show a history or objects that differ \
                        from the real ones.";
             let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
-            Some(of_repository(path, why, Remedy::Advice(advice.into())))
+            Some(of_repository(FindingKind::History, path, why).with_advice(advice))
+        }
+        Left::Exclude => {
+            let why =
+                "A command changed it: your `git status` does not show files that it names, also new ones.";
+            let advice = "look at its lines, and at `git status --ignored`";
+            Some(of_repository(FindingKind::Exclude, path, why).with_advice(advice))
         }
         Left::Journal => {
-            let why = "A command left it, and your `hg recover` would write the files that it names";
-            Some(of_repository(
-                path,
-                &format!("{why}; {}.", set_aside(path)),
-                Remedy::Advice("run `hg verify`".into()),
-            ))
+            let why = "A command left it, and your `hg recover` would write the files that it names.";
+            let found = of_repository(FindingKind::Journal, path, why).with_state(set_aside(path));
+            Some(found.with_advice("run `hg verify`"))
         }
     }
 }
@@ -330,9 +330,9 @@ pub fn set_aside(path: &Path) -> String {
         Ok(path.with_file_name(name))
     };
     match aside() {
-        Ok(aside) => format!("it is kept as {}", aside.display()),
-        Err(_) if remove(path).is_ok() => "it is removed".to_owned(),
-        Err(_) => "it could NOT be taken away".to_owned(),
+        Ok(aside) => format!("kept as {}", aside.display()),
+        Err(_) if remove(path).is_ok() => "removed".to_owned(),
+        Err(_) => "could NOT be taken away".to_owned(),
     }
 }
 
@@ -360,13 +360,6 @@ fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
 }
 
 /// Reports what a command has left in a repository.
-pub fn of_repository(path: &Path, why: &str, remedy: Remedy) -> Denial {
-    let barrier = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(
-        AttemptKind::Write,
-        String::from_utf8_lossy(path.as_os_str().as_bytes()),
-        barrier,
-        why,
-        remedy,
-    )
+pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
+    Finding::new(kind, String::from_utf8_lossy(path.as_os_str().as_bytes()), why)
 }

@@ -25,12 +25,13 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Looks again. Returns the first that is new or has changed, and the number of all that are.
-    pub fn update(&mut self, repository: &Path) -> (Option<OsString>, usize) {
+    /// Looks again. Returns those that are new or have changed as far as they are told apart, and the number of all that are.
+    pub fn update(&mut self, repository: &Path) -> (Vec<OsString>, usize) {
         let mut now = Self::default();
         let mut entries = fs::read_dir(repository).into_iter().flatten();
         let listed = entries.by_ref().take(LISTED_MAX).flatten().map(|entry| entry.file_name());
-        let listed: Vec<OsString> = listed.filter(|name| is_lock(name)).collect();
+        let mut listed: Vec<OsString> = listed.filter(|name| is_lock(name)).collect();
+        listed.sort_by_key(|name| !is_known(name));
         let known: &[&str] = if entries.next().is_some() { &KNOWN } else { &[] };
         for name in known.iter().map(OsString::from).chain(listed) {
             if now.told_apart.contains_key(&name) {
@@ -44,16 +45,20 @@ impl Locks {
             }
         }
         let changed = |(name, state): &(&OsString, &[i64; 7])| self.told_apart.get(*name) != Some(*state);
-        let mut new = now.told_apart.iter().filter(changed);
-        let first = new.next().map(|(name, _)| name.clone());
-        let mut count = usize::from(first.is_some()) + new.count();
-        if now.others > self.others {
-            count += now.others - self.others;
+        let new = now.told_apart.iter().filter(changed);
+        let mut new: Vec<OsString> = new.map(|(name, _)| name.clone()).collect();
+        new.sort_by_key(|name| !is_known(name));
+        let count = new.len() + now.others.saturating_sub(self.others);
+        if new.is_empty() && count > 0 {
+            new.push(OsString::from("*.lock"));
         }
-        let first = first.or_else(|| (count > 0).then(|| OsString::from("*.lock")));
         *self = now;
-        (first, count)
+        (new, count)
     }
+}
+
+fn is_known(name: &OsStr) -> bool {
+    KNOWN.iter().any(|known| name == *known)
 }
 
 fn is_lock(name: &OsStr) -> bool {
@@ -75,11 +80,11 @@ mod tests {
         put(folder, "index.lock");
         let mut locks = Locks::default();
         locks.update(folder);
-        assert_eq!(locks.update(folder), (None, 0), "the user's");
+        assert_eq!(locks.update(folder), (vec![], 0), "the user's");
         put(folder, "a.lock");
         put(folder, "a.locked");
-        assert_eq!(locks.update(folder), (Some("a.lock".into()), 1));
-        assert_eq!(locks.update(folder), (None, 0));
+        assert_eq!(locks.update(folder), (vec!["a.lock".into()], 1));
+        assert_eq!(locks.update(folder), (vec![], 0));
     }
 
     #[test]
@@ -89,10 +94,10 @@ mod tests {
         let mut locks = Locks::default();
         locks.update(folder);
         (0..LISTED_MAX + 100).for_each(|number| put(folder, &format!("{number}.lock")));
-        let (first, count) = locks.update(folder);
-        assert!(first.is_some() && count > LISTED_MAX - 10 && count <= LISTED_MAX, "{first:?} {count}");
+        let (new, count) = locks.update(folder);
+        assert!(new.len() == LOCKS_MAX && count > LISTED_MAX - 10 && count <= LISTED_MAX, "{new:?} {count}");
         assert!(locks.told_apart.len() <= LOCKS_MAX);
         put(folder, "index.lock");
-        assert_eq!(locks.update(folder).0, Some("index.lock".into()));
+        assert_eq!(locks.update(folder).0, ["index.lock"]);
     }
 }

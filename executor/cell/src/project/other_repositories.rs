@@ -6,7 +6,7 @@
 
 use super::created_record::{inspect, is_recent, state};
 use super::left_files::{LeftFiles, NewLocks, of_repository, set_aside};
-use broker_protocol::{Denial, Remedy};
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::protected::REPOSITORIES_MAX;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::{IndexFault, RepositoryAnswer};
@@ -94,23 +94,23 @@ impl OtherRepositories {
         alone: bool,
         ask: &AskIndexes,
         has_changed: &dyn Fn(&Path) -> bool,
-    ) -> Vec<Denial> {
+    ) -> Vec<Finding> {
         self.find_made();
         let until = Instant::now() + TIME;
         self.all.sort_by_key(|other| (other.is_made, !other.is_left));
-        let (mut denials, mut locks) = (Vec::new(), NewLocks::default());
+        let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         for other in &mut self.all {
             other.is_due = other.is_left || other.is_unsure || has_changed(&other.directory);
             other.is_left = other.is_due && Instant::now() > until;
             if other.is_due && !other.is_left {
-                denials.extend(other.left.iter_mut().flat_map(|left| left.update(alone, &mut locks)));
+                findings.extend(other.left.iter_mut().flat_map(|left| left.update(alone, &mut locks)));
             }
         }
-        denials.extend(locks.denial());
-        denials.extend(self.judge_indexes(alone, until, ask));
+        findings.extend(locks.finding());
+        findings.extend(self.judge_indexes(alone, until, ask));
         let left: Vec<&Other> = self.all.iter().filter(|other| other.is_left).collect();
-        denials.splice(0..0, unchecked(&left));
-        denials
+        findings.splice(0..0, unchecked(&left));
+        findings
     }
 
     fn find_made(&mut self) {
@@ -126,7 +126,7 @@ impl OtherRepositories {
     }
 
     /// Sets aside each index that has changed and that git must not use.
-    fn judge_indexes(&mut self, alone: bool, until: Instant, ask: &AskIndexes) -> Vec<Denial> {
+    fn judge_indexes(&mut self, alone: bool, until: Instant, ask: &AskIndexes) -> Vec<Finding> {
         let mut due: BTreeMap<&Path, Vec<(&mut Other, IndexState)>> = BTreeMap::new();
         for other in self.all.iter_mut().filter(|other| other.is_due && !other.is_left) {
             let now = other.index_state();
@@ -136,7 +136,7 @@ impl OtherRepositories {
                 due.entry(root).or_default().push((other, now));
             }
         }
-        let mut denials = Vec::new();
+        let mut findings = Vec::new();
         for (root, mut others) in due {
             if Instant::now() > until {
                 others.iter_mut().for_each(|(other, _)| other.is_left = true);
@@ -144,10 +144,10 @@ impl OtherRepositories {
             }
             let directories: Vec<PathBuf> = others.iter().map(|(other, _)| other.directory.clone()).collect();
             for ((other, before), answer) in others.into_iter().zip(ask(root, &directories)) {
-                denials.extend(other.judge(before, answer, alone));
+                findings.extend(other.judge(before, answer, alone));
             }
         }
-        denials
+        findings
     }
 }
 
@@ -169,19 +169,19 @@ impl Other {
     }
 
     /// Takes in what its index is, whose state was `before` when that was asked.
-    fn judge(&mut self, before: IndexState, answer: RepositoryAnswer, alone: bool) -> Option<Denial> {
+    fn judge(&mut self, before: IndexState, answer: RepositoryAnswer, alone: bool) -> Option<Finding> {
         let is_same = answer.shared == self.shared;
         self.shared = answer.shared;
         self.index = if is_same { before } else { self.index_state() };
         self.is_unsure = !alone || self.index.iter().flatten().any(is_recent);
         let fault = answer.fault?;
-        let denial = refuse_index(&self.directory, &fault);
+        let finding = refuse_index(&self.directory, &fault);
         self.index = self.index_state();
-        Some(denial)
+        Some(finding)
     }
 }
 
-fn refuse_index(directory: &Path, fault: &IndexFault) -> Denial {
+fn refuse_index(directory: &Path, fault: &IndexFault) -> Finding {
     let index = directory.join("index");
     let what = match fault {
         IndexFault::Outside(path) => {
@@ -191,24 +191,17 @@ fn refuse_index(directory: &Path, fault: &IndexFault) -> Denial {
             "cannot be read, so Lazaret cannot tell which files your `git restore` would write".to_owned()
         }
     };
-    let why = format!("A command has left an index that {what}; {}.", set_aside(&index));
-    of_repository(
-        &index,
-        &why,
-        Remedy::Advice("run `git reset`, which writes a new index from `HEAD`".into()),
-    )
+    let why = format!("A command has left an index that {what}.");
+    let found = of_repository(FindingKind::IndexSetAside, &index, &why).with_state(set_aside(&index));
+    found.with_advice("run `git reset`, which writes a new index from `HEAD`")
 }
 
-/// One denial for all that there was no time for.
-fn unchecked(left: &[&Other]) -> Option<Denial> {
+/// One finding for all that there was no time for.
+fn unchecked(left: &[&Other]) -> Option<Finding> {
     let (first, more) = left.split_first()?;
-    let others = match more.len() {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    let why = format!(
-        "There was no time to look at what the call has left in this repository{others}; they are looked at after the next one."
-    );
-    let advice = "do not enter them before that, or remove those that you do not need";
-    Some(of_repository(&first.directory, &why, Remedy::Advice(advice.into())))
+    let why = "There was no time to look at what the call has left in this repository; that follows after the next one.";
+    let advice = "do not enter it before that, or remove it if you do not need it";
+    let mut found = of_repository(FindingKind::Unchecked, &first.directory, why).with_advice(advice);
+    more.iter().for_each(|other| found.add_object(other.directory.to_string_lossy()));
+    Some(found)
 }

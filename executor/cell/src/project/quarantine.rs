@@ -6,11 +6,12 @@
 //! *Does not*: cross file systems, change modes to reach something, or wait for the lock on names longer than 50 ms.
 
 use super::left_files::of_repository;
-use broker_protocol::{Denial, Remedy, Zone};
+use broker_protocol::paste::shell_word;
+use broker_protocol::{Denial, Finding, FindingKind, Zone};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
-use executor_supervisor::{CreatedFiles, Refusal, RenameLock, born, describe};
+use executor_supervisor::{CreatedFiles, Refusal, RenameLock, born, describe, found};
 use executor_sys::random;
 use nix::Result;
 use nix::dir::Dir;
@@ -34,39 +35,42 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::
 /// How often the lock is tried for, each time after a millisecond.
 const LOCK_TRIES: usize = 50;
 
-/// Describes the refusals of a call for its result, and takes away what the call has misplaced.
-pub fn conclude(refusals: &[Refusal], spec: &SandboxSpec) -> Vec<Denial> {
+/// Describes the refusals of a call for its result, and takes away what the call has misplaced: returns what was refused, and what was
+/// found.
+pub fn conclude(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
     let is_misplaced = refusals.iter().any(|refusal| refusal.misplaced().is_some());
     let memory = spec.created.as_ref().filter(|_| is_misplaced);
     let names = memory.and_then(|memory| memory.try_clone().ok()).map(CreatedFiles::of);
     let lock = OnceCell::new();
     let lock = || lock.get_or_init(|| names.as_ref().and_then(lock_of)).is_some();
-    let each = refusals.iter().map(|refusal| match refusal.misplaced() {
-        Some((identity, path)) => describe_taking(path, take(identity, path, &lock, spec), spec),
-        None => describe(refusal, spec),
+    let findings = refusals.iter().filter_map(|refusal| match refusal.misplaced() {
+        Some((identity, path)) => Some(describe_taking(path, take(identity, path, &lock, spec), spec)),
+        None => found(refusal),
     });
-    each.collect()
+    let findings = findings.collect();
+    (refusals.iter().filter_map(|refusal| describe(refusal, spec)).collect(), findings)
 }
 
-fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Denial {
+fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Finding {
     let why =
-        "The call made it here, where your programs act on it by themselves and no call may make anything";
+        "The call made it here, where your programs act on it by themselves and no call may make anything.";
     match taken {
         Ok(place) => {
-            let why = format!("{why}. It is in quarantine: central:{}", place.display());
             let holder = spec.central.join(place.parent().unwrap_or(&place));
-            let advice =
-                "nobody may enter its directory; to look at it or move it back, outside the sandbox:";
-            of_repository(path, &why, Remedy::Advice(format!("{advice} chmod 700 {}", holder.display())))
+            let advice = format!(
+                "nobody may enter its directory in the quarantine; to look at it or move it back, outside the sandbox: chmod 700 {}",
+                shell_word(&holder.to_string_lossy())
+            );
+            of_repository(FindingKind::Quarantined, path, why)
+                .with_state(format!("in quarantine: central:{}", place.display()))
+                .with_advice(advice)
         }
-        Err(Errno::ENOENT | Errno::ESTALE) => {
-            let why = format!("{why}. It is no longer there, and nothing was taken away.");
-            of_repository(path, &why, Remedy::Advice("see where it has gone".into()))
-        }
-        Err(errno) => {
-            let why = format!("{why}. It could NOT be taken away and may still be there: {}.", errno.desc());
-            of_repository(path, &why, Remedy::Advice("remove it if you do not trust it".into()))
-        }
+        Err(Errno::ENOENT | Errno::ESTALE) => of_repository(FindingKind::NotTaken, path, why)
+            .with_state("no longer there; nothing was taken away")
+            .with_advice("see where it has gone"),
+        Err(errno) => of_repository(FindingKind::NotTaken, path, why)
+            .with_state(format!("could NOT be taken away and may still be there: {}", errno.desc()))
+            .with_advice("remove it if you do not trust it"),
     }
 }
 

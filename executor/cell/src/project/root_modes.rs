@@ -6,7 +6,7 @@
 //!
 //! *Does not*: tell what the user changes while a command runs from what the command does; cover directories below the roots.
 
-use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::spec::SandboxSpec;
 use executor_sys::file;
@@ -65,7 +65,7 @@ impl RootModes {
     }
 
     /// Gives back what commands have changed; returns what is reported of it.
-    pub fn give_back(&mut self) -> Vec<Denial> {
+    pub fn give_back(&mut self) -> Vec<Finding> {
         self.0.iter_mut().filter_map(Root::give_back).collect()
     }
 }
@@ -103,10 +103,10 @@ impl Root {
         Ok(Some((RootMode { mode, group: stat.st_gid, lists }, changed)))
     }
 
-    fn give_back(&mut self) -> Option<Denial> {
+    fn give_back(&mut self) -> Option<Finding> {
         let (now, changed) = match self.now() {
             Ok(now) => now?,
-            Err(errno) => return Some(self.denial(&format!("cannot be looked at ({})", errno.desc()), "")),
+            Err(errno) => return Some(self.finding(format!("it cannot be looked at: {}", errno.desc()))),
         };
         if now == self.is {
             self.changed = changed;
@@ -114,12 +114,12 @@ impl Root {
         }
         let what = self.is.differences(&now);
         let done = match self.restore(&now) {
-            Ok(()) => "it is given back".to_owned(),
-            Err(errno) => format!("it could NOT be given back: {}", errno.desc()),
+            Ok(()) => format!("{what}; given back"),
+            Err(errno) => format!("{what}; could NOT be given back: {}", errno.desc()),
         };
         // What this has changed is no command's.
         self.changed = fstat(&self.directory).map_or(changed, |stat| (stat.st_ctime, stat.st_ctime_nsec));
-        Some(self.denial(&what, &done))
+        Some(self.finding(done))
     }
 
     fn restore(&self, now: &RootMode) -> Result<()> {
@@ -144,10 +144,9 @@ impl Root {
         )
     }
 
-    fn denial(&self, what: &str, done: &str) -> Denial {
-        let why = format!("A command changed who may use this root of the session: {what}; {done}.");
-        let barrier = Barrier::Layer(Layer::ProtectedNames, None);
-        Denial::new(AttemptKind::Metadata, self.path.to_string_lossy(), barrier, why, Remedy::Nothing)
+    fn finding(&self, state: String) -> Finding {
+        let why = "A command changed who may use this root of the session.";
+        Finding::new(FindingKind::RootMode, self.path.to_string_lossy(), why).with_state(state)
     }
 }
 
@@ -192,7 +191,7 @@ mod tests {
         chmod(0o777);
         let said = modes.give_back();
         assert_eq!((said.len(), mode()), (1, 0o700));
-        assert!(said[0].why.contains("from 0700 to 0777; it is given back"), "{}", said[0].why);
+        assert!(said[0].to_string().contains("from 0700 to 0777; given back"), "{}", said[0]);
         assert!(modes.give_back().is_empty());
         chmod(0);
         assert_eq!((modes.give_back().len(), mode()), (1, 0o700));

@@ -13,10 +13,11 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use super::created_record::{inspect, is_recent, open, read_short, state};
+use super::hidden_changes::HiddenChanges;
 use super::left_files::{of_repository, set_aside};
 use super::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
-use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
 use executor_layers::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
@@ -130,11 +131,22 @@ struct Tracked {
     submodules: BTreeSet<Vec<u8>>,
     /// The files on which the index is based.
     shared: Vec<String>,
+    /// Names whose changes git does not show.
+    hidden: HiddenChanges,
 }
 
 impl Tracked {
     fn of(answer: Option<RepositoryAnswer>, files: &[PathBuf], project: &Path) -> Self {
-        let Some(RepositoryAnswer { files: in_head, index, submodules, fault, replaces, shared }) = answer
+        let Some(RepositoryAnswer {
+            files: in_head,
+            index,
+            hidden,
+            left_out,
+            submodules,
+            fault,
+            replaces,
+            shared,
+        }) = answer
         else {
             return Self { fault: Some(IndexFault::Unreadable), ..Self::default() };
         };
@@ -151,7 +163,8 @@ impl Tracked {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
         let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
-        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared }
+        let hidden = HiddenChanges::new(hidden, left_out);
+        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared, hidden }
     }
 
     /// Whether git tracks it, or may track it.
@@ -225,7 +238,7 @@ impl TrackedSecrets {
         spec: &SandboxSpec,
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
-    ) -> Vec<Denial> {
+    ) -> Vec<Finding> {
         let seen = self.repository.state(&self.tracked.shared);
         let is_due = seen != self.seen || alone && self.is_unsure;
         // Other calls wait for a slow answer, so that it is sought when the last one has ended.
@@ -244,21 +257,26 @@ impl TrackedSecrets {
         };
         self.is_unsure = !alone || self.seen.iter().flatten().any(is_recent);
         let tainted = self.made_tracked(spec, &now);
-        let mut denials: Vec<Denial> = tainted.iter().map(|path| self.denial(spec, path, &now)).collect();
-        denials.extend(self.hidden(spec, &now).iter().map(|path| hidden(spec, path)));
-        denials.extend(added(spec, &self.added(spec, &now)));
-        if now.replaces && !self.tracked.replaces {
-            denials.push(self.replaced());
+        let mut findings: Vec<Finding> =
+            tainted.iter().map(|path| self.made_tracked_finding(spec, path, &now)).collect();
+        findings.extend(self.hidden(spec, &now).iter().map(|path| hidden(path)));
+        findings.extend(added(&self.added(spec, &now)));
+        if self.tracked.fault.is_none() {
+            // Those that commands may not create are named above.
+            findings.extend(now.hidden.since(&self.tracked.hidden, |path| !is_closed(spec, path)));
         }
-        denials.extend(self.faulty(&mut now));
+        if now.replaces && !self.tracked.replaces {
+            findings.push(self.replaced());
+        }
+        findings.extend(self.faulty(&mut now));
         let before = self.record.clone();
         self.record.extend(tainted.iter().map(|path| line(path)));
         if self.record != before {
             self.write(&before);
         }
         self.tracked = now;
-        denials.extend(self.in_submodules(spec));
-        denials
+        findings.extend(self.in_submodules(spec));
+        findings
     }
 
     /// What must be watched so that every change of what is tracked is noticed.
@@ -270,12 +288,12 @@ impl TrackedSecrets {
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
-    fn in_submodules(&mut self, spec: &SandboxSpec) -> Vec<Denial> {
+    fn in_submodules(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
         let new = self.new_in_submodules(spec);
-        let denials =
+        let findings =
             new.iter().map(|path| in_submodule(&spec.project.join(OsStr::from_bytes(path)))).collect();
         self.known.extend(new);
-        denials
+        findings
     }
 
     fn new_in_submodules(&self, spec: &SandboxSpec) -> Vec<Vec<u8>> {
@@ -286,7 +304,7 @@ impl TrackedSecrets {
 
     /// Sets aside an index that git must not use, and reports one that can no longer be read
     /// completely. If it was unreadable before the call, that is the user's own doing.
-    fn faulty(&self, now: &mut Tracked) -> Option<Denial> {
+    fn faulty(&self, now: &mut Tracked) -> Option<Finding> {
         let index = self.repository.own.join("index");
         let what = match &now.fault {
             Some(IndexFault::Outside(path)) => {
@@ -303,27 +321,24 @@ impl TrackedSecrets {
             None => {
                 let why = "A command has left an index of which not all can be read (`--split-index`, a sparse index, too many names). \
                            Lazaret cannot tell you which names it hides from `git status`.";
-                let advice = Remedy::Advice(
-                    "run `git update-index --no-split-index` and look at `git ls-files -v`".into(),
-                );
-                return Some(of_repository(&index, why, advice));
+                let advice = "run `git update-index --no-split-index` and look at `git ls-files -v`";
+                let found = of_repository(FindingKind::UnreadableIndex, &index, why);
+                return Some(found.with_advice(advice));
             }
         };
         let done = set_aside(&index);
         *now = Tracked { index: Some(BTreeMap::new()), fault: None, ..std::mem::take(now) };
-        let why = format!("A command has left an index that {what}; {done}.");
-        Some(of_repository(
-            &index,
-            &why,
-            Remedy::Advice("run `git reset`, which writes a new index from `HEAD`".into()),
-        ))
+        let why = format!("A command has left an index that {what}.");
+        let found = of_repository(FindingKind::IndexSetAside, &index, &why).with_state(done);
+        Some(found.with_advice("run `git reset`, which writes a new index from `HEAD`"))
     }
 
-    fn replaced(&self) -> Denial {
+    fn replaced(&self) -> Finding {
         let why = "A command used `git replace`: your git now shows one object in place of another, but a push sends the original.";
         let advice =
             "`git --no-replace-objects log` shows the originals, `git replace -d` removes the replacement";
-        of_repository(&self.repository.common.join("refs/replace"), why, Remedy::Advice(advice.into()))
+        let path = self.repository.common.join("refs/replace");
+        of_repository(FindingKind::Replacement, &path, why).with_advice(advice)
     }
 
     /// Closed files that `now` may track, that were not known to be tracked before, and that no record names yet.
@@ -368,7 +383,7 @@ impl TrackedSecrets {
         new.cloned().collect()
     }
 
-    fn denial(&self, spec: &SandboxSpec, path: &[u8], now: &Tracked) -> Denial {
+    fn made_tracked_finding(&self, spec: &SandboxSpec, path: &[u8], now: &Tracked) -> Finding {
         let why = match &now.index {
             Some(_) if !now.has(path) => {
                 "A command has left a commit that cannot be read as a whole, so git may track this secret: your next `git stash` or \
@@ -390,7 +405,7 @@ impl TrackedSecrets {
             shell_word(&name),
             record.display()
         );
-        Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
+        Finding::new(FindingKind::TrackedSecret, name, why).with_advice(advice)
     }
 
     /// Writes the record, with what a concurrent session has added to it since `before` was read. A
@@ -416,7 +431,7 @@ pub fn record_path(central: &Path) -> PathBuf {
     central.join(undo_directory::NAME).join(NAME)
 }
 
-fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
+fn hidden(path: &[u8]) -> Finding {
     let why = "A command has put this name into git's index so that `git status` does not show it (`skip-worktree`, `assume-unchanged`). \
                Git would create the file at a checkout, and programs of yours act on files with this name.";
     let name = String::from_utf8_lossy(path);
@@ -425,34 +440,29 @@ fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
         "look at `git show {}` outside the sandbox, and run `git rm --cached -- {word}`",
         shell_word(&object)
     );
-    Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
+    Finding::new(FindingKind::IndexedName, name, why).with_advice(advice)
 }
 
-fn in_submodule(path: &Path) -> Denial {
+fn in_submodule(path: &Path) -> Finding {
     let why = "A repository has come about here, where the project has a submodule. If a command made it: your `git pull` or `git fetch` may \
                go on into it, and would then fetch, with your rights, from the address in its settings, into files that commands read.";
     let advice = "look at `remote` in its `.git/config` before you pull or fetch, or remove its `.git`";
-    of_repository(path, why, Remedy::Advice(advice.into()))
+    of_repository(FindingKind::Repository, path, why).with_advice(advice)
 }
 
-/// One denial for all: a checkout of a branch may add many.
-fn added(spec: &SandboxSpec, paths: &[Vec<u8>]) -> Option<Denial> {
+/// One for all: a checkout of a branch may add many.
+fn added(paths: &[Vec<u8>]) -> Option<Finding> {
     let (path, others) = paths.split_first()?;
-    let others = match others.len() {
-        0 => String::new(),
-        count => format!(" (and {count} more that commands may not create)"),
-    };
-    let why = format!(
-        "A command has put this name{others} into git's index, and the work tree does not have it. Your next `git commit` or `git checkout .` \
-         takes it from there, and some programs read it there (git-lfs `.lfsconfig`)."
-    );
+    let why = "A command has put a name that commands may not create into git's index, and the work tree does not have it. Your next \
+               `git commit` or `git checkout .` takes it from there, and some programs read it there (git-lfs `.lfsconfig`).";
     let name = String::from_utf8_lossy(path);
     let (object, word) = (format!(":{name}"), shell_word(&name));
     let advice = format!(
         "look at `git diff --cached` and `git show {}` outside the sandbox, and run `git rm --cached -- {word}` if it is not yours",
         shell_word(&object)
     );
-    Some(Denial::new(AttemptKind::Write, name, by(spec, path), &why, Remedy::Advice(advice)))
+    let found = Finding::new(FindingKind::IndexedName, name, why).with_advice(advice);
+    Some(found.with_unnamed(others.len() as u64))
 }
 
 fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
@@ -461,11 +471,6 @@ fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
     inspect(path).ok().map(|(_, metadata)| state(&metadata))
-}
-
-fn by(spec: &SandboxSpec, path: &[u8]) -> Barrier {
-    let rule = spec.policy.matcher.protection(path).map(policies::ProtectedName::rule);
-    Barrier::Layer(Layer::ProtectedNames, rule)
 }
 
 fn below(path: &Path, project: &Path) -> Option<Vec<u8>> {

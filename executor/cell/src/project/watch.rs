@@ -7,7 +7,7 @@ use super::other_repositories::{AskIndexes, OtherRepositories};
 use super::quarantine::lock_of;
 use super::repository_changes::RepositoryChanges;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
-use broker_protocol::Denial;
+use broker_protocol::Finding;
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
@@ -65,23 +65,23 @@ impl RepositoryWatch {
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
         ask_indexes: &AskIndexes,
-    ) -> Vec<Denial> {
+    ) -> Vec<Finding> {
         self.changes.receive();
         let is_restored = self.restore(spec);
         let mut watched = if alone && self.is_used { self.watch() } else { BTreeSet::new() };
         self.is_used = true;
-        let (mut denials, mut locks) = (Vec::new(), NewLocks::default());
+        let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         let until = Instant::now() + TIME;
         for (place, repository) in self.all.iter_mut().enumerate() {
             if self.changes.has(place) && (alone || Instant::now() < until) {
-                denials.extend(repository.left.update(alone, &mut locks));
+                findings.extend(repository.left.update(alone, &mut locks));
             }
         }
-        denials.extend(locks.denial());
+        findings.extend(locks.finding());
         let last = self.all.len();
         if let Some(tracked) = self.tracked.as_mut().filter(|_| self.changes.has(last)) {
             let before = tracked.watched();
-            denials.extend(tracked.update(spec, alone, ask));
+            findings.extend(tracked.update(spec, alone, ask));
             if tracked.watched() != before {
                 watched.remove(&last);
             }
@@ -92,11 +92,11 @@ impl RepositoryWatch {
             .collect();
         let known: BTreeSet<&Path> = self.all.iter().map(|watched| watched.left.directory()).collect();
         let has_changed = |directory: &Path| changed.contains(directory) || !known.contains(directory);
-        denials.extend(self.others.update(alone, ask_indexes, &has_changed));
+        findings.extend(self.others.update(alone, ask_indexes, &has_changed));
         if alone {
             self.changes.forget(|place| watched.contains(&place) && is_restored);
         }
-        denials
+        findings
     }
 
     /// Watches those in which something has happened, before they are looked at; returns the places of those that are watched.

@@ -86,13 +86,13 @@ fn a_closed_name_is_closed_by_whatever_link() {
     ground.link(ground.path("project/.env"), "central/notes");
     ground.link(".git/hooks", "project/scripts");
     for path in ["notes", "central:notes"] {
-        assert_eq!(kind(ground.read(path)), ErrorKind::Violation, "{path}");
+        assert_eq!(kind(ground.read(path)), ErrorKind::DeniedPolicy, "{path}");
     }
     assert_eq!(kind(ground.read(".env")), ErrorKind::DeniedPolicy);
     assert_eq!(kind(ground.read(".ENV")), ErrorKind::DeniedPolicy);
     assert_eq!(ground.read("scripts/pre-commit").unwrap().content, b"echo");
-    assert_eq!(kind(ground.write("scripts/pre-commit", "evil")), ErrorKind::Violation);
-    assert_eq!(kind(ground.write("scripts/new", "evil")), ErrorKind::Violation);
+    assert_eq!(kind(ground.write("scripts/pre-commit", "evil")), ErrorKind::DeniedPolicy);
+    assert_eq!(kind(ground.write("scripts/new", "evil")), ErrorKind::DeniedPolicy);
     assert_eq!(kind(ground.write("locked", "evil")), ErrorKind::DeniedPolicy);
     assert_eq!(ground.content("project/.git/hooks/pre-commit"), "echo");
     let message = ground.read("notes").unwrap_err().message;

@@ -101,6 +101,14 @@ export interface Metadata {
   readonly layers: readonly string[];
   readonly exitCode?: number;
   readonly signal?: number;
+  /** What was found in the project since the last result, one a kind. */
+  readonly found?: ReadonlyArray<{
+    readonly kind: string;
+    readonly count: number;
+    readonly objects: ReadonlyArray<{ readonly target: string; readonly state?: string }>;
+    readonly why: string;
+    readonly advice?: string;
+  }>;
   readonly denied?: ReadonlyArray<{
     readonly what: { readonly kind: string; readonly target: string };
     readonly by: { readonly kind: string; readonly name: string };

@@ -5,6 +5,7 @@
 
 use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
+use crate::unreported::Received;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
     GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Traced, Wants,
@@ -71,7 +72,8 @@ impl Connection {
     ) -> io::Result<Self> {
         let read = watch(socket.try_clone()?, Interest::READABLE)?;
         let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
-        let link = Rc::new(Link { write: socket, state, dirty, drained, leases: watch::Sender::default() });
+        let (leases, found) = (watch::Sender::default(), Received::default());
+        let link = Rc::new(Link { write: socket, state, dirty, drained, leases, found });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
         let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
         let (relay, places) = (Cell::new(relay), Arc::new(Semaphore::new(limit::CALLS)));
@@ -86,6 +88,11 @@ impl Connection {
     /// Takes the sockets of the cells' relay; `None` after the first time.
     pub(crate) fn take_relay(&self) -> Option<RelaySockets> {
         self.relay.take()
+    }
+
+    /// What was found in the project and nobody has taken yet.
+    pub(crate) fn found(&self) -> Received {
+        self.link.found.clone()
     }
 
     /// The leases in force, updated as they change.
@@ -191,6 +198,8 @@ struct Link {
     drained: Notify,
     /// The leases in force.
     leases: watch::Sender<Vec<Lease>>,
+    /// What was found in the project, until a result reports it.
+    found: Received,
 }
 
 #[derive(Default)]
@@ -404,6 +413,11 @@ impl Link {
                 let state = self.state.borrow();
                 state.calls.iter().for_each(|(call, slot)| slot.hear_leases(*call, &leases));
                 self.leases.send_replace(leases);
+                Ok(())
+            }
+            FromBroker::Found(found) => {
+                found.check().map_err(|_| ExecutorError::Protocol("findings pass a limit"))?;
+                self.found.borrow_mut().append(found);
                 Ok(())
             }
             FromBroker::Kept { call, spill } => {

@@ -147,7 +147,8 @@ impl Greeting {
                     let grant = Grant { call: 1, digest, nonce, extent: Extent::Once };
                     greeted.send(&ToBroker::Grant(grant)).await?;
                 }
-                FromBroker::Asked { call: 1, .. } => {}
+                // What was found is for results; a single command of ours has none.
+                FromBroker::Asked { call: 1, .. } | FromBroker::Found(_) => {}
                 other => return Err(out_of_turn(other)),
             }
         }

@@ -117,6 +117,11 @@ class Completed:
         return tuple(self.metadata.get("layers", ()))
 
     @property
+    def found(self) -> tuple[Mapping[str, Any], ...]:
+        """What was found in the project since the last result, one a kind: `kind`, `count`, `objects`, `why`, `advice`."""
+        return tuple(self.metadata.get("found", ()))
+
+    @property
     def denied(self) -> tuple[Mapping[str, Any], ...]:
         """What the command was denied, as far as that is known: `what`, `by`, `why`, `remedy`, `count`."""
         return tuple(self.metadata.get("denied", ()))
