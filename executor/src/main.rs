@@ -28,6 +28,7 @@ mod open;
 mod machine;
 mod repository_question;
 mod roots;
+mod secrets;
 mod user;
 mod poll;
 mod fault;

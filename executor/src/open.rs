@@ -12,6 +12,7 @@ use crate::missing_program::Profiles;
 use crate::pool::Pool;
 use crate::repository_question;
 use crate::roots::{self, RootError};
+use crate::secrets::{self, NotRevealed};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
@@ -31,6 +32,7 @@ use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
+use executor_layers::masks::ReadableSecret;
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
@@ -110,6 +112,9 @@ pub enum OpenError {
          in the profile, or let a call ask for them (`wants`)"
     )]
     NotAsked,
+    /// A file of secrets is not revealed.
+    #[error(transparent)]
+    Reveal(#[from] NotRevealed),
     /// A path requested for the session cannot be granted.
     #[error("{}", .0.why)]
     Lease(Refused),
@@ -131,6 +136,7 @@ impl OpenError {
             | OpenError::NotAsked
             | OpenError::Required(_)
             | OpenError::Protect(_)
+            | OpenError::Reveal(_)
             | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
             | OpenError::Layer { .. }
@@ -193,6 +199,7 @@ pub fn open(
         return Err(OpenError::NotAsked);
     }
     let policy = if request.throw_away { policy.without_hosts()? } else { policy };
+    let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
@@ -225,6 +232,7 @@ pub fn open(
         profile: spec.policy.profile.clone(),
         policy: spec.policy.digest,
         tier: spec.tier,
+        notices: spec.notices.clone(),
         also_closed: protected::describe(&also_closed).into_iter().chain(refused).collect(),
         layers: probe::report(layers, spec.tier, abi, refusal.as_deref(), &user.ablation),
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
@@ -564,20 +572,24 @@ fn discover(
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
-    let (found, opened) = look_through(spec, user, answerer)?;
+    let (found, readable, opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles { memory, record, watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
+    (spec.secrets, spec.notices) = readable;
     spec.also_closed.clone_from(&found.also_closed);
     Ok((found.also_closed, Some((record, watch))))
 }
+
+/// Files of secrets that commands can read, and what people are told about such files.
+type Readable = (Vec<ReadableSecret>, Vec<String>);
 
 /// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
 fn look_through(
     spec: &SandboxSpec,
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
-) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
+) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor protects every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
@@ -603,12 +615,15 @@ fn look_through(
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }
     if !is_protected {
-        return Ok((found, None));
+        return Ok((found, Readable::default(), None));
     }
     let opened = project::open_created_files(spec, &mut found, |repository, files| {
         answerer().as_ref().ok()?.repository(repository, files)
     });
-    Ok((found, Some(opened.map_err(OpenError::Plan)?)))
+    let opened = opened.map_err(OpenError::Plan)?;
+    let ask = |repository: &_, files: &_| answerer().as_ref().ok()?.repository(repository, files);
+    let readable = secrets::make_readable(&mut found, spec, user, ask)?;
+    Ok((found, readable, Some(opened)))
 }
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.

@@ -3,9 +3,11 @@
 //! Comes from a decision or an end that is already made; changes neither.
 
 use crate::decide::OUTSIDE;
+use crate::dotenv::is_dotenv_name;
 use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
 use crate::names::{ProtectedName, Protection};
+use crate::secrets::SecretMode;
 use crate::source::{Origin, SourceKind};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
@@ -26,6 +28,9 @@ impl EffectivePolicy {
         let remedy = match (rule.as_str(), kind) {
             // A path that is granted for a while is granted to commands alone.
             (OUTSIDE, AttemptKind::Read) => self.remedy_by_grant(Path::new(&target)),
+            (rule, AttemptKind::Read) if rule.starts_with("protect:") => {
+                self.remedy_to_reveal(Path::new(&target)).unwrap_or(remedy)
+            }
             (network::LEASE_RULE, _) => {
                 network::remedy_to_lease(request, self.leases || self.path_leases.asked)
             }
@@ -138,6 +143,26 @@ impl EffectivePolicy {
             (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
             (grant, _) => grant,
         }
+    }
+
+    /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.
+    pub fn remedy_to_reveal(&self, path: &Path) -> Option<Remedy> {
+        let name = path.file_name()?.as_encoded_bytes();
+        if !is_dotenv_name(name) {
+            return None;
+        }
+        let seen = match self.secrets.of(name) {
+            SecretMode::Hide => "commands do not see it either",
+            SecretMode::Mask => "commands that read it see its keys, with placeholders for the values",
+            SecretMode::Show => "commands can read it",
+        };
+        let shown = match self.secrets.most(name) {
+            SecretMode::Hide | SecretMode::Mask => "",
+            SecretMode::Show => {
+                "; the user can show them the values with --reveal PATH, or with `secrets` in a profile"
+            }
+        };
+        Some(Remedy::Advice(format!("{seen}{shown}")))
     }
 
     /// What to write to see a path of the host, read-only, in commands and file tools.

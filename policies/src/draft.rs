@@ -5,6 +5,7 @@ use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::limits::LimitsTable;
 use crate::model::{Environment, Profile};
+use crate::secrets::SecretsTable;
 use crate::source::Origin;
 use crate::value::SetValue;
 use broker_protocol::Layer;
@@ -28,6 +29,7 @@ pub(crate) struct Draft {
     pub environment: EnvironmentRules,
     pub web: WebTable,
     pub network: NetworkTable,
+    pub secrets: SecretsTable,
     pub limits: LimitsTable,
     pub required: BTreeSet<Layer>,
     pub expected: BTreeSet<Layer>,
@@ -93,6 +95,7 @@ impl Draft {
         }
         self.web.set(&profile.web);
         self.network.set(&profile.network);
+        self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);
         self.required.extend(profile.required.iter().map(|layer| layer.0));
         self.expected.extend(profile.expected.iter().map(|layer| layer.0));

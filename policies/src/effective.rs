@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
+use crate::secrets::SecretModes;
 use crate::source::Origin;
 use crate::transit::TransitForm;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Scope, Trust, frame};
@@ -64,6 +65,8 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
+    /// What commands see of files of secrets in dotenv form.
+    pub secrets: SecretModes,
     /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
     pub leases: bool,
     /// Which paths may be granted beyond `grants`.
@@ -181,6 +184,18 @@ impl EffectivePolicy {
         self.digested()
     }
 
+    /// The same policy with files of secrets that the user reveals for the session.
+    ///
+    /// # Errors
+    /// See [`Self::compute_digest`].
+    pub fn with_revealed(mut self, paths: &[String]) -> Result<Self, PolicyError> {
+        if paths.is_empty() {
+            return Ok(self);
+        }
+        self.secrets.revealed = paths.to_vec();
+        self.digested()
+    }
+
     /// The same policy with an image as the root of cells, in which `paths` lie.
     ///
     /// # Errors
@@ -277,7 +292,8 @@ impl EnvironmentRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies, Protection, WhenNew};
+    use crate::secrets::SecretName;
+    use crate::{Host, Policies, Protection, SecretMode, WhenNew};
     use broker_protocol::Permission;
 
     fn policy() -> EffectivePolicy {
@@ -353,8 +369,11 @@ mod tests {
     #[test]
     fn every_field_is_in_the_digest() {
         let base = policy();
+        fn secret() -> SecretName {
+            SecretName::try_from(".env".to_owned()).unwrap()
+        }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 55] = [
+        let changes: [fn(&mut EffectivePolicy); 58] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -387,6 +406,9 @@ mod tests {
             |p| p.web.own.http = Some(vec![]),
             |p| p.web.own.private = Some(vec![]),
             |p| p.web.bounds.push(Default::default()),
+            |p| p.secrets.own.extend([(secret(), SecretMode::Hide)]),
+            |p| p.secrets.bounds.push([(secret(), SecretMode::Hide)].into()),
+            |p| p.secrets.revealed.push(".env".into()),
             |p| p.leases = true,
             |p| p.path_leases.asked = true,
             |p| p.path_leases.read.push(vec!["/x".into()]),

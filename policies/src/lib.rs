@@ -18,6 +18,7 @@ pub mod host;
 pub mod error;
 pub mod decide;
 mod denial;
+pub mod dotenv;
 pub mod facts;
 pub mod rules;
 pub mod tool;
@@ -30,6 +31,7 @@ pub mod transit;
 pub mod repository;
 pub mod pattern;
 pub mod secret;
+pub mod secrets;
 pub mod git_config;
 
 pub use broker_protocol::Channel;
@@ -53,6 +55,7 @@ pub use repository::{
 pub use resolve::Policies;
 pub use rules::{Action, Rule};
 pub use scope::{Reach, ScopePaths};
+pub use secrets::{SecretMode, SecretModes};
 pub use source::{FILE_MAX, FileError, FileFault, Origin, Source, SourceKind};
 pub use transit::TransitForm;
 pub use web::WebPolicy;

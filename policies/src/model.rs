@@ -10,6 +10,7 @@ use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
 use crate::rules::{Rule, RuleEntry};
+use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
     self, ExceptPattern, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName, ProjectFile,
@@ -60,6 +61,9 @@ pub struct PolicyFile {
     /// Where paths may be leased, in every profile.
     #[serde(default)]
     pub leases: LeasesTable,
+    /// The most that commands see of files of secrets, in every profile and by `--reveal`.
+    #[serde(default)]
+    pub secrets: SecretsTable,
     /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
     #[serde(default)]
     pub profile: ProfileKey,
@@ -253,6 +257,8 @@ pub struct Profile {
     pub environment: Environment,
     pub web: WebTable,
     pub network: NetworkTable,
+    /// What commands see of files of secrets in dotenv form, by name.
+    pub secrets: SecretsTable,
     pub limits: LimitsTable,
     /// Layers without which no session of this profile opens, in whatever tier.
     pub required: Vec<LayerName>,
@@ -365,6 +371,7 @@ mod tests {
         assert_eq!((file.web.search, profile.web.search), (Some(false), Some(true)));
         assert_eq!(profile.web.private.as_ref().unwrap()[0].text(), "localhost:8080");
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
+        assert_eq!((file.secrets.len(), profile.secrets.len()), (1, 2));
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
         assert_eq!(file.protect[0].new, WhenNew::Open);

@@ -16,6 +16,7 @@ use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
+use crate::secrets::{SecretModes, SecretsTable};
 use crate::shipped::ShippedName;
 use crate::source::{Origin, Source, SourceKind};
 use crate::transit::TransitForm;
@@ -189,7 +190,7 @@ impl Policies {
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let Draft { project, central, grants, read, listed, sockets, git_directories, environment, .. } =
             draft;
-        let Draft { image, web, network, limits, required, expected, .. } = draft;
+        let Draft { image, web, network, secrets, limits, required, expected, .. } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
@@ -212,6 +213,7 @@ impl Policies {
             transit,
             web: WebPolicy { own: web, bounds: self.web_bounds() },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
+            secrets: SecretModes { own: secrets, bounds: self.secret_bounds(), revealed: Vec::new() },
             leases: false,
             path_leases: self.path_leases(host)?,
             limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
@@ -335,6 +337,11 @@ impl Policies {
     fn web_bounds(&self) -> Vec<WebTable> {
         let bounds = self.general().map(|(_, file)| &file.web);
         bounds.filter(|web| **web != WebTable::default()).cloned().collect()
+    }
+
+    fn secret_bounds(&self) -> Vec<SecretsTable> {
+        let bounds = self.general().map(|(_, file)| &file.secrets);
+        bounds.filter(|table| !table.is_empty()).cloned().collect()
     }
 
     fn protected(&self) -> Vec<ProtectedName> {

@@ -323,6 +323,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
@@ -330,6 +331,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
     let connected = Open { network: Some(wanted), ..open.clone() };
     let leased = Open { read: vec!["/r".into()], write: vec!["/w".into()], ..open.clone() };
+    let revealed = Open { reveal: vec![".env".into()], ..open.clone() };
     let boxed = Open { image: Some("/i".into()), ..open.clone() };
     let thrown_away = Open { throw_away: true, ..open.clone() };
     let mut frames = vec![
@@ -340,6 +342,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("open, with a network", ToBroker::Open(connected)),
         ("open, with an image", ToBroker::Open(boxed)),
         ("open, with paths", ToBroker::Open(leased)),
+        ("open, with a revealed secret", ToBroker::Open(revealed)),
         ("open, to be thrown away", ToBroker::Open(thrown_away)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
@@ -662,6 +665,7 @@ fn opened() -> Opened {
         layers: layers(),
         session: "5e".repeat(16),
         also_closed: vec![],
+        notices: vec![],
         network: None,
     }
 }

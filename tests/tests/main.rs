@@ -14,6 +14,7 @@ mod escapes;
 mod image;
 mod kept_world;
 mod leases;
+mod masked_secrets;
 mod loopback;
 mod network;
 mod objects;
@@ -47,6 +48,7 @@ fn main() -> std::process::ExitCode {
             escapes::tests(),
             image::tests(),
             leases::tests(),
+            masked_secrets::tests(),
             loopback::tests(),
             network::tests(),
             objects::tests(),

@@ -22,6 +22,7 @@ pub mod discovery;
 pub mod protected_objects;
 pub mod linked_repository;
 pub mod pins;
+pub mod masks;
 pub mod git_settings;
 mod links;
 pub mod capabilities;

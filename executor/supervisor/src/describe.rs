@@ -128,7 +128,9 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
     match rule(relative.as_bytes(), spec) {
         Some(name) => {
             let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
-            Denial::new(refusal.kind, target, by, &*name.why, name.remedy())
+            let revealed = || spec.policy.remedy_to_reveal(refusal.path());
+            let remedy = Some(()).filter(|()| refusal.kind == AttemptKind::Read).and_then(|()| revealed());
+            Denial::new(refusal.kind, target, by, &*name.why, remedy.unwrap_or_else(|| name.remedy()))
         }
         None => by_object(refusal, target, spec),
     }

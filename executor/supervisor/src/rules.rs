@@ -11,6 +11,7 @@ use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
 use executor_layers::error::{At, LayerError};
+use executor_layers::masks::ReadableSecret;
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::RelayGate;
 use executor_layers::spec::SandboxSpec;
@@ -31,9 +32,11 @@ pub struct AccessRules {
     pub(crate) areas: Areas,
     /// The objects that were protected when the session opened, whatever their names.
     pub(crate) objects: ProtectedObjects,
+    /// Files of secrets that commands can read.
+    pub(crate) secrets: Vec<ReadableSecret>,
     file_size: Option<u64>,
     /// Whether protected names that existed when the session opened are mounts, which cannot be moved.
-    pinned: bool,
+    pub(crate) pinned: bool,
     /// What cells have created under protected names, and the repositories they have created.
     pub(crate) created: CreatedFiles,
     /// Sockets that cells have bound, and those that the policy names.
@@ -78,6 +81,7 @@ impl AccessRules {
             lease_names: None,
             areas: Areas::new(spec),
             objects: spec.objects.clone(),
+            secrets: spec.secrets.clone(),
             file_size: spec.policy.limits.file_size,
             pinned: spec.has(Layer::MountNamespace),
             created,

@@ -422,6 +422,7 @@ mod tests {
             layers: Vec::new(),
             session: String::new(),
             also_closed: vec![],
+            notices: vec![],
             network: None,
         };
         let page = page(&opened, &good(), false);

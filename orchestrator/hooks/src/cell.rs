@@ -71,6 +71,7 @@ impl CellRunner {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

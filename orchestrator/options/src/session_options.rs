@@ -73,6 +73,10 @@ pub struct SessionOptions {
     /// A directory of this machine that commands may write in too, likewise
     #[arg(long, global = true, value_name = "DIR", help_heading = "Files")]
     write: Vec<PathBuf>,
+    /// A file of secrets of the project, such as `.env`, that commands may read as it is while this session lasts; of others they see
+    /// placeholders for the values; may be given more than once
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
+    reveal: Vec<PathBuf>,
     /// Write no log of this run; the executor writes its audit all the same
     #[arg(long, global = true)]
     no_log: bool,
@@ -122,7 +126,7 @@ const USED_FOR_SERVERS: [(&str, &[&str]); 8] = [
 ];
 
 /// The options by name, and the commands that use each.
-pub const USED_BY: [(&str, &[&str]); 15] = [
+pub const USED_BY: [(&str, &[&str]); 16] = [
     (
         "project",
         &[
@@ -181,6 +185,7 @@ pub const USED_BY: [(&str, &[&str]); 15] = [
     ("allow_net", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("read", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("write", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("reveal", &["run", "why", "call", "session", "mcp", "chat", "serve"]),
     ("no_log", &["run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
     (
         "verbose",
@@ -306,6 +311,11 @@ impl SessionOptions {
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
         let (read, write) = (named(&self.read)?, named(&self.write)?);
+        let revealed = |path: &PathBuf| {
+            let path = std::path::absolute(path);
+            text(path.map_err(|error| Failed::invalid(format!("--reveal: {error}")))?)
+        };
+        let reveal = self.reveal.iter().map(revealed).collect::<Result<_, _>>()?;
         Ok(Open {
             project,
             central,
@@ -319,6 +329,7 @@ impl SessionOptions {
             read,
             write,
             throw_away: false,
+            reveal,
         })
     }
 

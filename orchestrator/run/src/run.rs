@@ -243,6 +243,7 @@ impl Run {
                 let opened = opened?;
                 if self.caller.is_person() {
                     self.report_closed(&opened.also_closed);
+                    opened.notices.iter().filter(|_| self.is_verbose).for_each(|notice| print::note(notice));
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),

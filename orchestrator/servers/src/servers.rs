@@ -567,6 +567,7 @@ impl Cell {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
         };
         Self { program, open, directory }
     }

@@ -344,6 +344,7 @@ mod tests {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });

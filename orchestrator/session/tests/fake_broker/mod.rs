@@ -153,6 +153,7 @@ pub fn opened(number: u8) -> Opened {
         layers: vec![in_force, LayerReport { layer: Layer::Cgroup, state }],
         session: format!("{:02x}", 0x5e + number).repeat(16),
         also_closed: vec![],
+        notices: vec![],
         network: None,
     }
 }

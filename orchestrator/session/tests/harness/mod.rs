@@ -100,6 +100,7 @@ pub fn config() -> Config {
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }
