@@ -9,12 +9,9 @@ use executor_layers::masks::{self, Candidate, NotMasked, ReadableSecret, Seen};
 use executor_layers::protected::Discovery;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::{InHead, NameSpec, RepositoryAnswer};
-use executor_sys::random;
 use policies::SecretMode;
-use policies::dotenv::Salt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::hint::black_box;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -56,13 +53,7 @@ pub fn make_readable(
     if files.iter().all(|file| file.mode == SecretMode::Hide) {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Without random bytes nothing is masked.
-    let Ok(mut salt) = random::bytes::<{ size_of::<Salt>() }>() else { return Ok((Vec::new(), Vec::new())) };
-    let (readable, hidden) =
-        masks::make_readable(found, files, &salt, |files| tracked(files, spec, user, &root));
-    // Who had it could try values until their placeholder comes out.
-    salt.fill(0);
-    black_box(&salt);
+    let (readable, hidden) = masks::make_readable(found, files, |files| tracked(files, spec, user, &root));
     let unrevealed = revealed.iter().find_map(|path| {
         let real = fs::canonicalize(spec.project.join(path)).ok()?;
         let why = &hidden.iter().find(|(hidden, _)| *hidden == real)?.1;

@@ -7,6 +7,7 @@
 use crate::pins::{Pin, PinMode};
 use crate::protected::{AlsoClosed, Discovery, WhyClosed};
 use crate::protected_objects::ObjectId;
+use executor_sys::random;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use policies::dotenv::{self, DOTENV_MAX, DotenvFault, Salt, is_dotenv_name};
 use policies::{SecretMode, SecretModes};
@@ -105,7 +106,6 @@ fn name_of<'f>(pin: &'f Pin, also_closed: &'f [AlsoClosed]) -> Option<&'f [u8]> 
 pub fn make_readable(
     found: &mut Discovery,
     files: Vec<Candidate>,
-    salt: &Salt,
     tracked: impl FnOnce(&[PathBuf]) -> BTreeSet<PathBuf>,
 ) -> (Vec<ReadableSecret>, Vec<(PathBuf, NotMasked)>) {
     let (mut readable, mut hidden, mut size) = (Vec::new(), Vec::new(), 0);
@@ -113,7 +113,7 @@ pub fn make_readable(
         let seen = match mode {
             SecretMode::Hide => continue,
             _ if readable.len() == SECRETS_MAX => Err(NotMasked::TooMany),
-            SecretMode::Mask => mask(found, &path, salt, MASKS_MAX - size),
+            SecretMode::Mask => mask(found, &path, MASKS_MAX - size),
             SecretMode::Show => show(found, &path),
         };
         match seen {
@@ -137,14 +137,17 @@ pub fn make_readable(
     (readable, hidden)
 }
 
-fn mask(found: &Discovery, path: &Path, salt: &Salt, room: usize) -> Result<ReadableSecret, NotMasked> {
-    let (file, metadata) = open(found, path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
+fn mask(found: &Discovery, path: &Path, room: usize) -> Result<ReadableSecret, NotMasked> {
+    let (file, metadata) = open(found, path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)?;
     let mut text = Vec::with_capacity(DOTENV_MAX + 1);
     let read = file.take(DOTENV_MAX as u64 + 1).read_to_end(&mut text);
-    let masked = read.map_err(NotMasked::Unread).and_then(|_| Ok(dotenv::mask(&text, salt)?));
+    // Of each file its own: who can write one file would otherwise find the values of another by comparing placeholders.
+    let mut salt: Salt = random::bytes()?;
+    let masked = read.map_err(NotMasked::Unread).and_then(|_| Ok(dotenv::mask(&text, &salt)?));
     // Processes of the session inherit what this one has in memory.
     text.fill(0);
-    black_box(&text);
+    salt.fill(0);
+    black_box((&text, &salt));
     let masked = masked?;
     if masked.len() > room {
         return Err(NotMasked::TooMany);
@@ -164,7 +167,7 @@ fn readable(path: &Path, metadata: &Metadata, seen: Seen) -> ReadableSecret {
 
 /// Opens the regular file that was found at `path`. A command of an earlier session may have put anything there.
 fn open(found: &Discovery, path: &Path, flags: OFlag) -> Result<(File, Metadata), NotMasked> {
-    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     let file = File::from(openat2(AT_FDCWD, path, how).map_err(io::Error::from)?);
     let metadata = file.metadata()?;

@@ -34,7 +34,7 @@ impl Zones {
         let mut found = self.find();
         let files = candidates(&found, &SecretModes::default());
         let tracked = tracked.iter().map(|name| self.project.join(name)).collect::<BTreeSet<_>>();
-        let (readable, hidden) = make_readable(&mut found, files, &[1; 32], |asked| {
+        let (readable, hidden) = make_readable(&mut found, files, |asked| {
             tracked.intersection(&asked.iter().cloned().collect()).cloned().collect()
         });
         (found, readable, hidden)
@@ -69,6 +69,35 @@ fn files_in_dotenv_form_are_masked_and_no_others() {
 }
 
 #[test]
+fn a_mode_of_the_policy_hides_and_shows() {
+    let zones = Zones::new();
+    zones.write(".env", "A=x\n");
+    zones.write(".env.hidden", "A=x\n");
+    zones.write(".env.json", "{}");
+    let mut found = zones.find();
+    let mut files = candidates(&found, &SecretModes::default());
+    for file in &mut files {
+        let is_hidden = file.path.ends_with(".env.hidden");
+        file.mode = if is_hidden { SecretMode::Hide } else { SecretMode::Show };
+    }
+    let (readable, hidden) = make_readable(&mut found, files, |_| panic!("nothing is masked"));
+    assert_eq!((names(&readable), hidden.len()), (vec![".env", ".env.json"], 0));
+    assert!(readable.iter().all(|file| file.seen == Seen::Real));
+    let mode = |name: &str| found.pins.iter().find(|pin| pin.path == zones.project.join(name)).unwrap().mode;
+    assert_eq!([".env", ".env.json"].map(mode), [PinMode::ReadOnly; 2]);
+    assert_eq!(mode(".env.hidden"), PinMode::Hidden { directory: false });
+}
+
+#[test]
+fn placeholders_of_two_files_cannot_be_compared() {
+    let zones = Zones::new();
+    zones.write(".env", "A=x\n");
+    zones.write("sub/.env", "A=x\n");
+    let (_, readable, _) = zones.readable(&[]);
+    assert!(readable.len() == 2 && readable[0].seen != readable[1].seen);
+}
+
+#[test]
 fn what_git_tracks_stays_hidden() {
     let zones = Zones::new();
     zones.write(".env", "A=x\n");
@@ -99,7 +128,7 @@ fn a_second_name_and_what_was_replaced_stay_hidden() {
     assert_eq!(files.len(), 1, "only the name of a secret counts");
     fs::rename(zones.project.join(".env"), zones.project.join("moved")).unwrap();
     zones.write(".env", "A=other\n");
-    let (readable, hidden) = make_readable(&mut found, files, &[1; 32], |_| BTreeSet::new());
+    let (readable, hidden) = make_readable(&mut found, files, |_| BTreeSet::new());
     assert!(readable.is_empty() && matches!(hidden[0].1, NotMasked::Replaced), "{hidden:?}");
 }
 
