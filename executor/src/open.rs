@@ -32,7 +32,7 @@ use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
-use executor_layers::masks::ReadableSecret;
+use executor_layers::masks::{ReadableSecret, Seen};
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
@@ -42,7 +42,8 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::throw_away;
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    caches, environment, git_settings, home_files, probe, relay, stale_temporaries, undo_directory,
+    caches, environment, git_settings, home_files, namespaces, probe, relay, stale_temporaries,
+    undo_directory,
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
@@ -238,7 +239,11 @@ pub fn open(
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
-    audit.append(&Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away))?;
+    let record = Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away);
+    audit.append(&record.with_opened(
+        &spec.policy.opened,
+        spec.secrets.iter().filter(|file| file.seen == Seen::Real).count(),
+    ))?;
     let approvers = match spec.policy.approval.channel {
         Channel::Relay => None,
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
@@ -248,6 +253,7 @@ pub fn open(
     let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
     let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
     let forks = spec.has(Layer::PidNamespace);
+    let approved = approved_changes(&spec, user, &fds, cgroup.clone(), &opened.session)?;
     let worker = WorkerStart {
         program: user.worker.clone(),
         spec: worker,
@@ -264,6 +270,7 @@ pub fn open(
         user_namespace,
         pool,
         files: Files::new(worker),
+        approved: Files::new(approved),
         capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
         spec,
         profiles: Profiles { policies, user: user.clone() },
@@ -327,14 +334,39 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     Ok(Beside { cgroup, self_test, worker, capacity, audit })
 }
 
+/// The worker for approved changes of protected files, which are mounts in the session's namespaces: one outside these, as in the flat tier.
+fn approved_changes(
+    spec: &SandboxSpec,
+    user: &User,
+    fds: &[OwnedFd],
+    cgroup: Option<Rc<Cgroup>>,
+    session: &str,
+) -> Result<WorkerStart, OpenError> {
+    let undo = fds.get(namespaces::count(spec.layers)).map(OwnedFd::try_clone).transpose();
+    let undo = undo.map_err(OpenError::Worker)?;
+    let names = if spec.has(Layer::ProtectedNames) { NameSpec::never_open(&spec.policy) } else { Vec::new() };
+    let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
+    let spec = encoded(WorkerSpec { tier: Tier::Flat, layers, names, ..worker_spec_of(spec) })?;
+    let (program, fds) = (user.worker.clone(), undo.into_iter().collect());
+    Ok(WorkerStart { program, spec, fds, forks: false, cgroup, session: session.to_owned() })
+}
+
 /// What the file worker is told when it starts.
 fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
+    encoded(worker_spec_of(spec))
+}
+
+fn encoded(spec: WorkerSpec) -> Result<Vec<u8>, OpenError> {
+    frame::encode_whole(&spec).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
+}
+
+fn worker_spec_of(spec: &SandboxSpec) -> WorkerSpec {
     let root = |zone| {
         let (path, access) = spec.zone(zone);
         RootSpec { path: path.display().to_string(), writable: access == Access::Write }
     };
     let names = if spec.has(Layer::ProtectedNames) { NameSpec::of(&spec.policy) } else { Vec::new() };
-    let worker = WorkerSpec {
+    WorkerSpec {
         tier: spec.tier,
         layers: spec.layers,
         landlock_abi: spec.landlock_abi,
@@ -346,8 +378,7 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,
         answers: false,
-    };
-    frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
+    }
 }
 
 /// Requires the layers that the policy requires, and those it expects as far as `tier` supports them. The two
@@ -577,8 +608,17 @@ fn discover(
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     (spec.secrets, spec.notices) = readable;
+    spec.notices.extend(opened_names(&spec.policy));
     spec.also_closed.clone_from(&found.also_closed);
     Ok((found.also_closed, Some((record, watch))))
+}
+
+/// What people are told about protected names that the profile opens.
+fn opened_names(policy: &EffectivePolicy) -> Option<String> {
+    let names = policy.opened.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let what = "on which programs act outside the sandbox";
+    (!names.is_empty())
+        .then(|| format!("the profile `{}` lets commands change {names}, {what}", policy.profile))
 }
 
 /// Files of secrets that commands can read, and what people are told about such files.

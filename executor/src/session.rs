@@ -19,6 +19,7 @@ use executor_audit::audit::Audit;
 use executor_cell::project::{CreatedRecord, RepositoryWatch};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
+use policies::changes_protected;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -33,6 +34,8 @@ pub struct Session {
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
+    /// Carries out approved changes of protected files.
+    pub approved: Files,
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
@@ -109,7 +112,10 @@ impl Session {
             Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
             Work::File(request) => {
                 let job = WorkerJob::Call(call.id);
-                self.files.submit(job, &request, &call.real).map_err(unencoded)?;
+                // Nothing else than an approval permits such a change.
+                let is_approved = changes_protected(&self.spec.policy, &request, call.real.last());
+                let files = if is_approved { &mut self.approved } else { &mut self.files };
+                files.submit(job, &request, &call.real).map_err(unencoded)?;
                 call.state = CallState::Worker(request);
             }
             Work::BackgroundList => call.answer(&self.background.list())?,
@@ -145,6 +151,7 @@ impl Session {
             }
             CallState::Worker(_) => {
                 self.files.cancel(WorkerJob::Call(id));
+                self.approved.cancel(WorkerJob::Call(id));
                 call.cancel();
             }
             // The process is still killed; the client only stops waiting for its end.

@@ -12,7 +12,8 @@ const PLACES_MAX: usize = 4;
 
 impl Session {
     pub fn collect_from_worker(&mut self) -> Result<(), Failed> {
-        for event in self.files.take_events() {
+        let events = self.files.take_events().into_iter().chain(self.approved.take_events());
+        for event in events.collect::<Vec<_>>() {
             match event {
                 WorkerEvent::Part(WorkerJob::Call(id), bytes) => {
                     let part = FromBroker::Part { call: id, bytes };

@@ -108,13 +108,46 @@ pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
     }
-    if let Some((refused, origin)) = closed(policy, facts) {
+    let change = protected_change(policy, facts);
+    if let Some((refused, origin)) = closed(policy, facts).filter(|_| change.is_none()) {
         return Judgement::deny(refused, Some(origin));
     }
-    match rules::judge(&policy.rules, facts) {
+    let judged = match rules::judge(&policy.rules, facts) {
         Some(found) => by_rule(policy, facts, &found),
         None => by_trust(policy, facts),
+    };
+    match (change, &judged.verdict) {
+        (Some((question, origin)), Verdict::Allow | Verdict::Ask(_)) => {
+            Judgement::ask(question, Some(origin))
+        }
+        (Some(_), Verdict::Deny(_)) | (None, _) => judged,
     }
+}
+
+/// Whether a call, once it is approved, changes a protected file, by its own path or where links have led it.
+pub fn changes_protected(policy: &EffectivePolicy, request: &Request, real: Option<&ZonePath>) -> bool {
+    let facts = Facts::of(request);
+    let there = real.map(|real| Facts::of(request).at(real));
+    [Some(facts), there].iter().flatten().any(|facts| protected_change(policy, facts).is_some())
+}
+
+/// The question about a file tool's change of a file that a profile could open. The person who answers sees the change as it will be;
+/// a command's change nobody sees beforehand, and in an autonomous session nobody is asked.
+fn protected_change<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Question, &'a Origin)> {
+    let Touch::Write(path) = facts.touch? else { return None };
+    let asks = match policy.trust {
+        Trust::Supervised | Trust::Guided => ["file_write", "file_edit"].contains(&facts.tool),
+        Trust::Autonomous => false,
+    };
+    let relative = path.relative().as_bytes();
+    if !asks || !policy.matcher.opens(relative) || read_only(policy, path.zone()).is_some() {
+        return None;
+    }
+    let name = policy.matcher.protection(relative)?;
+    let why = format!("The file is protected: {}", name.why);
+    let question =
+        Question { rule: format!("protect:{}", name.pattern), why, risk: Risk::High, whole: false };
+    Some((question, &name.origin))
 }
 
 /// Applies a rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.

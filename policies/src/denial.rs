@@ -31,6 +31,9 @@ impl EffectivePolicy {
             (rule, AttemptKind::Read) if rule.starts_with("protect:") => {
                 self.remedy_to_reveal(Path::new(&target)).unwrap_or(remedy)
             }
+            (rule, AttemptKind::Write) if rule.starts_with("protect:") => {
+                self.remedy_to_open(&target).unwrap_or(remedy)
+            }
             (network::LEASE_RULE, _) => {
                 network::remedy_to_lease(request, self.leases || self.path_leases.asked)
             }
@@ -143,6 +146,20 @@ impl EffectivePolicy {
             (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
             (grant, _) => grant,
         }
+    }
+
+    /// What lets commands and file tools change a file at this path of a root, if a profile may open what protects it.
+    pub fn remedy_to_open(&self, path: &str) -> Option<Remedy> {
+        let path = path.strip_prefix("central:").unwrap_or(path);
+        if !self.matcher.opens(path.as_bytes()) {
+            return None;
+        }
+        let rule = self.matcher.protection(path.as_bytes())?;
+        let names: Vec<&str> = path.split('/').collect();
+        let (end, _) = *self.matcher.closings(path.as_bytes()).first()?;
+        let begin = end.checked_sub(rule.pattern.split('/').count())?;
+        let name = names.get(begin..end)?.join("/");
+        (!name.contains(['\'', '\n', '\r'])).then(|| self.own_profile(&format!("open = ['{name}']")))
     }
 
     /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.

@@ -5,6 +5,7 @@ use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::limits::LimitsTable;
 use crate::model::{Environment, Profile};
+use crate::opened::OpenedName;
 use crate::secrets::SecretsTable;
 use crate::source::Origin;
 use crate::value::SetValue;
@@ -29,6 +30,7 @@ pub(crate) struct Draft {
     pub environment: EnvironmentRules,
     pub web: WebTable,
     pub network: NetworkTable,
+    pub open: BTreeSet<OpenedName>,
     pub secrets: SecretsTable,
     pub limits: LimitsTable,
     pub required: BTreeSet<Layer>,
@@ -95,6 +97,7 @@ impl Draft {
         }
         self.web.set(&profile.web);
         self.network.set(&profile.network);
+        self.open.extend(profile.open.iter().cloned());
         self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);
         self.required.extend(profile.required.iter().map(|layer| layer.0));

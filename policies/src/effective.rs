@@ -56,6 +56,8 @@ pub struct EffectivePolicy {
     /// Names inside the zones that are closed, in the order of the files.
     #[serde(serialize_with = "shared")]
     pub protected: Arc<Vec<ProtectedName>>,
+    /// The names that the profile has taken out of `protected`.
+    pub opened: Vec<String>,
     /// The forms of names in transit for one of `protected`, in the order of the files.
     pub transit: Vec<TransitForm>,
     /// `protected` and `transit`, compiled once for the session.
@@ -373,7 +375,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 58] = [
+        let changes: [fn(&mut EffectivePolicy); 60] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -393,7 +395,9 @@ mod tests {
             |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),
             |p| Arc::make_mut(&mut p.protected)[0].protection = Protection::Write,
             |p| Arc::make_mut(&mut p.protected)[0].new = WhenNew::Closed,
+            |p| Arc::make_mut(&mut p.protected)[0].opens ^= true,
             |p| Arc::make_mut(&mut p.protected)[0].why.push('x'),
+            |p| p.opened.push("x".into()),
             |p| p.transit.truncate(1),
             |p| p.transit[0].before.push('x'),
             |p| p.transit[0].after.push('x'),

@@ -27,6 +27,7 @@ pub mod scope;
 pub mod paths;
 pub mod names;
 mod fold;
+pub mod opened;
 pub mod transit;
 pub mod repository;
 pub mod pattern;
@@ -36,7 +37,7 @@ pub mod git_config;
 
 pub use broker_protocol::Channel;
 pub use choice::Choice;
-pub use decide::{Judgement, Question, Verdict, decide, decide_real, judge};
+pub use decide::{Judgement, Question, Verdict, changes_protected, decide, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};

@@ -9,6 +9,7 @@ use crate::host::HostPath;
 use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
+use crate::opened::OpenedName;
 use crate::rules::{Rule, RuleEntry};
 use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, Origin, SourceKind};
@@ -257,6 +258,8 @@ pub struct Profile {
     pub environment: Environment,
     pub web: WebTable,
     pub network: NetworkTable,
+    /// Protected names that commands and file tools may change in sessions of this profile.
+    pub open: Vec<OpenedName>,
     /// What commands see of files of secrets in dotenv form, by name.
     pub secrets: SecretsTable,
     pub limits: LimitsTable,
@@ -323,6 +326,9 @@ pub struct Protect {
     pub protection: Protection,
     #[serde(default)]
     pub new: WhenNew,
+    /// Whether a profile's `open` may name it.
+    #[serde(default)]
+    pub opens: bool,
     pub why: String,
 }
 

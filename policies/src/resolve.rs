@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::lease_bounds::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
+use crate::opened;
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::secrets::{SecretModes, SecretsTable};
@@ -190,11 +191,12 @@ impl Policies {
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let Draft { project, central, grants, read, listed, sockets, git_directories, environment, .. } =
             draft;
-        let Draft { image, web, network, secrets, limits, required, expected, .. } = draft;
+        let Draft { image, web, network, open, secrets, limits, required, expected, .. } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
-        let (protected, transit, approval) = (Arc::new(self.protected()), self.transit(), self.approval());
+        let protected = Arc::new(opened::open(self.protected(), &open, name)?);
+        let (transit, approval) = (self.transit(), self.approval());
         Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
@@ -210,6 +212,7 @@ impl Policies {
             environment,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,
+            opened: open.iter().map(|name| name.as_str().to_owned()).collect(),
             transit,
             web: WebPolicy { own: web, bounds: self.web_bounds() },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
@@ -396,6 +399,7 @@ fn protected_name(
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
         new: protect.new,
+        opens: protect.opens,
         why: protect.why.clone(),
     }
 }

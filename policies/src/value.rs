@@ -59,6 +59,8 @@ pub enum ValueError {
     Unasked,
     #[error("an exception is one name, without `/`")]
     Except,
+    #[error("a name to open is one or more names between `/`, none of them a pattern")]
+    OpenedName,
     #[error("this is no name of a file of secrets in dotenv form, such as `.env`, `.env.*` or `*`")]
     SecretName,
     #[error("what stands before a name is 1 to {PATTERN_MAX} bytes, without `/` and the signs of patterns")]

@@ -19,6 +19,7 @@ mod loopback;
 mod network;
 mod objects;
 mod objects_live;
+mod opened_names;
 mod path_leases;
 mod quarantine;
 mod records;
@@ -53,6 +54,7 @@ fn main() -> std::process::ExitCode {
             network::tests(),
             objects::tests(),
             objects_live::tests(),
+            opened_names::tests(),
             path_leases::tests(),
             quarantine::tests(),
             records::tests(),

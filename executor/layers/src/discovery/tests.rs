@@ -26,6 +26,7 @@ impl Zone {
             pattern: (*name).into(),
             protection: *protection,
             new: Default::default(),
+            opens: false,
             except: vec![],
             why: String::new(),
             origin: Default::default(),
