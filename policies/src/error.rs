@@ -96,7 +96,9 @@ impl PolicyError {
             | PolicyError::Path { .. }
             | PolicyError::Open { .. }
             | PolicyError::Digest(_)
-            | PolicyError::Network(NetworkError::Bounded { .. } | NetworkError::TooMany)
+            | PolicyError::Network(
+                NetworkError::Bounded { .. } | NetworkError::NotPublic { .. } | NetworkError::TooMany,
+            )
             | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
         }
     }
