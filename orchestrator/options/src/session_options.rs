@@ -9,6 +9,7 @@ use orchestrator_records::runlog::RunLog;
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print::{self, problem};
 use orchestrator_tools::scope_file;
+use policies::secret::looks_secret;
 use policies::value::{TrustName, ValueError};
 use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
@@ -344,6 +345,23 @@ impl SessionOptions {
             presets,
             leases,
         })
+    }
+
+    /// The names of variables of this environment that commands with `profile` do not get, sorted.
+    pub fn left_out(&self, profile: &str) -> Vec<String> {
+        // The executor reports a wrong policy.
+        let Ok(policy) = self.files().resolve(profile) else { return Vec::new() };
+        let rules = &policy.environment;
+        let given = |name: &str| {
+            let is_passed = rules.passes(name) && !looks_secret(name.as_ref());
+            let is_set = ["PATH", "HOME", "TMPDIR", "SHELL", "SHLVL", "PWD", "OLDPWD", "_"].contains(&name)
+                || rules.set.contains_key(name);
+            is_passed || is_set || rules.credentials.contains(name)
+        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let mut left: Vec<String> = names.filter(|name| !given(name)).collect();
+        left.sort();
+        left
     }
 
     /// The scope of the session, if it has one. The first call reads its file, so it has to come before we confine ourselves.
