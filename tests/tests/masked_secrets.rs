@@ -332,7 +332,7 @@ fn what_appears_or_changes_later_is_not_masked(place: Place) {
 
 fn a_hostile_file_delays_no_session(place: Place) {
     let project = Project::new(place);
-    let make = "mkfifo .env.fifo; ln -s /dev/zero .env.zero; ln -s .env.loop .env.loop; mkdir .env.dir; echo 'A=s3cr3t-outside' > ../outside; ln -s ../outside .env.out
+    let make = "mkfifo .env.fifo; ln -s /dev/zero .env.zero; ln -s .env.loop .env.loop; mkdir .env.dir; echo 'A=s3cr3t-outside' > $HOME/outside; ln -s $HOME/outside .env.out
         truncate -s 1T .env.sparse; touch .env.closed; chmod 0 .env.closed; yes 'A=b' | head -c 60000 > .env.many
         python3 -c \"open('.env.long','w').write('A='+'x'*65000); open('.env.deep','w').write('A=\\\"'+'\\\\\\\\'*30000)\"
         python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('.env.sock')\"";
