@@ -108,7 +108,7 @@ mod tests {
         let modes = SecretModes { own, ..SecretModes::default() };
         for (name, want) in [
             (".env", SecretMode::Hide),
-            (".env.local", SecretMode::Show),
+            (".env.local", SecretMode::Hide),
             (".env.prod", SecretMode::Hide),
             (".env.CI", SecretMode::Mask),
         ] {
