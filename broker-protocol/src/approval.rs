@@ -21,6 +21,8 @@ pub const STANDING: usize = 64;
 pub const ASKED_BYTES: usize = 8 << 20;
 /// Maximum number of approvers connected to one session at once.
 pub const APPROVERS: usize = 4;
+/// Maximum number of programs that a session-wide grant names.
+pub const PROGRAMS: usize = 16;
 /// Maximum bytes of a frame from an approver.
 pub const APPROVER_FRAME: usize = 4096;
 
@@ -44,6 +46,9 @@ pub struct Challenge {
     pub channel: Channel,
     /// What a grant for the session would allow.
     pub covers: Coverage,
+    /// For a command and [`Coverage::Rule`]: the programs that commands under a grant for the session may name, at most
+    /// [`PROGRAMS`], in order. Empty for all other tools.
+    pub programs: Vec<String>,
     /// What a yes grants besides: hosts and paths that the session does not have.
     pub wants: Wants,
 }
@@ -51,7 +56,8 @@ pub struct Challenge {
 /// What a grant for the session allows from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coverage {
-    /// Each call of the tool that is certainly and entirely covered by the rule.
+    /// Each call of the tool that is certainly and entirely covered by the rule; of commands, those that name only the
+    /// [programs](Challenge::programs) that this one names.
     Rule,
     /// The same call again: it is not certain that the rule covers all of it.
     Call,
@@ -202,6 +208,8 @@ pub struct SessionGrant {
     pub tool: String,
     /// Number of calls that ran under it, including the first.
     pub calls: u64,
+    /// The programs that commands under it may name.
+    pub programs: Vec<String>,
     /// The digest of the one call that it covers, if it does not cover all of the rule's.
     pub only: Option<Digest>,
     /// What it grants, if it is a lease.

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 16;
+pub const VERSION: u16 = 18;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -100,6 +100,9 @@ pub struct Open {
     /// Files of secrets in the project that every command can read as they are: absolute, or relative to the project. At most
     /// [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
     pub reveal: Vec<String>,
+    /// Seconds that a question of the session waits for its answer where the policy sets no time; at most
+    /// [`limit::ANSWER_MAX_S`](crate::limit::ANSWER_MAX_S). Absent: [`limit::ANSWER_S`](crate::limit::ANSWER_S).
+    pub answer_s: Option<u32>,
 }
 
 impl Open {

@@ -14,6 +14,7 @@ pub mod suite;
 pub mod effect;
 pub mod reply;
 pub mod denial;
+pub mod paste;
 pub mod trace;
 pub mod lease;
 pub mod limit;

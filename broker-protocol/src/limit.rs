@@ -26,6 +26,12 @@ pub const PATTERN: usize = 4096;
 pub const ENTRIES: u32 = 10_000;
 /// Files that `grep` names because it searched them only partly.
 pub const IN_PART: usize = 20;
+/// Seconds that a question waits for its answer, unless policy or session set another time.
+pub const ANSWER_S: u32 = 30;
+/// Seconds that a session may have its questions wait: an hour, the same as for a policy.
+pub const ANSWER_MAX_S: u32 = 3600;
+/// Seconds that a question of `chat` or of the page of `serve` waits: for a person, who may be away from the screen.
+pub const ANSWER_OF_PERSON_S: u32 = 600;
 /// Calls in progress at once on one connection.
 pub const CALLS: usize = 64;
 /// Bytes of live output a call may send before the client gives more credit.

@@ -4,12 +4,14 @@
 mod seccomp;
 
 /// In the order in which a cell meets them.
-const PROGRAMS: [(&str, seccomp::Lists<'static>); 6] = [
+const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
     ("session", &[&["modes"], &["session"]]),
     ("session_flat", &[&["modes"], &["flat"], &["session"]]),
     ("cell", &[&["clone3"], &["cell"]]),
     ("names", &[&["absent"], &["terminal"], &["names"]]),
     ("supervised", &[&["absent"], &["terminal"], &["supervised"]]),
+    ("names_kept", &[&["absent"], &["terminal"], &["names", "kept"]]),
+    ("supervised_kept", &[&["absent"], &["terminal"], &["supervised", "kept"]]),
     ("worker", &[&["worker"]]),
 ];
 

@@ -87,10 +87,15 @@ impl Approvals {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn new(policy: &policies::Approval, approvers: Option<Approvers>) -> io::Result<Self> {
+    pub fn new(
+        policy: &policies::Approval,
+        answer_s: Option<u32>,
+        approvers: Option<Approvers>,
+    ) -> io::Result<Self> {
+        let requested = answer_s.unwrap_or(limit::ANSWER_S).min(limit::ANSWER_MAX_S);
         Ok(Self {
             channel: policy.channel,
-            timeout: Duration::from_secs(policy.timeout_s.into()),
+            timeout: Duration::from_secs(policy.timeout_s.unwrap_or(requested).into()),
             session: nonce()?,
             open: BTreeMap::new(),
             standing: Vec::new(),
@@ -109,21 +114,21 @@ impl Approvals {
         real: &[ZonePath],
         spec: &SandboxSpec,
     ) -> bool {
-        let only =
-            match (coverage(question, request, &Wants::default()), frame::encode_whole(&(request, real))) {
-                (Coverage::Rule, _) => None,
-                (Coverage::Call, Ok(encoded)) => {
-                    Some(self.digest(request, &encoded, &Missing::default(), spec))
-                }
-                // The call needs an approval; a request that cannot be encoded fails there, with this reason.
-                (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
-            };
-        self.has_standing(&question.rule, request.asked_as(), only)
+        let (covers, programs) = coverage(question, request, &Wants::default());
+        let only = match (covers, frame::encode_whole(&(request, real))) {
+            (Coverage::Rule, _) => None,
+            (Coverage::Call, Ok(encoded)) => Some(self.digest(request, &encoded, &Missing::default(), spec)),
+            // The call needs an approval; a request that cannot be encoded fails there, with this reason.
+            (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
+        };
+        self.has_standing(&question.rule, request.asked_as(), &programs, only)
     }
 
-    /// Whether there is a grant for the calls of `tool` under `rule`, or for `only` this one.
-    fn has_standing(&mut self, rule: &str, tool: &str, only: Option<Digest>) -> bool {
-        let same = |one: &&mut SessionGrant| one.rule == rule && one.tool == tool && one.only == only;
+    /// Whether there is a grant for the calls of `tool` under `rule` that name only these programs, or for `only` this one.
+    fn has_standing(&mut self, rule: &str, tool: &str, programs: &[String], only: Option<Digest>) -> bool {
+        let named = |one: &SessionGrant| programs.iter().all(|program| one.programs.contains(program));
+        let same =
+            |one: &&mut SessionGrant| one.rule == rule && one.tool == tool && one.only == only && named(one);
         let found = self.standing.iter_mut().find(same);
         found.map(|standing| standing.calls += 1).is_some()
     }
@@ -150,9 +155,11 @@ impl Approvals {
             let message = "too many calls wait for an answer; wait for one to be answered".to_owned();
             return Err(Failed { kind: ErrorKind::ResourceLimit, message });
         }
+        let (covers, programs) = coverage(&question, request, &missing.wants);
         let challenge = Challenge {
             digest: self.digest(request, &encoded, &missing, spec),
-            covers: coverage(&question, request, &missing.wants),
+            covers,
+            programs,
             nonce: nonce().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
             rule: question.rule,
             why: question.why,
@@ -235,7 +242,7 @@ impl Approvals {
         let open = self.open.remove(&grant.call);
         let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
         let OpenQuestion { challenge, tool, paths, .. } = open;
-        let Challenge { rule, digest, covers, wants, .. } = challenge;
+        let Challenge { rule, digest, covers, programs, wants, .. } = challenge;
         let (extent, only) = match (grant.extent, covers) {
             (extent, Coverage::Wants) => (extent, None),
             (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, Coverage::Once) => {
@@ -247,7 +254,8 @@ impl Approvals {
         if extent == Extent::Session && covers != Coverage::Wants {
             self.last += 1;
             let (grant, rule) = (self.last, rule.clone());
-            let standing = SessionGrant { grant, rule, tool, calls: 1, only, opens: None, ends_s: None };
+            let standing =
+                SessionGrant { grant, rule, tool, calls: 1, programs, only, opens: None, ends_s: None };
             self.standing.push(standing);
         }
         self.send_all(&ToApprover::Ended { call: grant.call, decision: Decision::Granted(extent) });
@@ -454,15 +462,26 @@ fn changed_file(request: &Request) -> Option<&ZonePath> {
     }
 }
 
-/// What a grant for the session would allow if it answers `question` about `request`.
-fn coverage(question: &Question, request: &Request, wants: &Wants) -> Coverage {
+/// What a grant for the session would allow if it answers `question` about `request`, and for which programs.
+fn coverage(question: &Question, request: &Request, wants: &Wants) -> (Coverage, Vec<String>) {
     if !wants.is_empty() {
-        return Coverage::Wants;
+        return (Coverage::Wants, Vec::new());
     }
     match (takes_input(request), question.whole) {
-        (true, _) => Coverage::Once,
-        (false, true) => Coverage::Rule,
-        (false, false) => Coverage::Call,
+        (true, _) => (Coverage::Once, Vec::new()),
+        (false, true) => match named_programs(request) {
+            Some(programs) => (Coverage::Rule, programs),
+            None => (Coverage::Call, Vec::new()),
+        },
+        (false, false) => (Coverage::Call, Vec::new()),
+    }
+}
+
+/// The programs that a command names, if that is certain; none for other calls, and for a test suite, which is known by its command.
+fn named_programs(request: &Request) -> Option<Vec<String>> {
+    match request.command() {
+        Some(bash) if request.asked_as() == "bash" => policies::command::programs(&bash.command),
+        Some(_) | None => Some(Vec::new()),
     }
 }
 
@@ -498,8 +517,8 @@ mod tests {
     use broker_protocol::Risk;
 
     fn approvals(channel: Channel) -> Approvals {
-        let policy = policies::Approval { timeout_s: 1, channel, ..policies::Approval::default() };
-        Approvals::new(&policy, None).unwrap()
+        let policy = policies::Approval { timeout_s: Some(1), channel, ..policies::Approval::default() };
+        Approvals::new(&policy, None, None).unwrap()
     }
 
     /// Asks a question outside any session.
@@ -513,6 +532,7 @@ mod tests {
             expires_s: 1,
             channel: approvals.channel,
             covers: Coverage::Rule,
+            programs: Vec::new(),
             wants: Wants::default(),
         };
         let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
@@ -564,14 +584,15 @@ mod tests {
         let challenge = ask(&mut approvals, 1, "r");
         let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
         approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
-        assert!(approvals.has_standing("r", "file_read", None));
+        assert!(approvals.has_standing("r", "file_read", &[], None));
         assert!(
-            !approvals.has_standing("q", "file_read", None) && !approvals.has_standing("r", "bash", None)
+            !approvals.has_standing("q", "file_read", &[], None)
+                && !approvals.has_standing("r", "bash", &[], None)
         );
-        assert!(!approvals.has_standing("r", "file_read", Some(challenge.digest)));
+        assert!(!approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
         assert_eq!(approvals.standing[0].calls, 2);
         approvals.grants(Some(1));
-        assert!(!approvals.has_standing("r", "file_read", None));
+        assert!(!approvals.has_standing("r", "file_read", &[], None));
     }
 
     #[test]
@@ -581,8 +602,8 @@ mod tests {
         approvals.open.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
         let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
         approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
-        assert!(approvals.has_standing("r", "file_read", Some(challenge.digest)));
-        assert!(!approvals.has_standing("r", "file_read", None));
-        assert!(!approvals.has_standing("r", "file_read", Some(Digest([9; 32]))));
+        assert!(approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
+        assert!(!approvals.has_standing("r", "file_read", &[], None));
+        assert!(!approvals.has_standing("r", "file_read", &[], Some(Digest([9; 32]))));
     }
 }

@@ -3,23 +3,24 @@
 use crate::user::User;
 use broker_protocol::{Layer, LayerSet, Machine, Tier};
 use executor_layers::ablation::Ablation;
+use executor_layers::caller_access::CallerAccess;
 use executor_layers::probe;
 use executor_supervisor::SelfTest;
 
 /// With the default profile.
 pub fn machine(user: &User) -> Machine {
-    let kernel = probe::kernel();
+    let (kernel, access) = (probe::kernel(), CallerAccess::probe());
     let abi = user.ablation.landlock_abi(kernel.landlock_abi);
     let refusal = probe::namespaces().err();
     let tier = if refusal.is_none() { Tier::Namespaced } else { Tier::Flat };
     let mut layers = layers(tier, abi, &user.ablation);
-    if SelfTest::begin(tier).and_then(SelfTest::finish).is_err() {
+    if SelfTest::begin(tier, access).and_then(SelfTest::finish).is_err() {
         layers = layers.iter().filter(|layer| *layer != Layer::ProtectedNames).collect();
     }
     Machine {
         landlock_abi: abi,
         tier,
-        layers: probe::report(layers, tier, abi, refusal.as_deref(), &user.ablation),
+        layers: probe::report(layers, (tier, access), abi, refusal.as_deref(), &user.ablation),
         kernel: kernel.release,
     }
 }

@@ -14,6 +14,7 @@ mod plan;
 mod pool;
 mod ready_cells;
 mod call;
+mod central_root;
 mod input;
 mod relay;
 mod files;

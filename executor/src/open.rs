@@ -4,6 +4,7 @@ use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
 use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
+use crate::central_root;
 use crate::files::{Files, WorkerStart};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
@@ -24,7 +25,9 @@ use executor_audit::record::{Record, SessionFacts};
 use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
-use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
+use executor_cell::project::{
+    self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+};
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
@@ -42,12 +45,12 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::throw_away;
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    caches, environment, git_settings, home_files, namespaces, probe, relay, stale_temporaries,
-    undo_directory,
+    caches, environment, git_settings, grant_exceptions, home_files, home_links, namespaces, probe, relay,
+    stale_temporaries, undo_directory,
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
-use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
+use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -205,20 +208,22 @@ pub fn open(
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
-    let (sandbox, refusal) =
-        match build_until_pinned(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
-            // A throw-away session needs mounts.
-            Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
-                return Err(OpenError::ThrowAway(format!("{step}: {source}")));
-            }
-            // The machine denies this user some of the namespaces: then none of them are used.
-            Err(OpenError::Layer { step, source, refused: Some(_), .. }) => (
-                build_until_pinned(&policy, Tier::Flat, abi, (&zones, tracer), user)?,
-                Some(format!("{step}: {source}")),
-            ),
-            built => (built?, None),
-        };
+    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.1).into_iter().collect();
+    let build = || build_in_a_tier(&policy, abi, (&zones, tracer.clone()), user);
+    let (sandbox, refusal) = match build() {
+        Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
+            changed.push(central_root::set_aside(&zones.1).map_err(|_| error)?);
+            build()?
+        }
+        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if tracer.is_none() => {
+            let aside = central_root::set_aside_newest(&zones.0, &zones.1, &policy.matcher);
+            changed.push(aside.map_err(|_| error)?);
+            build()?
+        }
+        built => built?,
+    };
     let Sandbox { spec, started, also_closed, created, watch } = sandbox;
+    let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
     let Started { warden, fds, relay, beside: Beside { cgroup, worker, capacity, mut audit, .. } } = started;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
@@ -235,7 +240,13 @@ pub fn open(
         tier: spec.tier,
         notices: spec.notices.clone(),
         also_closed: protected::describe(&also_closed).into_iter().chain(refused).collect(),
-        layers: probe::report(layers, spec.tier, abi, refusal.as_deref(), &user.ablation),
+        layers: probe::report(
+            layers,
+            (spec.tier, spec.caller_access),
+            abi,
+            refusal.as_deref(),
+            &user.ablation,
+        ),
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
@@ -263,9 +274,10 @@ pub fn open(
         session: opened.session.clone(),
     };
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
+    let modes = RootModes::of(&spec);
     let mut session = Session {
         layers,
-        approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
+        approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers).map_err(broken)?,
         online: Online::of(&spec, &user.variables),
         user_namespace,
         pool,
@@ -278,6 +290,8 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        modes,
+        has_worked: false,
         unreported: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
@@ -325,7 +339,7 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
     let _ = warden.request(WardenRequest::Cell);
-    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
+    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier, spec.caller_access)).transpose();
     let self_test = self_test.map_err(|source| OpenError::Unsupervised { source })?;
     let worker = worker_spec(spec)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
@@ -430,6 +444,28 @@ fn throw_away(
     let covered = throw_away::cover(&outermost, policy.limits.scratch);
     covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
     Ok(tracer)
+}
+
+/// Builds a sandbox in the namespaced tier, or in the flat one where the machine denies this user namespaces; then returns what it denies.
+fn build_in_a_tier(
+    policy: &EffectivePolicy,
+    abi: u32,
+    (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
+    user: &User,
+) -> Result<(Sandbox, Option<String>), OpenError> {
+    let is_thrown_away = tracer.is_some();
+    match build_until_pinned(policy, Tier::Namespaced, abi, (zones, tracer.clone()), user) {
+        // A throw-away session needs mounts.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) if is_thrown_away => {
+            Err(OpenError::ThrowAway(format!("{step}: {source}")))
+        }
+        // The machine denies this user some of the namespaces: then none of them are used.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
+            let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
+            Ok((built, Some(format!("{step}: {source}"))))
+        }
+        built => Ok((built?, None)),
+    }
 }
 
 /// How often a sandbox is built while protected names vanish as they are pinned.
@@ -575,8 +611,7 @@ fn what_to_do(refusal: &io::Error) -> &'static str {
             "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
         }
         Some(libc::EPERM | libc::EACCES) => {
-            "no process may read another's memory; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
-             profile allow process_vm_readv and pidfd_getfd"
+            "no process may read another's memory; set `kernel.yama.ptrace_scope` to 0 or 1"
         }
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
             "the kernel has no seccomp listeners that hand over descriptors; use Linux 5.14 or later, and a container whose \
@@ -610,7 +645,9 @@ fn discover(
     (spec.secrets, spec.notices) = readable;
     spec.notices.extend(opened_names(&spec.policy));
     spec.also_closed.clone_from(&found.also_closed);
-    Ok((found.also_closed, Some((record, watch))))
+    // What a profile does not grant is news to nobody until a command asks for it.
+    let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
+    Ok((found.also_closed.into_iter().filter(is_told).collect(), Some((record, watch))))
 }
 
 /// What people are told about protected names that the profile opens.
@@ -645,12 +682,19 @@ fn look_through(
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
     };
     let named = |objects: &ProtectedObjects| match is_protected {
-        true => git_settings::named(&user.git(), &spec.project, objects, &ask),
+        true => git_settings::named(&user.git(), &spec.project, objects, &ask).map(|mut named| {
+            let homes = directories::homes(&user.home, &|name| user.variable(name));
+            named.extend(homes.iter().flat_map(|home| home_links::named(home, zones)));
+            named
+        }),
         false => Ok(BTreeSet::new()),
     };
     let around = roots::around(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
     let mut found = discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+    if is_protected {
+        grant_exceptions::close(&mut found, spec);
+    }
     for (zone, path) in &found.temporaries {
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }

@@ -7,7 +7,7 @@ use executor_layers::spec::{SandboxSpec, View, ViewKind};
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
 use policies::directories::NO_PROJECT;
-use policies::leases::system_at;
+use policies::leases::fault_of_system;
 use policies::{
     Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
 };
@@ -272,5 +272,5 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
             return Some(format!("it would open {what} in {} to commands", ours.display()));
         }
     }
-    system_at(path).map(|system| format!("it would open {system} to commands"))
+    fault_of_system(path)
 }

@@ -16,10 +16,10 @@ use broker_protocol::{
     CallId, Denial, Ended, Failed, FileReply, FromBroker, LayerSet, Outcome, Request, Usage, Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch};
+use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
-use policies::changes_protected;
+use policies::concerns_changeable;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -34,13 +34,17 @@ pub struct Session {
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
-    /// Carries out approved changes of protected files.
+    /// Carries out approved changes of protected files, and reads of these.
     pub approved: Files,
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
+    /// The modes and access lists of the roots, which no call changes.
+    pub modes: RootModes,
+    /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
+    pub has_worked: bool,
     /// What was found in repositories, until the end of a call reports it.
     pub unreported: Vec<Denial>,
     pub kept: KeptTexts,
@@ -109,12 +113,19 @@ impl Session {
     /// Passes granted work to what carries it out.
     fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
         match work {
-            Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
+            Work::Command(plan) => {
+                if !self.has_worked {
+                    self.modes.take();
+                }
+                self.has_worked = true;
+                self.pool.submit(call.id, call.started, plan)?;
+            }
             Work::File(request) => {
+                self.has_worked |= writes(&request);
                 let job = WorkerJob::Call(call.id);
-                // Nothing else than an approval permits such a change.
-                let is_approved = changes_protected(&self.spec.policy, &request, call.real.last());
-                let files = if is_approved { &mut self.approved } else { &mut self.files };
+                // Nothing else than an approval permits such a change; to read is permitted as elsewhere.
+                let is_apart = concerns_changeable(&self.spec.policy, &request, call.real.last());
+                let files = if is_apart { &mut self.approved } else { &mut self.files };
                 files.submit(job, &request, &call.real).map_err(unencoded)?;
                 call.state = CallState::Worker(request);
             }
@@ -171,7 +182,7 @@ impl Session {
             // The cell of a service is not reused.
             false => drop(finished.cell.take()),
         }
-        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        self.created.iter_mut().for_each(|created| created.update(&self.spec, false));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
         let denied = finished.denied(&self.spec);
         let (outcome, usage) = finished.outcome(profile);
@@ -222,8 +233,36 @@ impl Session {
 
     /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
     pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
+        if !std::mem::replace(&mut self.has_worked, !alone) {
+            return Vec::new();
+        }
         let (spec, user) = (&self.spec, &self.profiles.user);
-        let Some(watch) = &mut self.watch else { return Vec::new() };
-        watch.update(spec, alone, |of, files| answerer(spec, user).ok()?.repository(of, files))
+        // Before anything else: nothing is found in a root that cannot be entered.
+        let mut denials = self.modes.give_back();
+        let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
+        denials.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask)));
+        denials
+    }
+}
+
+/// Whether a file call changes something in the zones.
+fn writes(request: &Request) -> bool {
+    match request {
+        Request::FileRead(_)
+        | Request::FileList(_)
+        | Request::Glob(_)
+        | Request::Grep(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::History(_)
+        | Request::FileBytes(_) => false,
+        Request::Bash(_)
+        | Request::FileWrite(_)
+        | Request::FileEdit(_)
+        | Request::BackgroundKill(_)
+        | Request::Undo(_)
+        | Request::State(_)
+        | Request::Effect(_)
+        | Request::Service(_) => true,
     }
 }

@@ -21,7 +21,7 @@ impl Session {
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
         self.end_commands();
-        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        self.created.iter_mut().for_each(|created| created.update(&self.spec, true));
         if is_busy {
             // Nobody is left to report it to.
             drop(self.look_at_repositories(true));

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy, serve,
-    session, tools, undo,
+    accept, approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy,
+    serve, session, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{
@@ -52,7 +52,8 @@ Exit codes:
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
   hook     0 answered; 2 not run: the call is not understood, no policy
-  install, uninstall  0; 1 not here, or not wanted; 2 cannot be changed
+  install, uninstall, accept  0; 1 not here, or not wanted; 2 cannot be
+           changed or accepted
   approve  0 at the end of its input; 1 with --list: a session takes no
            answers of this process; 125 lazaret failed
   audit    verify: 0 if the audit is whole, else 1
@@ -117,6 +118,7 @@ enum Command {
     Install(install::Install),
     Uninstall(install::Uninstall),
     Status(install::Status),
+    Accept(accept::Accept),
     Approve(approve::Approve),
     Audit(audit::Audit),
     Log(log::Log),
@@ -146,6 +148,10 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn execute(self) -> Result<u8, Failed> {
         let options = &self.options;
+        // A hook has its own way to refuse.
+        if !matches!(self.command, Command::Hook(_)) {
+            options.check_environment()?;
+        }
         match self.command {
             Command::Run(run) => in_json(run.json, "bash", run.main(options)).map(|never| match never {}),
             Command::Why(why) => why.main(options.clone()),
@@ -165,7 +171,8 @@ impl Cli {
             Command::Hook(hook) => Ok(hook.main(options)),
             Command::Install(install) => install.main(),
             Command::Uninstall(uninstall) => uninstall.main(),
-            Command::Status(status) => status.main(),
+            Command::Status(status) => status.main(options),
+            Command::Accept(accept) => accept.main(options),
             Command::Approve(approve) => approve.main(),
             Command::Audit(audit) => audit.main(),
             Command::Log(log) => log.main(),

@@ -97,9 +97,10 @@ async fn log_in(server: &Server, address: &Address, place: &Place, callback: Cal
         Err(error) => return failed(&error),
     };
     print::result(format!("Open this in a browser, and come back:\n{there}\n").as_bytes())?;
+    let page = there.to_string();
     let returned = async {
         tokio::select! {
-            returned = callback.returned() => returned,
+            returned = callback.returned(&page) => returned,
             pasted = pasted() => pasted,
         }
     };

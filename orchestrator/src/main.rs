@@ -18,6 +18,7 @@ mod serve;
 mod policy;
 mod hook;
 mod install;
+mod accept;
 mod approve;
 mod audit;
 mod log;

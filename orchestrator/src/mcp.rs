@@ -3,12 +3,16 @@
 use crate::servers::ServersCommand;
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use orchestrator_confine::{Needs, confine};
+use orchestrator_install::CLIENTS;
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_mcp::{Listing, SessionRequest, Settings};
+use orchestrator_options::agent_settings::{self, Examiner};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
+use orchestrator_options::project::Project;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::{ToolOptions, registry};
 use orchestrator_records::runlog::{PAUSE, RunLog};
@@ -68,16 +72,28 @@ pub struct Mcp {
     /// Number of violations that end the session; 0 for no limit [default: with --trust 3, or 1 if it is autonomous; else 0]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
+    /// The client, by its name in `lazaret install`: of the project's own settings for agents, only those that it reads can
+    /// refuse a session [default: all count]
+    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
+    client: Option<String>,
+    /// Examine projects for another `lazaret mcp`: standard input and output are its socket
+    #[arg(long, hide = true)]
+    examine: bool,
 }
 
 /// The options that are for serving a client, and mean nothing to a command about servers.
-pub const OWN_OPTIONS: [&str; 5] = ["all_tools", "max_violations", "model_profile", "raw_output", "disable"];
+pub const OWN_OPTIONS: [&str; 7] =
+    ["all_tools", "max_violations", "client", "examine", "model_profile", "raw_output", "disable"];
 
 impl Mcp {
     /// Serves standard input until it ends; returns the exit code.
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
         if let Some(command) = self.servers.take() {
             return command.main(options);
+        }
+        if self.examine {
+            let answered = agent_settings::answer(self.client.as_deref());
+            return answered.map(|()| exit::OK).map_err(|error| Failed::internal(error.to_string()));
         }
         let log = Rc::new(options.log("mcp"));
         if !self.all_tools {
@@ -89,6 +105,8 @@ impl Mcp {
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
         let endpoint = options.endpoint().lasting()?;
+        let examiner = Examiner::start(self.client.as_deref())?;
+        let named = claude_project(options);
         // Without a project, opening fails and each call reports the error.
         let open = options.open(SPARE).ok().map(|opening| opening.open);
         let project = open.as_ref().map(|open| open.project.as_str());
@@ -102,6 +120,8 @@ impl Mcp {
             endpoint,
             log: log.clone(),
             servers,
+            examiner,
+            named,
             current: None,
         };
         confine(&Needs { web: true, socket, write: opener.servers.directories(), ..Needs::default() });
@@ -162,6 +182,9 @@ struct Opener {
     max_violations: Option<u32>,
     log: Rc<RunLog>,
     servers: Available,
+    examiner: Examiner,
+    /// The project that Claude Code says it is in, if that is believed.
+    named: Result<Option<PathBuf>, Failed>,
     current: Option<Current>,
 }
 
@@ -190,13 +213,13 @@ impl Opener {
         if let Some(current) = self.current.as_ref().filter(|current| current.roots == roots) {
             return Ok(current.session.clone());
         }
-        let named =
-            std::env::var_os("CLAUDE_PROJECT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let named = self.named.clone()?;
         let options = match named.as_ref().or(roots.first()) {
             Some(root) if self.options.named_project().is_none() => self.options.with_project(root.clone()),
             _ => self.options.clone(),
         };
         let mut opening = options.open(SPARE)?;
+        self.examiner.check(&opening.open.project)?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);
@@ -223,6 +246,20 @@ impl Opener {
             self.servers.list(open, &mut listed.registry).await;
         }
         listed.registry.list(listed.scope.as_ref()).iter().map(Entry::to_json).collect()
+    }
+}
+
+/// The project that Claude Code names, which a project's own settings may have set to another: it has to be that of the working
+/// directory, where there is one.
+fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
+    let named = std::env::var_os("CLAUDE_PROJECT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+    match named.filter(|_| options.named_project().is_none()) {
+        Some(named) if !Project::is_believed(&named) => Err(Failed::invalid(format!(
+            "CLAUDE_PROJECT_DIR names {}, which is not in the project of the working directory: a project may have set it; name \
+             the project with --project",
+            named.display()
+        ))),
+        named => Ok(named),
     }
 }
 

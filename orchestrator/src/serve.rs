@@ -4,7 +4,7 @@ use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::mcp;
 use crate::socket_file;
-use broker_protocol::{Failed, Open, Scope, Trust};
+use broker_protocol::{Failed, Open, Scope, Trust, limit};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 use orchestrator_agent::hooks::SessionHooks;
@@ -100,6 +100,9 @@ pub struct Serve {
     /// Also serve a web page for a person; the printed line has its address, with the token
     #[arg(long)]
     ui: bool,
+    /// Seconds that a question waits for its answer, unless the policy sets them [default: 600 with --ui, else 30]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::ANSWER_MAX_S)))]
+    approval_timeout: Option<u32>,
     /// The case of names in messages to clients; from clients, both are accepted
     #[arg(long, value_name = "CASE", value_enum, default_value = "camel")]
     wire_case: Case,
@@ -332,6 +335,7 @@ struct Sessions {
     options: SessionOptions,
     scope: Option<Scope>,
     endpoint: Endpoint,
+    answer_s: Option<u32>,
     max_violations: Option<u32>,
     /// An empty directory: the project of conversations without one.
     nowhere: PathBuf,
@@ -369,6 +373,7 @@ impl Sessions {
             options: options.clone(),
             scope,
             endpoint,
+            answer_s: serve.approval_timeout.or(serve.ui.then_some(limit::ANSWER_OF_PERSON_S)),
             max_violations: serve.max_violations,
             nowhere,
             unnarrowed,
@@ -406,6 +411,7 @@ impl Opener for Sessions {
             false => Some(without_project(scope)),
         };
         opening.open.network = options.network(Some(&policy), false);
+        opening.open.answer_s = self.answer_s;
         let config = self.tools.config(opening, Ok(policy))?;
         let max = self.max_violations.unwrap_or(violation::default_max(order.trust));
         Ok(Config {

@@ -416,6 +416,7 @@ fn question(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        programs: Vec::new(),
         wants: broker_protocol::Wants::default(),
     }
 }
@@ -525,6 +526,7 @@ fn a_grant_that_is_none_is_not_taken_back() {
             rule: "r".into(),
             tool: "bash".into(),
             calls: 1,
+            programs: Vec::new(),
             only: None,
             opens: None,
             ends_s: None,

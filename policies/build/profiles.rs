@@ -94,7 +94,12 @@ fn protected_names(text: &str, table: &DeTable) -> String {
         let protect = protect.get_ref().as_table().expect("a table");
         let word = |key: &str| protect.get(key).map(|value| value.get_ref().as_str().expect("a string"));
         let protection = if word("protection") == Some("all") { "All" } else { "Write" };
-        let new = if word("new") == Some("open") { "Open" } else { "Closed" };
+        let new = match word("new") {
+            Some("open") => "Open",
+            Some("harmless") => "Harmless",
+            None | Some("closed") => "Closed",
+            other => panic!("no `new` {other:?}"),
+        };
         let (protection, new) = (format!("Protection::{protection}"), format!("WhenNew::{new}"));
         let opens = protect.get("opens").is_some_and(|value| value.get_ref().as_bool() == Some(true));
         let why = word("why").expect("a reason");

@@ -5,8 +5,28 @@
 
 use crate::paths::GlobError;
 use crate::pattern::{Case, Pattern};
-use policies_targets::shell::{SimpleCommand, base_name};
+use broker_protocol::Command;
+use broker_protocol::approval::PROGRAMS;
+use policies_targets::shell::{SimpleCommand, Unit, base_name, units};
 use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Builtins of the shell that only print, or change where it is.
+const IDLE: [&str; 7] = [":", "cd", "echo", "exit", "false", "pwd", "true"];
+
+/// The programs that a command names, as it spells them, without builtins that run nothing: what an approval for the session may
+/// cover. `None` where that is not certain: a part is not parsed, a variable is set or a file written, or they are too many.
+pub fn programs(command: &Command) -> Option<Vec<String>> {
+    let mut programs = BTreeSet::new();
+    for unit in units(command) {
+        match unit {
+            Unit::Simple(simple) if !simple.sets_or_writes => programs.insert(simple.program()?.to_owned()),
+            Unit::Simple(_) | Unit::Unparsed(_) => return None,
+        };
+    }
+    programs.retain(|program| !IDLE.contains(&program.as_str()));
+    (programs.len() <= PROGRAMS).then(|| programs.into_iter().collect())
+}
 
 /// Which simple commands a rule is about.
 #[derive(Clone, Debug, Serialize)]
@@ -163,4 +183,37 @@ impl OptionValue {
 /// Whether a word is an option of `program`: `cargo +nightly` has one without a `-`.
 fn is_option_of(program: &str, word: &str) -> bool {
     word.starts_with('-') || (program == "cargo" && word.starts_with('+'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_known_or_none_is() {
+        let of = |text: &str| programs(&Command::Shell(text.into()));
+        let named = |text: &str| of(text).map(|names| names.join(" "));
+        assert_eq!(named("git status").as_deref(), Some("git"));
+        assert_eq!(named("cd a && make -j2 | tail; git log || echo no").as_deref(), Some("git make tail"));
+        assert_eq!(named("true; exit 5").as_deref(), Some(""));
+        assert_eq!(named("git log $(ls x)").as_deref(), Some("git ls"));
+        assert_eq!(named("/usr/bin/git push").as_deref(), Some("/usr/bin/git"));
+        let doubtful = [
+            "env git push",
+            "bash -c 'git push'",
+            "$x push",
+            "PATH=. git push",
+            "git log > .bashrc",
+            "xargs git",
+            "find . -exec git push \\;",
+            "f() { rm x; }; f",
+            "case a in a) rm x;; esac",
+        ];
+        for text in doubtful {
+            assert_eq!(of(text), None, "{text}");
+        }
+        let many = |count: usize| (0..count).map(|n| format!("p{n}")).collect::<Vec<_>>().join(";");
+        assert_eq!(of(&many(PROGRAMS)).map(|names| names.len()), Some(PROGRAMS));
+        assert_eq!(of(&many(PROGRAMS + 1)), None);
+    }
 }

@@ -3,17 +3,22 @@
 //! Comes from a decision or an end that is already made; changes neither.
 
 use crate::decide::OUTSIDE;
-use crate::dotenv::is_dotenv_name;
 use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
-use crate::names::{ProtectedName, Protection};
+use crate::names::{ProtectedName, Protection, WhenNew};
 use crate::secrets::SecretMode;
 use crate::source::{Origin, SourceKind};
+use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
+use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
 use std::path::Path;
+
+/// How a command makes a file that package managers act on.
+const HARMLESS: &str = "a command can write it to a new file and move that there (`mv new .npmrc`), if each setting in it is harmless \
+    (`policies/README.md` says which: `save-exact`, `legacy-peer-deps`, `nodeLinker` and others); otherwise ask the user to write it";
 
 /// A profile of the user's own, in examples of what to write.
 const OWN_PROFILE: &str = "mine";
@@ -173,7 +178,7 @@ impl EffectivePolicy {
             SecretMode::Mask => "commands that read it see its keys, with placeholders for the values",
             SecretMode::Show => "commands can read it",
         };
-        let shown = match self.secrets.most(name) {
+        let shown = match self.secrets.max(name) {
             SecretMode::Hide | SecretMode::Mask => "",
             SecretMode::Show => {
                 "; the user can show them the values with --reveal PATH, or with `secrets` in a profile"
@@ -189,11 +194,8 @@ impl EffectivePolicy {
         if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
             return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
-        // A path with a quote or an escape is no literal string of TOML.
-        let path = path.to_string_lossy();
-        let quoted =
-            if path.contains(['\'', '\n', '\r']) { format!("{path:?}") } else { format!("'{path}'") };
-        self.own_profile(&format!("grants = [{{ path = {quoted} }}]"))
+        let path = toml_string(&path.to_string_lossy());
+        self.own_profile(&format!("grants = [{{ path = {path} }}]"))
     }
 
     /// What lets commands write at a path of the host that is no session's.
@@ -224,7 +226,7 @@ impl EffectivePolicy {
     fn remedy_by_lease(&self, access: Access, path: &Path, option: &str) -> Option<String> {
         let path = self.leasable(access, path)?;
         let lease = if self.path_leases.asked { format!(", or {}", network::LEASE) } else { String::new() };
-        Some(format!("{option} {path} for this session{lease}"))
+        Some(format!("{option} {} for this session{lease}", shell_word(path)))
     }
 
     /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.
@@ -249,7 +251,10 @@ impl ProtectedName {
 
     /// What would open the name.
     pub fn remedy(&self) -> Remedy {
-        remedy_of(&self.origin)
+        match self.new {
+            WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
+            WhenNew::Open | WhenNew::Closed => remedy_of(&self.origin),
+        }
     }
 }
 
@@ -352,7 +357,8 @@ why = 'Licences stay.'
         assert!(matches!(own.remedy, Remedy::Advice(_)));
         let shipped = denied(&policy, &read("sub/.env"));
         assert!(by(&shipped).1.starts_with("shipped "), "{shipped}");
-        assert_eq!(shipped.remedy, Remedy::Nothing);
+        let Remedy::Advice(advice) = shipped.remedy else { panic!("{:?}", shipped.remedy) };
+        assert!(advice.contains("placeholders") && advice.contains("--reveal"), "{advice}");
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(crate) struct Draft {
     pub project: Option<(Access, Origin)>,
     pub central: Option<(Access, Origin)>,
     /// By path, whether each may be missing.
-    pub grants: BTreeMap<PathBuf, bool>,
+    /// Each with whether it may be missing, and what is not granted of it.
+    pub grants: BTreeMap<PathBuf, (bool, BTreeSet<String>)>,
     pub read: BTreeSet<PathBuf>,
     pub listed: BTreeSet<PathBuf>,
     pub sockets: BTreeSet<PathBuf>,
@@ -78,7 +79,9 @@ impl Draft {
         for grant in &profile.grants {
             let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
             // A path that one profile must have is not optional because another could do without it.
-            *self.grants.entry(path).or_insert(true) &= grant.optional;
+            let (optional, except) = self.grants.entry(path).or_insert((true, BTreeSet::new()));
+            *optional &= grant.optional;
+            except.extend(grant.except.iter().map(|path| path.as_str().to_owned()));
         }
         for path in &profile.read {
             self.read.insert(expand(path, host)?);

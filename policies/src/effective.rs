@@ -99,8 +99,8 @@ pub struct EffectivePolicy {
 pub struct Approval {
     /// The most trust a session may have.
     pub ceiling: Trust,
-    /// Seconds that a question waits for its answer; then the call is refused.
-    pub timeout_s: u32,
+    /// Seconds that a question waits for its answer, if a file sets them; then the call is refused.
+    pub timeout_s: Option<u32>,
     /// Where the broker takes answers from.
     pub channel: Channel,
     /// Whether an approver must have a controlling terminal, where answers come from elsewhere.
@@ -109,7 +109,7 @@ pub struct Approval {
 
 impl Default for Approval {
     fn default() -> Self {
-        Self { ceiling: Trust::Autonomous, timeout_s: 30, channel: Channel::Relay, terminal: true }
+        Self { ceiling: Trust::Autonomous, timeout_s: None, channel: Channel::Relay, terminal: true }
     }
 }
 
@@ -204,7 +204,8 @@ impl EffectivePolicy {
     /// See [`Self::compute_digest`].
     pub fn with_image(mut self, image: PathBuf, paths: Vec<PathBuf>) -> Result<Self, PolicyError> {
         self.image = Some(image);
-        self.grants = paths.into_iter().map(|path| Grant { path, optional: false }).collect();
+        self.grants =
+            paths.into_iter().map(|path| Grant { path, optional: false, except: Vec::new() }).collect();
         self.listed = Vec::new();
         self.digested()
     }
@@ -212,6 +213,23 @@ impl EffectivePolicy {
     /// Whether cells have a network, or may come to have one.
     pub fn has_network(&self) -> bool {
         self.leases || network::is_open(&self.network)
+    }
+
+    /// Whether a session with this policy may do nothing that one with `other` may not: they are the same, but for parts of which
+    /// this one has less. What cannot be compared must be equal.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let mut same = Self { profile: other.profile.clone(), ..self.clone() };
+        let closed = !network::is_open(&self.network);
+        // Each part that is smaller counts as equal; the digests then compare all others, those of tomorrow included.
+        narrower(self.project <= other.project, &mut same.project, &other.project);
+        narrower(self.central <= other.central, &mut same.central, &other.central);
+        narrower(is_part(&self.grants, &other.grants), &mut same.grants, &other.grants);
+        narrower(is_part(&self.read, &other.read), &mut same.read, &other.read);
+        narrower(is_part(&self.listed, &other.listed), &mut same.listed, &other.listed);
+        narrower(is_part(&self.sockets, &other.sockets), &mut same.sockets, &other.sockets);
+        narrower(closed, &mut same.network, &other.network);
+        let digests = same.compute_digest().ok().zip(other.compute_digest().ok());
+        digests.is_some_and(|(own, other)| own == other)
     }
 
     /// SHA-256 of all fields in the protocol's encoding, but for those that repeat others or name lines of files: the same policy from other
@@ -222,6 +240,16 @@ impl EffectivePolicy {
     pub fn compute_digest(&self) -> Result<Digest, PolicyError> {
         let bytes = frame::encode_whole(self).map_err(|error| PolicyError::Digest(error.to_string()))?;
         Ok(Digest(Sha256::digest(bytes).into()))
+    }
+}
+
+fn is_part<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
+    part.iter().all(|one| whole.contains(one))
+}
+
+fn narrower<T: Clone>(is_narrower: bool, own: &mut T, other: &T) {
+    if is_narrower {
+        own.clone_from(other);
     }
 }
 
@@ -260,6 +288,8 @@ pub struct Grant {
     pub path: PathBuf,
     /// Whether it may be missing on this machine.
     pub optional: bool,
+    /// What is not granted of it: patterns of paths in it, each of at most [`EXCEPT_NAMES_MAX`](crate::value::EXCEPT_NAMES_MAX) names.
+    pub except: Vec<String>,
 }
 
 /// How a cell's environment is built: from nothing.
@@ -328,6 +358,34 @@ mod tests {
     }
 
     #[test]
+    fn only_a_policy_that_opens_less_is_within_another() {
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let file = "version = 1\n[profile.shows]\nextends = 'read-only'\ngrants = [{ path = '/srv/data' }]\n\
+                    [profile.reaches]\nextends = 'read-only'\nnetwork = { allow = ['example.com'] }\n\
+                    [profile.longer]\nextends = 'read-only'\nlimits = { timeout_max_s = 601 }\n\
+                    [profile.told]\nextends = 'read-only'\nenvironment = { pass = ['MY_NAME'] }\n";
+        let source = crate::Source { name: "/p".into(), kind: crate::SourceKind::User, text: file.into() };
+        let policies = Policies::load(vec![source]).unwrap();
+        let of = |profile| policies.resolve(profile, &host).unwrap();
+        for (one, other, within) in [
+            ("default", "default", true),
+            ("read-only", "default", true),
+            ("read-only", "dev", false),
+            ("default", "read-only", false),
+            ("read-only", "shows", true),
+            ("shows", "read-only", false),
+            ("read-only", "reaches", true),
+            ("reaches", "read-only", false),
+            ("longer", "read-only", false),
+            ("told", "read-only", false),
+            ("rust", "default", false),
+            ("claude", "default", false),
+        ] {
+            assert_eq!(of(one).is_within(&of(other)), within, "{one} within {other}");
+        }
+    }
+
+    #[test]
     fn a_session_has_no_more_trust_than_the_policy_lets_it() {
         let mut policy = policy();
         assert_eq!(policy.trust, Trust::Guided);
@@ -375,12 +433,13 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 60] = [
+        let changes: [fn(&mut EffectivePolicy); 61] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
             |p| p.grants[0].path.push("x"),
             |p| p.grants[0].optional ^= true,
+            |p| p.grants[0].except.push("x".into()),
             |p| p.read.push("/x".into()),
             |p| p.listed.push("/x".into()),
             |p| p.sockets.push("/x".into()),
@@ -430,7 +489,7 @@ mod tests {
             |p| p.limits.written = Some(1),
             |p| p.limits.memory = Some(1),
             |p| p.approval.ceiling = Trust::Guided,
-            |p| p.approval.timeout_s += 1,
+            |p| p.approval.timeout_s = Some(1),
             |p| p.approval.channel = Channel::Separate,
             |p| p.approval.terminal = false,
             |p| p.trust = Trust::Supervised,

@@ -1,7 +1,7 @@
 //! What can be wrong with policy files, with the line and column where there is one.
 
 use crate::host::HostPathError;
-use crate::opened::OpenFault;
+use crate::open_fault::OpenFault;
 use crate::pattern::PatternError;
 use crate::source::{FILE_MAX, FileError};
 use broker_protocol::{ErrorKind, Failed};

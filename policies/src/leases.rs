@@ -32,6 +32,17 @@ pub fn system_at(path: &Path) -> Option<&'static str> {
     SYSTEM.into_iter().find(|system| path.starts_with(system) || Path::new(system).starts_with(path))
 }
 
+/// Why `path` is not opened if it is, lies in or holds a directory of the system.
+pub fn fault_of_system(path: &Path) -> Option<String> {
+    let system = system_at(path)?;
+    Some(match Path::new(system).starts_with(path) {
+        true => format!("it would open {system} to commands"),
+        false => {
+            format!("it lies in {system}, of which only the `grants` of a profile show parts to commands")
+        }
+    })
+}
+
 /// Why a path cannot be granted, whoever is asked.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
@@ -46,8 +57,8 @@ pub enum LeaseError {
     Closed,
     #[error("the policy's `[leases]` do not allow it")]
     Bounded,
-    #[error("it would open {0} to commands")]
-    System(&'static str),
+    #[error("{0}")]
+    System(String),
     #[error("{name} is protected ({why})")]
     Protected { name: String, why: String },
 }
@@ -114,8 +125,8 @@ impl EffectivePolicy {
         if self.image.is_some() || self.paths.directories("bash").is_some() {
             return Err(LeaseError::Closed);
         }
-        if let Some(system) = system_at(&path) {
-            return Err(LeaseError::System(system));
+        if let Some(fault) = fault_of_system(&path) {
+            return Err(LeaseError::System(fault));
         }
         let bytes = &text.as_bytes()[1..];
         let protected = [names, &self.matcher].into_iter().filter_map(|names| names.protection(bytes));

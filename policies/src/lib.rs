@@ -18,16 +18,17 @@ pub mod host;
 pub mod error;
 pub mod decide;
 mod denial;
-pub mod dotenv;
 pub mod facts;
 pub mod rules;
 pub mod tool;
 pub mod command;
 pub mod scope;
+mod package_config;
 pub mod paths;
 pub mod names;
 mod fold;
 pub mod opened;
+pub mod open_fault;
 pub mod transit;
 pub mod repository;
 pub mod pattern;
@@ -37,7 +38,7 @@ pub mod git_config;
 
 pub use broker_protocol::Channel;
 pub use choice::Choice;
-pub use decide::{Judgement, Question, Verdict, changes_protected, decide, decide_real, judge};
+pub use decide::{Judgement, Question, Verdict, concerns_changeable, decide, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
@@ -47,8 +48,9 @@ pub use git_config::{
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
+pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
 pub use pattern::PatternError;
-pub use policies_targets::{address, network, shell, web};
+pub use policies_targets::{address, dotenv, network, shell, web};
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of, is_git_head,
     is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git, may_be_git_directory,

@@ -14,8 +14,8 @@ use crate::rules::{Rule, RuleEntry};
 use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
-    self, ExceptPattern, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName, ProjectFile,
-    SetValue, TrustName, VariableName, Version,
+    self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName,
+    ProjectFile, SetValue, TrustName, VariableName, Version,
 };
 use broker_protocol::Channel;
 use policies_targets::network::NetworkTable;
@@ -278,6 +278,9 @@ pub struct GrantEntry {
     /// Whether it may be missing on this machine.
     #[serde(default)]
     pub optional: bool,
+    /// What is not granted of it: patterns of paths in it.
+    #[serde(default)]
+    pub except: Vec<ExceptedPath>,
     /// For people who read the file.
     pub why: Option<String>,
 }

@@ -46,7 +46,10 @@ impl ProtectedName {
     /// Whether commands may remove it where packages are installed. They may create such a name anywhere, as somebody has to push or
     /// run the project before it acts, and nobody does that with an installed package.
     pub fn may_be_removed_from_packages(&self) -> bool {
-        self.protection == Protection::Write && self.new == WhenNew::Open
+        match self.new {
+            WhenNew::Open | WhenNew::Harmless => self.protection == Protection::Write,
+            WhenNew::Closed => false,
+        }
     }
 }
 
@@ -66,6 +69,9 @@ pub enum Protection {
 pub enum WhenNew {
     /// They may create it. What they created stays open to the commands of their session.
     Open,
+    /// They may do so in packages and in directories that came about in their session. Elsewhere they may move a file there whose settings
+    /// are harmless ([`is_harmless_package_config`](crate::is_harmless_package_config)), and write to none.
+    Harmless,
     /// They may not create it.
     #[default]
     Closed,

@@ -5,11 +5,11 @@
 
 use crate::error::PolicyError;
 use crate::names::{Matcher, ProtectedName, Protection};
+use crate::open_fault::OpenFault;
 use crate::pattern::has_signs;
 use crate::value::{NamePattern, ValueError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use thiserror::Error;
 
 /// One or more names between slashes, none of them a pattern: `.github/workflows`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -31,22 +31,6 @@ impl TryFrom<String> for OpenedName {
         let text = checked.as_str();
         if has_signs(text) { Err(ValueError::OpenedName) } else { Ok(Self(text.to_owned())) }
     }
-}
-
-/// Why a name cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
-pub enum OpenFault {
-    #[error("it is no protected name, so nothing has to open it")]
-    NotProtected,
-    #[error("`{0}` is protected as a whole; open that")]
-    Below(String),
-    #[error(
-        "it holds secrets; `secrets` of a profile shows files in dotenv form, and nothing else is opened"
-    )]
-    Secret,
-    #[error("no profile opens it: {0}")]
-    Never(String),
 }
 
 /// `names` without what `opened` names.
@@ -174,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_name_is_opened_and_nothing_beside_it() {
-        let names = ".github/workflows', '.vscode/settings.json', '.husky', '.npmrc', '.forgejo/actions', 'x.code-workspace";
+        let names = ".github/workflows', '.vscode/settings.json', '.husky', 'uv.toml', '.forgejo/actions', 'x.code-workspace";
         let policy = resolve(&format!("open = ['{names}']"), "").unwrap();
         let shipped = resolve("", "").unwrap();
         let closed = |policy: &crate::EffectivePolicy, path: &str| {
@@ -185,7 +169,7 @@ mod tests {
             "sub/.github/workflows",
             ".vscode/settings.json",
             ".husky/pre-commit",
-            ".npmrc",
+            "uv.toml",
             ".forgejo/actions/x",
             "x.code-workspace",
         ] {
@@ -225,6 +209,7 @@ mod tests {
             ".gitconfig",
             ".hg/hgrc",
             ".mise.toml",
+            ".npmrc",
         ] {
             assert!(matches!(fault(name), OpenFault::Never(_)), "{name}: {:?}", fault(name));
         }

@@ -59,6 +59,23 @@ impl Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(Vec<Plain>);
 
+/// A pattern of one name, for those who compare names on the disk with a policy's patterns.
+#[derive(Clone, Debug)]
+pub struct NamePattern(Pattern);
+
+impl NamePattern {
+    /// # Errors
+    /// It is no pattern.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        Pattern::parse(text, Case::Exact).map(Self)
+    }
+
+    /// Whether a name matches, in this case of its letters.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        self.0.matches(name)
+    }
+}
+
 impl Pattern {
     pub(crate) fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
         if !text.bytes().any(|byte| matches!(byte, b'{' | b'}')) {

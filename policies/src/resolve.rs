@@ -203,7 +203,14 @@ impl Policies {
             project,
             central,
             zones_from: [project_from, central_from],
-            grants: grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
+            grants: grants
+                .into_iter()
+                .map(|(path, (optional, except))| Grant {
+                    path,
+                    optional,
+                    except: except.into_iter().collect(),
+                })
+                .collect(),
             read: read.into_iter().collect(),
             listed: listed.into_iter().collect(),
             sockets: sockets.into_iter().collect(),
@@ -317,8 +324,7 @@ impl Policies {
         let tables = || self.general().map(|(_, file)| &file.approval);
         // Only of the times that are written: the default is no ceiling.
         let written = tables().filter_map(|table| table.timeout_s.flatten()).min();
-        approval.timeout_s =
-            written.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(approval.timeout_s);
+        approval.timeout_s = written.and_then(|seconds| u32::try_from(seconds).ok());
         // Only if one file waives it and none requires it.
         approval.terminal = tables().any(|table| table.terminal == Some(true))
             || tables().all(|table| table.terminal.is_none());

@@ -3,10 +3,10 @@
 //! `[profile.NAME.secrets]` says that by name; `[secrets]` of any file says how much of it any profile and any session may have at most.
 //! File tools refuse such files in any case.
 
-use crate::dotenv::is_dotenv_name;
 use crate::fold::{fold, fold_pattern};
 use crate::pattern::{Case, Pattern, has_signs};
 use crate::value::{ExceptPattern, ValueError};
+use policies_targets::dotenv::is_dotenv_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -64,11 +64,11 @@ pub struct SecretModes {
 impl SecretModes {
     /// How commands see a file of this name, unless its user reveals it for the session.
     pub fn of(&self, name: &[u8]) -> SecretMode {
-        find(&self.own, name).unwrap_or_default().min(self.most(name))
+        find(&self.own, name).unwrap_or_default().min(self.max(name))
     }
 
     /// The most that a session may get of it.
-    pub fn most(&self, name: &[u8]) -> SecretMode {
+    pub fn max(&self, name: &[u8]) -> SecretMode {
         self.bounds.iter().filter_map(|table| find(table, name)).min().unwrap_or(SecretMode::Show)
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn values_are_masked_unless_the_profile_says_otherwise() {
         let modes = SecretModes::default();
-        assert_eq!((modes.of(b".env"), modes.most(b".env")), (SecretMode::Mask, SecretMode::Show));
+        assert_eq!((modes.of(b".env"), modes.max(b".env")), (SecretMode::Mask, SecretMode::Show));
         let own = table(&[
             ("*", SecretMode::Hide),
             (".env.*", SecretMode::Show),
@@ -127,7 +127,7 @@ mod tests {
         for (name, want) in
             [(".env", SecretMode::Mask), (".env.prod", SecretMode::Hide), (".env.local", SecretMode::Show)]
         {
-            assert_eq!((modes.of(name.as_bytes()), modes.most(name.as_bytes())), (want, want), "{name}");
+            assert_eq!((modes.of(name.as_bytes()), modes.max(name.as_bytes())), (want, want), "{name}");
         }
     }
 

@@ -152,7 +152,7 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
     };
     check(&fstat(&directory)?, true)?;
     match openat(&directory, name, READ, Mode::empty()) {
-        Ok(file) => read_regular(file, FILE_MAX, |stat| check(stat, false)).map(Some),
+        Ok(file) => text(read_regular(file, FILE_MAX, |stat| check(stat, false))?).map(Some),
         Err(Errno::ENOENT) if fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => Ok(None),
         Err(errno) => Err(errno.into()),
     }
@@ -163,7 +163,19 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
 /// # Errors
 /// It cannot be opened, is no regular file (opening a FIFO does not block), has more than `max` bytes, or is not UTF-8.
 pub fn read_named(path: &Path, max: usize) -> Result<String, FileFault> {
+    text(read_bytes(path, max)?)
+}
+
+/// The same for a file that need not be text.
+///
+/// # Errors
+/// As for [`read_named`].
+pub fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileFault> {
     read_regular(open(path, READ, Mode::empty())?, max, |_| Ok(()))
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, FileFault> {
+    String::from_utf8(bytes).map_err(|_| FileFault::Encoding)
 }
 
 /// Otherwise a FIFO would block until it has a writer, and a terminal would become our controlling one.
@@ -173,7 +185,7 @@ fn read_regular(
     file: OwnedFd,
     max: usize,
     check: impl FnOnce(&FileStat) -> Result<(), FileFault>,
-) -> Result<String, FileFault> {
+) -> Result<Vec<u8>, FileFault> {
     let stat = fstat(&file)?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(FileFault::NotRegular);
@@ -185,7 +197,7 @@ fn read_regular(
     if bytes.len() > max {
         return Err(FileFault::TooLarge { max });
     }
-    String::from_utf8(bytes).map_err(|_| FileFault::Encoding)
+    Ok(bytes)
 }
 
 /// Refuses a file that others could have written. An access list for other users shows in the group's bits.
@@ -197,6 +209,22 @@ fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
     let mode = stat.st_mode & 0o7777;
     let by_group = mode & 0o020 != 0 && !is_own_group(Gid::from_raw(stat.st_gid));
     if mode & 0o002 != 0 || by_group { Err(FileFault::Writable { directory, mode }) } else { Ok(()) }
+}
+
+/// Whether only root and the user can change what lies at `path`, an absolute path without links: nobody else owns or may write it or
+/// a directory above it, except one where nobody can move another's files (`/tmp`).
+///
+/// # Errors
+/// Somebody else could have put it there, or the kernel does not say.
+pub fn check_place(path: &Path) -> Result<(), FileFault> {
+    for (depth, place) in path.ancestors().enumerate() {
+        let mut stat = nix::sys::stat::lstat(place)?;
+        if depth > 0 && stat.st_mode & nix::libc::S_ISVTX != 0 {
+            stat.st_mode &= !0o022;
+        }
+        check(&stat, depth > 0)?;
+    }
+    Ok(())
 }
 
 /// Whether a group contains only the user. Where each user has such a group, files are
@@ -316,6 +344,23 @@ mod tests {
         // Once it is removed, nothing shows that there was one.
         fs::remove_file(settings.file()).unwrap();
         assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o1777 }));
+    }
+
+    #[test]
+    fn a_place_is_trusted_only_if_nobody_else_can_change_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let path = folder.join("a/program");
+        fs::create_dir(folder.join("a")).unwrap();
+        fs::write(&path, "").unwrap();
+        set_mode(&path, 0o755);
+        for (mode, want) in [(0o755, true), (0o1777, true), (0o777, false), (0o700, true)] {
+            set_mode(&folder.join("a"), mode);
+            assert_eq!(check_place(&path).is_ok(), want, "{mode:o}");
+        }
+        set_mode(&path, 0o757);
+        assert_eq!(check_place(&path), Err(FileFault::Writable { directory: false, mode: 0o757 }));
+        assert_eq!(check_place(&folder.join("none")), Err(Errno::ENOENT.into()));
     }
 
     /// With umask 002 and a group for each user, as several distributions have it.

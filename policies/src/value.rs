@@ -63,6 +63,10 @@ pub enum ValueError {
     OpenedName,
     #[error("this is no name of a file of secrets in dotenv form, such as `.env`, `.env.*` or `*`")]
     SecretName,
+    #[error(
+        "what a grant excepts is a path in it of at most {EXCEPT_NAMES_MAX} names or patterns, without `.`, `..` and `**`"
+    )]
+    Excepted,
     #[error("what stands before a name is 1 to {PATTERN_MAX} bytes, without `/` and the signs of patterns")]
     Prefix,
 }
@@ -197,6 +201,22 @@ checked_text!(
             return Err(ValueError::Except);
         }
         check_glob(text)
+    }
+);
+
+/// Most names of a path that a grant excepts.
+pub const EXCEPT_NAMES_MAX: usize = 8;
+
+checked_text!(
+    /// A path in a granted directory that is not granted with it: names and patterns of names.
+    ExceptedPath,
+    |text| {
+        let names = text.split('/');
+        let fits = text.len() <= PATTERN_MAX && names.clone().count() <= EXCEPT_NAMES_MAX && !text.contains('\0');
+        if !fits || names.clone().any(|name| matches!(name, "" | "." | ".." | "**")) {
+            return Err(ValueError::Excepted);
+        }
+        names.into_iter().try_for_each(check_glob)
     }
 );
 
@@ -390,6 +410,19 @@ mod tests {
         assert_eq!(pattern("{\u{200b}}"), Err(ValueError::Glob(PatternError::Unpaired)));
         assert_eq!(pattern("a/\u{200b}"), Err(ValueError::Pattern));
         assert_eq!(ExceptPattern::try_from("a/b".to_owned()), Err(ValueError::Except));
+        for (path, fits) in [
+            ("var", true),
+            ("installs/*/*/{data,var}", true),
+            ("/var", false),
+            ("var/", false),
+            ("", false),
+            ("../x", false),
+            ("a/**/b", false),
+            ("1/2/3/4/5/6/7/8", true),
+            ("1/2/3/4/5/6/7/8/9", false),
+        ] {
+            assert_eq!(ExceptedPath::try_from(path.to_owned()).is_ok(), fits, "{path}");
+        }
     }
 
     #[test]

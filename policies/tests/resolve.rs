@@ -319,12 +319,12 @@ fn the_most_careful_approval_of_all_files_holds() {
         let policy = resolve(sources, "").unwrap();
         (policy.trust, policy.approval.ceiling, policy.approval.timeout_s, policy.approval.channel)
     };
-    assert_eq!(approval(&[]), (Trust::Guided, Trust::Autonomous, 30, Channel::Relay));
+    assert_eq!(approval(&[]), (Trust::Guided, Trust::Autonomous, None, Channel::Relay));
     let careful = system("[approval]\ntrust = 'ask'\ntimeout_s = 10\nchannel = 'separate'\n");
     let careless = user("[approval]\ntrust = 'yolo'\ntimeout_s = 600\nchannel = 'relay'\n");
-    let want = (Trust::Supervised, Trust::Supervised, 10, Channel::Separate);
+    let want = (Trust::Supervised, Trust::Supervised, Some(10), Channel::Separate);
     assert_eq!(approval(&[careless.clone(), careful]), want);
-    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, 600, Channel::Relay));
+    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, Some(600), Channel::Relay));
 }
 
 #[test]

@@ -100,6 +100,32 @@ fn secrets_are_closed() {
         ".git-credentials",
         ".pypirc",
         "vault.kdbx",
+        // By a third review.
+        ".envrc.private",
+        "sub/.envrc.local",
+        "local.settings.json",
+        "terraform.tfstate",
+        "terraform.tfstate.backup",
+        "terraform.tfstate.1700000000.backup",
+        "prod.auto.tfvars",
+        "env/prod.tfvars.json",
+        ".vault_pass",
+        ".vault-pass.txt",
+        "vault_password",
+        ".ansible_vault_password",
+        ".composer/auth.json",
+        ".codex/auth.json",
+        ".aws/config",
+        ".aws/cli/cache/x.json",
+        "age.key",
+        "apikey.txt",
+        ".api_keys",
+        ".token",
+        "gcp-key.json",
+        ".config/gh/hosts.yml",
+        ".circleci/cli.yml",
+        ".wrangler/config/default.toml",
+        "cookies.txt",
     ] {
         assert_eq!(protection(&policy, path), Some(Protection::All), "{path}");
     }
@@ -140,7 +166,6 @@ fn names_that_the_host_acts_on_are_closed_to_writing() {
         ".git/MERGE_RR",
         ".git/worktrees/w/MERGE_RR",
         ".git/lazygit.yml",
-        ".envrc.local",
         ".tool-versions",
         ".miserc.toml",
         ".miserc.local.toml",
@@ -265,6 +290,60 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
         ".kilocode/mcp.json",
         "crush.json",
         ".direnv/x.rc",
+        // By a third review.
+        "tui.json",
+        "tui.jsonc",
+        "gptme.local.toml",
+        ".mcphost/hooks.yml",
+        ".mcphost.yml",
+        ".mux/init",
+        ".mux/tool_env",
+        ".neovate/config.json",
+        ".llxprt/settings.json",
+        ".kimi/skills/x/SKILL.md",
+        ".refact/integrations.d/cmdline_x.yaml",
+        ".joyride/scripts/workspace_activate.cljs",
+        "codebuff.json",
+        "trae_config.yaml",
+        "fastagent.config.yaml",
+        "fast-agent.yaml",
+        ".emdash.json",
+        ".superset/config.json",
+        "conductor.json",
+        ".workmux.yaml",
+        ".wtp.yml",
+        ".gtrconfig",
+        "phantom.config.json",
+        ".config/wt.toml",
+        ".gh-dash.yml",
+        ".gvimrc",
+        "_gvimrc",
+        ".pyre_configuration",
+        ".solargraph.yml",
+        ".vscode/cody.json",
+        "rust-analyzer.toml",
+        ".rust-analyzer.toml",
+        "startup.m",
+        ".matlab7rc.sh",
+        ".erlang",
+        ".singularrc",
+        "maxima-init.mac",
+        ".arclint",
+        ".git/crypt/transcrypt",
+        ".beads/hooks/on_create",
+        ".flox/env/manifest.toml",
+        "bunfig.toml",
+        ".bunfig.toml",
+        ".bob/mcp.json",
+        ".pochi/config.jsonc",
+        ".blackboxcli/settings.json",
+        ".vimspector.json",
+        ".exrc.lua",
+        ".nvimrc.lua",
+        ".tmuxinator.yml",
+        ".ccls",
+        ".openclaw/x",
+        ".envrc.private",
     ] {
         assert!(!may_be_made(path), "{path}");
     }
@@ -272,11 +351,26 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
         ".env",
         ".ssh/config",
         ".envrc.example",
-        "a/.npmrc",
+        ".cproject",
+        ".settings/language.settings.xml",
+        "NuGet.Config",
+        ".gclient",
+        "terraform.tfstate",
         ".github/workflows/ci.yml",
         ".git/worktrees/w/gitdir",
     ] {
         assert!(may_be_made(path), "{path}");
+    }
+}
+
+/// Agents start package managers by themselves: what these read is put in place if it is harmless.
+#[test]
+fn settings_of_package_managers_are_judged_when_new() {
+    let policy = policy("default");
+    for path in [".npmrc", "a/.NPMRC", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpmfile.js"] {
+        let closings = policy.matcher.closings(path.as_bytes());
+        assert!(closings.iter().all(|(_, new)| *new == WhenNew::Harmless), "{path}: {closings:?}");
+        assert!(!closings.is_empty() && protection(&policy, path) == Some(Protection::Write), "{path}");
     }
 }
 
@@ -367,6 +461,23 @@ fn ordinary_files_are_open() {
         "tools/bazel/BUILD",
         "renv/activate.R",
         "target/debug/build/x",
+        // Beside what a third review found.
+        "locales/en/auth.json",
+        "global.json",
+        "devbox.json",
+        "devenv.nix",
+        ".clangd",
+        ".aider.input.history",
+        "agents.config.json",
+        "main.tf",
+        "tokens.txt",
+        "tui.rs",
+        "hosts.yml",
+        "keystore.properties",
+        "local.properties",
+        "appsettings.Development.json",
+        ".envrc.example",
+        "terraform.tfvars.example",
     ] {
         assert_eq!(protection(&policy, path), None, "{path}");
     }
@@ -491,7 +602,7 @@ fn examples_are_policies() {
 }
 
 /// Paths that no shipped profile may open, with what lies above and below them.
-const NEVER: [&str; 33] = [
+const NEVER: [&str; 45] = [
     "/etc/shadow",
     "/etc/gshadow",
     "/etc/sudoers",
@@ -504,7 +615,19 @@ const NEVER: [&str; 33] = [
     "/etc/ld.so.preload",
     "/etc/lazaret",
     "/root",
-    "/var",
+    "/etc/apt",
+    "/etc/debconf.conf",
+    "/var/backups",
+    "/var/cache/debconf",
+    "/var/lib/docker",
+    "/var/lib/mysql",
+    "/var/lib/NetworkManager",
+    "/var/lib/postgresql",
+    "/var/lib/private",
+    "/var/log",
+    "/var/mail",
+    "/var/spool",
+    "/var/tmp",
     "/run",
     "/tmp",
     "/proc",

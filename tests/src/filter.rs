@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 /// exit signal of `clone` and is requested with other flags.
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
-const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+pub(crate) const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -122,8 +122,14 @@ pub fn without_listeners() -> BpfProgram {
 /// A machine on which no process may inspect another, as with Yama's `ptrace_scope` 2 or 3.
 pub fn without_looking() -> BpfProgram {
     let mut program = preamble();
-    for call in [libc::SYS_process_vm_readv, libc::SYS_pidfd_getfd] {
-        program.extend(when_call(call, &[answer(fail(libc::EPERM))]));
+    // As there, calls with wrong arguments have the kernel's own answer: it is no filter that refuses.
+    let no_flags = jump(libc::BPF_JEQ, 0, 0, 1);
+    let no_descriptor = jump(libc::BPF_JEQ, u32::MAX, 1, 0);
+    for (call, index, test) in
+        [(libc::SYS_process_vm_readv, 5, no_flags), (libc::SYS_pidfd_getfd, 0, no_descriptor)]
+    {
+        let body = [load(argument(index)), test, answer(fail(libc::EPERM)), answer(ALLOW)];
+        program.extend(when_call(call, &body));
     }
     program.push(answer(ALLOW));
     program
@@ -143,7 +149,7 @@ pub fn without_descriptors() -> BpfProgram {
 }
 
 /// Admits other ABIs, then loads the system call's number.
-fn preamble() -> BpfProgram {
+pub(crate) fn preamble() -> BpfProgram {
     const NUMBER: u32 = 0;
     const ABI: u32 = 4;
     vec![load(ABI), jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0), answer(ALLOW), load(NUMBER)]
@@ -157,22 +163,22 @@ fn when_call(number: libc::c_long, body: &[sock_filter]) -> BpfProgram {
 }
 
 /// Offset of the lower half of an argument in `struct seccomp_data`, on a little-endian machine.
-fn argument(index: u32) -> u32 {
+pub(crate) fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
 
-fn fail(errno: i32) -> u32 {
+pub(crate) fn fail(errno: i32) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno as u32
 }
 
-fn load(offset: u32) -> sock_filter {
+pub(crate) fn load(offset: u32) -> sock_filter {
     sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: offset }
 }
 
-fn jump(test: u32, value: u32, jt: u8, jf: u8) -> sock_filter {
+pub(crate) fn jump(test: u32, value: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: (libc::BPF_JMP | test | libc::BPF_K) as u16, jt, jf, k: value }
 }
 
-fn answer(action: u32) -> sock_filter {
+pub(crate) fn answer(action: u32) -> sock_filter {
     sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: action }
 }

@@ -19,6 +19,7 @@ pub mod rows;
 pub mod corpus;
 pub mod laws;
 pub mod chance;
+pub mod container;
 pub mod fuzz;
 pub mod sys;
 

@@ -1,5 +1,6 @@
 //! Where a test runs: a tier of the sandbox and a user, in every combination that the machine supports.
 
+use crate::container::Runtime;
 use crate::process::{self, LIMIT};
 use crate::programs;
 use broker_protocol::Tier;
@@ -11,6 +12,9 @@ use std::sync::OnceLock;
 
 /// The ordinary user that a run as root creates.
 const ORDINARY: &str = "lazaret-test";
+
+/// Names the container runtime that flat places simulate.
+pub const CONTAINER_VARIABLE: &str = "LAZARET_CONTAINER";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
@@ -96,6 +100,7 @@ impl Place {
             Tier::Namespaced => Command::new(programs::path(program)),
             Tier::Flat => {
                 let mut command = Command::new(programs::path("without-namespaces"));
+                command.args(container().iter().flat_map(|runtime| ["--profile", runtime.name()]));
                 command.arg(programs::path(program));
                 command
             }
@@ -112,6 +117,15 @@ impl Place {
             command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
         }
     }
+}
+
+/// The container runtime whose profile flat places have (`LAZARET_CONTAINER`); a simpler filter if there is none.
+pub fn container() -> Option<Runtime> {
+    static CONTAINER: OnceLock<Option<Runtime>> = OnceLock::new();
+    *CONTAINER.get_or_init(|| {
+        let name = std::env::var(CONTAINER_VARIABLE).ok()?;
+        Some(Runtime::named(&name).unwrap_or_else(|| panic!("{CONTAINER_VARIABLE}: no profile {name:?}")))
+    })
 }
 
 /// Accounts are looked up once; a run as root creates the ordinary user if necessary.

@@ -219,6 +219,7 @@ pub fn opening(world: &World) -> Open {
         write: Vec::new(),
         throw_away: false,
         reveal: Vec::new(),
+        answer_s: None,
     }
 }
 

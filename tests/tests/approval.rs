@@ -23,9 +23,11 @@ pub fn tests() -> Vec<Test> {
             an_honest_yes_runs_the_call_and_nothing_runs_before_it,
             what_was_not_allowed_has_nothing_kept,
             a_no_and_a_silence_end_the_call_before_it_starts,
+            question_waits_as_long_as_its_session_wants_within_the_policy,
             a_grant_for_anything_else_is_not_taken,
             a_grant_is_used_once,
             a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
+            a_grant_for_the_session_covers_the_programs_of_its_question,
             a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
             a_grant_for_the_session_covers_no_other_input,
             a_rule_on_a_path_holds_where_its_links_lead,
@@ -160,6 +162,19 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
     broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
     assert_eq!(broker.done(2).outcome, Outcome::Granted);
     assert!(keep(&mut broker, 2).is_some());
+}
+
+fn question_waits_as_long_as_its_session_wants_within_the_policy(place: Place) {
+    let world = World::new(place);
+    let cases =
+        [("", None, 30), ("", Some(77), 77), ("", Some(u32::MAX), 3600), ("timeout_s = 20", Some(77), 20)];
+    for (policy, answer_s, seconds) in cases {
+        set_policy(&world, policy);
+        let open = Open { trust: Trust::Guided, answer_s, ..opening(&world) };
+        let mut broker = Broker::open_by(&world, dressed(&world, world.program("lazaret-executor")), open).0;
+        let challenge = ask(&mut broker, 1, Request::Bash(shell("true")));
+        assert_eq!(challenge.expires_s, seconds, "{policy:?} {answer_s:?}");
+    }
 }
 
 fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
@@ -362,6 +377,39 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place
     let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
     assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
     assert_nothing(&world, &marker);
+}
+
+/// Under a rule about a whole tool a yes for the session is one to the programs of the question, and to no other.
+fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let bash = |text: &str| Request::Bash(shell(text));
+    let listing = ask(&mut broker, 1, bash("cd . && ls"));
+    assert_eq!((listing.covers, &listing.programs[..]), (Coverage::Rule, &["ls".to_owned()][..]));
+    broker.send(&ToBroker::Grant(yes(1, &listing, Extent::Session)));
+    broker.done(1);
+    assert!(matches!(broker.call(2, bash("ls -la; true")).outcome, Outcome::Ran(_)));
+    let file = world.project.join("evil").display().to_string();
+    let others = [
+        format!("touch {file}"),
+        format!("ls; touch {file}"),
+        format!("ls > {file}"),
+        format!("ls $(touch {file})"),
+        format!("env ls; touch {file}"),
+        format!("./ls {file}"),
+    ];
+    for (call, evil) in (10..).zip(others) {
+        ask(&mut broker, call, bash(&evil));
+        broker.send(&ToBroker::Refuse { call });
+        broker.done(call);
+    }
+    assert_nothing(&world, &long_sleep());
+    // The control: a yes to both covers both.
+    let both = ask(&mut broker, 30, bash("touch a; ls"));
+    broker.send(&ToBroker::Grant(yes(30, &both, Extent::Session)));
+    broker.done(30);
+    assert!(matches!(broker.call(31, bash("touch b")).outcome, Outcome::Ran(_)));
+    assert!(world.project.join("b").exists());
 }
 
 /// What a call is sent while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.

@@ -2,8 +2,8 @@
 //! `LAZARET_GOLDEN=write` writes the page again.
 
 use broker_protocol::Tier;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::suite::{self, Test};
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,35 @@ use std::process::Command;
 use std::sync::Mutex;
 
 pub fn tests() -> Vec<Test> {
-    in_each_place![
+    let mut tests = in_each_place![
         each_denial_names_the_thing_what_closed_it_and_what_would_open_it,
         what_is_not_denied_is_not_told,
         nobody_learns_from_a_denial_what_exists,
         limits_that_the_kernel_keeps_are_named_too,
         what_is_closed_as_an_object_says_why
-    ]
+    ];
+    tests.extend(suite::flat_only(in_each_place![a_program_that_nobody_can_read_is_over_the_limit]));
+    tests
+}
+
+/// In `/proc` it does not say how much it writes: in the namespaced tier it does, as that session has a user namespace of its own.
+fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
+    if place.user == User::Root {
+        return;
+    }
+    let world = world(place);
+    // With shared libraries it would not start in this tier: no supervisor reads its memory.
+    let build = "echo 'int main() { return sleep(5); }' | gcc -static -w -x c -o quiet - && chmod 0111 quiet";
+    run(world.host("bash").args(["-c", build]), LIMIT).success();
+    let quiet = "./quiet; echo done";
+    let control = run(world.host("bash").args(["-c", quiet]), LIMIT);
+    assert_eq!(control.success(), "done\n");
+    let mut unlimited = world.cell(quiet);
+    assert_eq!(run(&mut unlimited, LIMIT).success(), "done\n");
+    let mut limited = world.lazaret("run");
+    limited.args(["--profile", "tight"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let finished = run(limited.args(["--", "bash", "-c", quiet]), LIMIT);
+    assert!(!finished.text().contains("done") && finished.errors().contains("`written`"), "{finished:?}");
 }
 
 const POLICY: &str = r#"

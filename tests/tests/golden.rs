@@ -324,6 +324,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         write: Vec::new(),
         throw_away: false,
         reveal: Vec::new(),
+        answer_s: None,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };

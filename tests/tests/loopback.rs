@@ -2,6 +2,8 @@
 //!
 //! Attacks are run without a cell first, where they must work.
 
+use lazaret_tests::container::Runtime;
+use lazaret_tests::place::container;
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::{Finished, LIMIT, Place, World, in_each_place, run};
 use std::fs;
@@ -134,7 +136,9 @@ print('ok')
 fn programs_talk_to_their_own_servers(place: Place) {
     let world = &World::new(place);
     let inside = cell(world, "work.py", WORK);
-    assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+    // Where no socket can be taken, none that is connected is reset.
+    let reset = if container() == Some(Runtime::Docker) { "no reset\n" } else { "" };
+    assert_eq!(inside.success(), format!("{reset}ok\n"), "{}", inside.errors());
 }
 
 const SUITE: &str = r#"

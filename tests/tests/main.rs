@@ -4,10 +4,13 @@
 
 mod acceptance;
 mod acp;
+mod agent_names;
 mod agents;
 mod approval;
+mod bounds;
 mod chat;
 mod clients;
+mod containers;
 mod denials;
 mod end_to_end;
 mod escapes;
@@ -26,6 +29,7 @@ mod records;
 mod self_attack;
 mod servers;
 mod services;
+mod shared_inodes;
 mod sidecar;
 mod successive;
 mod supervised;
@@ -40,10 +44,13 @@ fn main() -> std::process::ExitCode {
             supervised::tests(),
             acceptance::tests(),
             acp::tests(),
+            agent_names::tests(),
             agents::tests(),
             approval::tests(),
+            bounds::tests(),
             chat::tests(),
             clients::tests(),
+            containers::tests(),
             denials::tests(),
             end_to_end::tests(),
             escapes::tests(),
@@ -61,6 +68,7 @@ fn main() -> std::process::ExitCode {
             self_attack::tests(),
             servers::tests(),
             services::tests(),
+            shared_inodes::tests(),
             sidecar::tests(),
             successive::tests(),
             #[cfg(target_arch = "x86_64")]

@@ -536,7 +536,7 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
         let world = kept.restore();
         assert!(!planted(world, world.cell(&waiting)), "{script}");
     }
-    let own = "set -e; echo a > .npmrc.12; echo b >> .npmrc.12; mv .npmrc.12 .npmrc; echo c > x~; echo d >> x~; cat .npmrc x~";
+    let own = "set -e; echo a > .bazelrc.12; echo b >> .bazelrc.12; mv .bazelrc.12 .bazelrc; echo c > x~; echo d >> x~; cat .bazelrc x~";
     kept.restore();
     assert_eq!(kept.cell(own).success(), "a\nb\nc\nd\n");
     // A person's own copy beside a protected file is an ordinary file.

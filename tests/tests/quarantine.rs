@@ -238,7 +238,7 @@ fn what_is_the_users_stays(place: Place) {
 
 /// Ordinary work, in calls of one session.
 const WORK: [&[&str]; 5] = [
-    &["echo a > .npmrc.tmp; mv .npmrc.tmp .npmrc", "cp .npmrc .npmrc~; echo b > .npmrc.tmp; mv .npmrc.tmp .npmrc; rm -f .npmrc~"],
+    &["echo fund=true > .npmrc.tmp; mv .npmrc.tmp .npmrc", "cp .npmrc .npmrc~; echo fund=false > .npmrc.tmp; mv .npmrc.tmp .npmrc; rm -f .npmrc~"],
     &[
         "set -e; git init -q r; cd r; git config user.name t; git config user.email t@t.invalid; echo x > f; git add f; git commit -qm x
          git init -q --bare ../b.git; git push -q ../b.git HEAD:refs/heads/main; git clone -q ../b.git ../c",

@@ -41,10 +41,15 @@ const USUAL: [&str; 22] = [
 ];
 
 /// The rest. No loop that may not end, and no program that exists.
-const PIECES: [&str; 67] = [
+const PIECES: [&str; 72] = [
     // Bash evaluates these subscripts once more.
     "test -v 'v[$(aa)]'",
     "printf -v 'v[$(bb)]' x",
+    "jobs -x aa",
+    "declare -i 'w=v[$(bb)]'",
+    "y='v[$(aa)]'; ",
+    "test -v v[y] ",
+    "PS4='$(bb)'; set -x; ",
     "aa {v['$(bb)']}>o ",
     "aa",
     "bb",

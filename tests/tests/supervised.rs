@@ -3,11 +3,13 @@
 
 use crate::kept_world::{KeptWorld, cell};
 use broker_protocol::Tier;
+use lazaret_tests::container::Runtime;
+use lazaret_tests::place::container;
 use lazaret_tests::process::Running;
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -30,6 +32,7 @@ pub fn tests() -> Vec<Test> {
             literal_tmp_is_the_sessions_own,
             the_machines_tmp_stays_closed,
             no_descriptor_of_the_supervisor_is_inherited,
+            no_rename_leaves_a_device_behind,
             the_users_keys_are_not_listed
         ],
         suite::flat_only(in_each_place![
@@ -57,6 +60,24 @@ fn fixture(place: Place) -> World {
     run(world.host("bash").args(["-c", repository]), LIMIT).success();
     world.write(&world.outside.join("file"), "x");
     world
+}
+
+/// `RENAME_WHITEOUT` does: git fails on one in place of its index, and no rule on what is created sees it.
+fn no_rename_leaves_a_device_behind(place: Place) {
+    let world = fixture(place);
+    let kept = KeptWorld::of(world);
+    let whiteout = |from: &str| {
+        format!(
+            "python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"{from}\", -100, b\"{from}.x\", 4)'"
+        )
+    };
+    for name in ["file", ".git/index", ".git/logs/HEAD"] {
+        kept.contains(&whiteout(name), |world| {
+            fs::symlink_metadata(world.project.join(name)).unwrap().file_type().is_char_device()
+        });
+    }
+    let together = "python3 -c 'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b\"file\", -100, b\"y\", 5))'; ls file";
+    assert_eq!(run(&mut kept.restore().cell(together), LIMIT).success(), "-1\nfile\n");
 }
 
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.
@@ -303,8 +324,8 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
             echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; mv .env.copy .env.link
             mkdir -p .github/workflows; echo on: push > .github/workflows/x.yml; sed -i s/push/pull/ .github/workflows/x.yml
             mkdir a; echo use > a/.yarnrc.yml; mv a b; cat b/.yarnrc.yml .github/workflows/x.yml .env.link
-            python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".npmrc\")'; : > .npmrc";
-    let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
+            python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".bazelrc\")'; : > .bazelrc";
+    let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .bazelrc; ls -A | grep -c env";
     let mut session = lazaret_tests::Session::open(world);
     assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
     assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");
@@ -463,7 +484,7 @@ for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), lambda
                 lambda: socket.socket(socket.AF_UNIX).bind(sys.argv[1] + '2'),
                 lambda: socket.socket(socket.AF_UNIX).bind('.env.sock')]:
     try: refused(); print('ALLOWED')
-    except PermissionError: pass
+    except (PermissionError, ConnectionRefusedError): pass
 ";
 
 fn own_socket_files_work_and_those_of_the_machine_do_not(place: Place) {
@@ -622,7 +643,10 @@ os.set_inheritable(9, True); os.chdir('c'); os.execv(sys.executable, ['python3',
 
 fn a_caller_reads_below_its_own_directories(place: Place) {
     let world = &fixture(place);
-    world.put("directories.py", DIRECTORIES);
+    let closed = |line: &&str| container() == Some(Runtime::Docker) && line.contains("libc.unshare");
+    let script: String =
+        DIRECTORIES.lines().filter(|line| !closed(line)).flat_map(|line| [line, "\n"]).collect();
+    world.put("directories.py", script);
     let run_in = |name: &str| format!("mkdir {name} && cd {name} && python3 ../directories.py");
     let control = run(world.host("bash").args(["-c", &run_in("outside")]), LIMIT);
     assert_eq!(control.success(), "ok\n", "{}", control.errors());
@@ -828,7 +852,11 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
     let name = format!("lazaret-literal-{}", lazaret_tests::world::unique());
     let script = TMP.replace("NAME", &name);
     let outside = run(world.host("bash").args(["-c", &script]), LIMIT);
-    let expected = outside.success();
+    let mut expected = outside.success();
+    if container() == Some(Runtime::Docker) {
+        // Where no socket can be taken, an accepted one says the last name of its listener's path.
+        expected = expected.replace(&format!(" /tmp/{name}/socket\nTrue"), " socket\nTrue");
+    }
     assert!(expected.ends_with("end\n"), "{}", outside.errors());
     let inside = run(&mut world.cell(&script), LIMIT);
     assert_eq!(inside.text(), expected, "{}", inside.errors());

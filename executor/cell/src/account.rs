@@ -41,6 +41,8 @@ pub struct Account {
     free: Vec<(PathBuf, [u64; 2])>,
     /// Bytes written by each process seen so far.
     written: BTreeMap<i32, u64>,
+    /// Whether some process did not say at the last reading.
+    hides: bool,
     next: Instant,
 }
 
@@ -100,7 +102,13 @@ impl Account {
         let free = limits.disk_share.map(|share| capacity.reserve(share)).unwrap_or_default();
         let bounded = [bounds.processes, bounds.memory, share, bounds.written].iter().any(Option::is_some);
         let next = Instant::now() + INTERVAL;
-        (bounded || !free.is_empty()).then(|| Self { bounds, free, written: BTreeMap::new(), next })
+        (bounded || !free.is_empty()).then(|| Self {
+            bounds,
+            free,
+            written: BTreeMap::new(),
+            hides: false,
+            next,
+        })
     }
 
     /// When the next reading is due.
@@ -117,15 +125,27 @@ impl Account {
         let mut sum = Sum::default();
         // The cell's first process is not counted.
         let pids = proc::descendants(number(pidfd)?, PROCESSES_MAX);
+        let stats: Vec<_> = pids.iter().filter_map(|pid| Stat::of(*pid).ok()).collect();
+        // Before, there is only our own process that becomes the program: it cannot be read, and writes nothing.
+        let mut hides = false;
+        let has_begun = stats.iter().any(|stat| stat.has_executed);
+        sum.threads = stats.iter().map(|stat| stat.threads).sum();
         for pid in &pids {
-            sum.threads += Stat::of(*pid).map_or(0, |stat| stat.threads);
             let (private, shared) = memory(*pid).unwrap_or_default();
             (sum.private, sum.shared) = (sum.private + private, sum.shared + shared);
             if self.bounds.written.is_some() {
-                self.written.insert(*pid, written(*pid).unwrap_or_default());
+                match written(*pid) {
+                    Written::Bytes(bytes) => drop(self.written.insert(*pid, bytes)),
+                    Written::Unreadable => hides |= has_begun,
+                    Written::Gone => {}
+                }
             }
         }
-        sum.written = self.written.values().sum();
+        sum.written = self.written.values().fold(0, |sum, bytes| sum.saturating_add(*bytes));
+        // Nobody knows how much: over any limit. A program that is just being executed hides it too, for a moment.
+        if std::mem::replace(&mut self.hides, hides) && hides {
+            sum.written = u64::MAX;
+        }
         // Shared libraries must not count; telling them from shared memory costs more, so it is done only when a limit seems exceeded.
         if self.bounds.exceeded(sum).is_some() {
             sum.shared = pids.iter().filter_map(|pid| shared_memory(*pid)).max().unwrap_or_default();
@@ -194,13 +214,51 @@ fn shared_memory(pid: i32) -> Option<u64> {
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
+/// How much a process has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Bytes(u64),
+    /// The process is there and does not say: its program may be executed and not read.
+    Unreadable,
+    Gone,
+}
+
 /// Bytes that a process has passed to `write` and similar calls or, if larger, has caused a file system to write (through mappings).
-fn written(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+fn written(pid: i32) -> Written {
+    match written_as_said_by(pid) {
+        Written::Unreadable => {}
+        known => return known,
+    }
+    // The first thread does not say for the others when it has ended.
+    let mut all = Written::Gone;
+    for thread in proc::threads(pid) {
+        match written_as_said_by(thread) {
+            Written::Bytes(bytes) => return Written::Bytes(bytes),
+            Written::Unreadable if Stat::of(thread).is_ok_and(|stat| !stat.is_exiting) => {
+                all = Written::Unreadable;
+            }
+            Written::Unreadable | Written::Gone => {}
+        }
+    }
+    all
+}
+
+/// The same for the process of a thread.
+fn written_as_said_by(thread: i32) -> Written {
+    let text = match fs::read_to_string(format!("/proc/{thread}/io")) {
+        Ok(text) => text,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => return Written::Gone,
+            Some(_) | None => return Written::Unreadable,
+        },
+    };
     let figure = |key: &str| {
         text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": ")?.parse::<u64>().ok())
     };
-    Some(figure("wchar")?.max(figure("write_bytes")?))
+    match (figure("wchar"), figure("write_bytes")) {
+        (Some(passed), Some(caused)) => Written::Bytes(passed.max(caused)),
+        (None, _) | (_, None) => Written::Unreadable,
+    }
 }
 
 #[cfg(test)]
@@ -238,6 +296,7 @@ mod tests {
         let mut capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
         assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));
         assert_eq!(capacity.reserve(90).len(), 1);
-        assert!(written(ours).is_some());
+        assert!(matches!(written(ours), Written::Bytes(1..)));
+        assert_eq!(written(i32::MAX), Written::Gone);
     }
 }

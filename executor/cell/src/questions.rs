@@ -89,8 +89,8 @@ impl Answerer {
         let answer = self.ask(&Question::Repository(RepositoryQuery { own, files: asked })).ok()?;
         let answer: RepositoryAnswer = frame::decode_whole(&answer).ok()?;
         let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
-        // Files beyond those in the question count as not found.
-        answer.files.resize(files.len(), InHead::Nothing);
+        // Of files beyond those in the question nothing is known: they stay closed.
+        answer.files.resize(files.len(), InHead::Unknown);
         Some(answer)
     }
 

@@ -34,7 +34,10 @@ impl<'s> Spawner<'s> {
     pub fn prepare<'p>(&self, stack: &'p mut SpawnStack) -> io::Result<(PreparedChild<'p>, Option<OwnedFd>)> {
         // A domain below this one costs a second walk for each file that is opened in the cell.
         let ruleset = self.confined.program_ruleset().map(|fd| fd.as_raw_fd());
-        let supervised = self.spec.is_supervised().then(|| seccomp::supervised(self.spec.tier));
+        let supervised = self
+            .spec
+            .is_supervised()
+            .then(|| seccomp::supervised(self.spec.tier, self.spec.caller_access.sockets));
         stack.prepare(&ChildSetup { limits: &self.limits, ruleset, supervised })
     }
 

@@ -1,6 +1,8 @@
 //! Searches both zones, when a session opens, for what is protected: by name, by what a name leads to, by its structure.
 
+mod budget;
 mod destinations;
+mod repositories;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -11,6 +13,7 @@ use crate::pins::{Overflow, PinMode, Pins};
 use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
 use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
 use crate::{stale_temporaries, undo_directory};
+use budget::{Budget, Room};
 use nix::unistd::{AccessFlags, access, geteuid};
 use policies::{Matcher, Protection, Repository};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -52,13 +55,14 @@ pub fn discover_with(
     // A zone inside the other is searched with it.
     let inside = |zone: &Path| zones.iter().any(|other| zone.starts_with(other) && zone != *other);
     let outer = zones.into_iter().filter(|zone| !inside(zone)).collect();
-    let mut search = Search::new(outer, around, names);
+    let mut search = Search::new(outer, zones, around, names);
     let roots: Vec<_> = search.zones.iter().copied().chain(around).map(Directory::root).collect();
     let linked = linked.map(|linked| search.linked_repository(linked));
     for root in roots.into_iter().chain(linked) {
         search.left.push(root);
         search.all_left()?;
     }
+    search.choose_repositories();
     for named in settings(&search.objects)? {
         search.close_named(&named)?;
     }
@@ -77,11 +81,13 @@ pub fn discover_leased(
     (mounts_max, entries_max): (usize, usize),
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
-    let mut search = Search { leased: Some(entries_max), ..Search::new(vec![root], None, names) };
+    let mut search =
+        Search { leased: Some(entries_max), ..Search::new(vec![root], [root, root], None, names) };
     let whole = root.strip_prefix("/").unwrap_or(root);
     search.add_alias(root, whole);
     search.left.push(Directory { counts_as: vec![whole.to_owned()], ..Directory::root(root) });
     search.all_left()?;
+    search.choose_repositories();
     for named in settings(&search.objects)? {
         search.close_named(&named)?;
     }
@@ -90,6 +96,9 @@ pub fn discover_leased(
 
 /// Longest name in a directory (`linux/limits.h`), in bytes.
 const NAME_MAX: usize = 255;
+
+/// Entries of a directory that are counted together.
+const AT_ONCE: usize = 1024;
 
 /// A directory to be searched.
 #[derive(Clone, Debug)]
@@ -138,18 +147,43 @@ struct Linked {
     found: HashSet<PathBuf>,
 }
 
+/// The files that were seen, in as little memory as there may be: a protected one may have another name among them.
+#[derive(Debug, Default)]
+struct Listed<'a> {
+    directories: Vec<PathBuf>,
+    /// The inode of each file, and the place of its directory.
+    files: Vec<(u64, u32)>,
+    /// Directories whose names mean nothing.
+    skipped: Vec<Directory<'a>>,
+}
+
+impl Listed<'_> {
+    fn add(&mut self, directory: &Path, entries: &[Entry]) {
+        let Ok(at) = u32::try_from(self.directories.len()) else { return };
+        self.directories.push(directory.to_owned());
+        let files = entries.iter().filter(|entry| entry.kind.is_file());
+        self.files.extend(files.map(|entry| (entry.entry.ino(), at)));
+    }
+}
+
 struct Search<'a> {
     zones: Vec<&'a Path>,
+    /// The session's roots, or the leased directory.
+    project: &'a Path,
+    central: &'a Path,
     /// A directory that contains a zone. Of what is found there, only what is in a zone counts.
     around: Option<&'a Path>,
     /// Maximum number of entries, if this is the search of a lease and not of a zone.
     leased: Option<usize>,
+    /// Otherwise, of each root.
+    entries_max: usize,
     names: &'a Matcher,
     left: Vec<Directory<'a>>,
     /// Targets of links that were visited, so that none is followed for ever.
     reached: BTreeSet<(PathBuf, Option<Protection>, Vec<PathBuf>)>,
     linked: HashMap<ObjectId, Linked>,
-    seen: usize,
+    budget: Budget,
+    listed: Listed<'a>,
     objects: ProtectedObjects,
     pins: Pins,
     temporaries: Vec<(PathBuf, PathBuf)>,
@@ -158,16 +192,25 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(zones: Vec<&'a Path>, around: Option<&'a Path>, names: &'a Matcher) -> Self {
+    fn new(
+        zones: Vec<&'a Path>,
+        [project, central]: [&'a Path; 2],
+        around: Option<&'a Path>,
+        names: &'a Matcher,
+    ) -> Self {
         Self {
             zones,
+            project,
+            central,
             around,
             leased: None,
+            entries_max: ENTRIES_MAX,
             names,
             left: Vec::new(),
             reached: BTreeSet::new(),
             linked: HashMap::new(),
-            seen: 0,
+            budget: Budget::default(),
+            listed: Listed::default(),
             objects: ProtectedObjects::default(),
             pins: Pins::default(),
             temporaries: Vec::new(),
@@ -180,9 +223,13 @@ impl<'a> Search<'a> {
         self.all_left()?;
         self.other_names()?;
         self.leave_out_around();
+        let (central, is_lease) = (self.central, self.leased.is_some());
         let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = self;
-        let (pins, closed) =
-            pins.finish(&zones, max).map_err(|Overflow { path }| ProtectError::TooMany { max, path })?;
+        let finished = pins.finish(&zones, central, max);
+        let (pins, closed) = finished.map_err(|Overflow { path }| match path.parent() == Some(central) {
+            true if !is_lease => ProtectError::CentralTooLarge { central: central.to_owned() },
+            _ => ProtectError::TooMany { max, path },
+        })?;
         let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
         also_closed.extend(closed.into_iter().map(over_bound));
         Ok(Discovery { objects, pins, temporaries, also_closed, named })
@@ -218,32 +265,34 @@ impl<'a> Search<'a> {
     }
 
     /// The entries of a directory. Some may no longer exist: a concurrent session may be working there.
-    fn entries(&mut self, directory: &Directory) -> Result<Option<Vec<Entry>>, ProtectError> {
+    fn entries(&mut self, directory: &Directory<'a>) -> Result<Option<Vec<Entry>>, ProtectError> {
         let mut entries = Vec::new();
-        let entries_max = self.leased.unwrap_or(ENTRIES_MAX);
+        let (mut room, mut seen) = (self.make_room(directory, 0), 0);
+        if room == Room::Closed {
+            return Ok(None);
+        }
         let listed = access(&directory.path, AccessFlags::X_OK).map_err(io::Error::from);
         let listed = listed.and_then(|()| fs::read_dir(&directory.path));
         let result = listed.and_then(|listed| {
             for entry in listed {
                 let entry = entry?;
-                self.seen += 1;
-                if self.seen > entries_max {
-                    break;
+                seen += 1;
+                if seen % AT_ONCE == 0 {
+                    room = self.make_room(directory, AT_ONCE);
+                    if room != Room::Left {
+                        return Ok(());
+                    }
                 }
                 if let Ok(kind) = entry.file_type() {
                     entries.push(Entry { name: entry.file_name(), kind, entry });
                 }
             }
+            room = self.make_room(directory, seen % AT_ONCE);
             Ok(())
         });
         match result {
-            _ if self.seen > entries_max => Err(match self.leased {
-                Some(max) => ProtectError::LeaseTooLarge { max },
-                None if self.is_around(directory) => {
-                    ProtectError::AroundTooLarge { around: directory.zone.to_owned() }
-                }
-                None => ProtectError::TooLarge { zone: directory.zone.to_owned() },
-            }),
+            _ if room == Room::None => Err(self.too_large(directory)),
+            _ if room == Room::Closed => Ok(None),
             Ok(()) => Ok(Some(entries)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone => {
                 Ok(None)
@@ -292,6 +341,7 @@ impl<'a> Search<'a> {
                 directory.counts_as.push(repository.name.into());
             }
         }
+        self.listed.add(&directory.path, &entries);
         for entry in &entries {
             self.entry(&directory, entry)?;
         }
@@ -366,6 +416,7 @@ impl<'a> Search<'a> {
         // Names in it are digests and numbers: there is nothing to find, and there are many.
         let objects = parent.is_git() && name == "objects";
         if objects || (parent.path.ends_with(undo_directory::NAME) && name == "undo") {
+            self.listed.skipped.push(Directory { path, ..Directory::root(parent.zone) });
             return;
         }
         let counts_as = parent.counts_as.iter().map(|path| path.join(name)).collect();
@@ -398,25 +449,42 @@ impl<'a> Search<'a> {
         if self.linked.is_empty() {
             return Ok(());
         }
-        self.seen = 0;
         let inodes: HashSet<u64> = self.linked.keys().map(|(_, inode)| *inode).collect();
-        for zone in self.zones.clone().into_iter().chain(self.around) {
-            let mut left = vec![Directory::root(zone)];
-            while let Some(directory) = left.pop() {
-                if self.objects.protection_of_place(&directory.path) == Some(Protection::All) {
-                    continue;
-                }
-                for Entry { entry, kind, .. } in self.entries(&directory)?.unwrap_or_default() {
-                    let again = |path: &Path| self.around == Some(zone) && self.zones.contains(&path);
-                    if kind.is_dir() && !again(&entry.path()) {
-                        left.push(Directory { path: entry.path(), ..Directory::root(zone) });
-                    } else if kind.is_file() && inodes.contains(&entry.ino()) {
-                        self.other_name(&entry);
-                    }
-                }
+        let listed = std::mem::take(&mut self.listed);
+        let holds = listed.files.iter().filter(|(inode, _)| inodes.contains(inode)).map(|(_, at)| *at);
+        let holds: BTreeSet<u32> = holds.collect();
+        let directories = holds.iter().filter_map(|at| listed.directories.get(*at as usize));
+        for path in directories {
+            self.other_names_in(path, &inodes, &mut Vec::new());
+        }
+        // What was not searched may have one too.
+        self.budget = Budget::default();
+        let mut left: Vec<Directory<'a>> = listed.skipped;
+        while let Some(directory) = left.pop() {
+            // Counts what is there.
+            if self.entries(&directory)?.is_some() {
+                let mut below = Vec::new();
+                self.other_names_in(&directory.path, &inodes, &mut below);
+                left.extend(
+                    below.into_iter().map(|path| Directory { path, ..Directory::root(directory.zone) }),
+                );
             }
         }
         Ok(())
+    }
+
+    /// Finds them in one directory, and the directories in it.
+    fn other_names_in(&mut self, path: &Path, inodes: &HashSet<u64>, below: &mut Vec<PathBuf>) {
+        if self.objects.protection_of_place(path) == Some(Protection::All) {
+            return;
+        }
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => below.push(entry.path()),
+                Ok(kind) if kind.is_file() && inodes.contains(&entry.ino()) => self.other_name(&entry),
+                Ok(_) | Err(_) => {}
+            }
+        }
     }
 
     fn other_name(&mut self, entry: &DirEntry) {

@@ -9,7 +9,7 @@ use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
 use crate::protected_objects::ProtectedObjects;
 use crate::worker::{SETTINGS_MAX, Setting, SettingKind};
 use nix::unistd::{Uid, User};
-use policies::{git_config_worktree, names_no_path};
+use policies::{git_config_worktree, is_harmless_git_config, names_no_path};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Maximum bytes of all settings, and maximum number of files.
+/// Maximum bytes of all settings in which a value can be a path, and maximum number of files.
 const BYTES_MAX: usize = 8 << 20;
 const FILES_MAX: usize = 4096;
 /// Bytes of texts that are sent to the worker at once.
@@ -81,6 +81,8 @@ pub enum MayBe {
     Present,
     /// A file of Lazaret's own, or not there yet.
     Own,
+    /// What a link in the user's home directory leads to.
+    Linked,
 }
 
 /// A file of settings, and the directories to which its paths may be relative.
@@ -103,8 +105,15 @@ pub fn named(
     objects: &ProtectedObjects,
     ask: &Ask,
 ) -> Result<BTreeSet<NamedPath>, ProtectError> {
-    let mut reading =
-        Reading { user, ask, bytes: 0, files: BTreeSet::new(), looked_at: 0, named: BTreeSet::new() };
+    let mut reading = Reading {
+        user,
+        ask,
+        bytes: 0,
+        read: 0,
+        files: BTreeSet::new(),
+        looked_at: 0,
+        named: BTreeSet::new(),
+    };
     for file in &user.files {
         let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
         reading.name(&source, "the account's settings", file, MayBe::File)?;
@@ -124,6 +133,7 @@ struct Reading<'a> {
     user: &'a UserGit,
     ask: &'a Ask<'a>,
     bytes: usize,
+    read: usize,
     files: BTreeSet<(PathBuf, Vec<PathBuf>)>,
     looked_at: usize,
     named: BTreeSet<NamedPath>,
@@ -143,13 +153,19 @@ impl Reading<'_> {
             }
             let over = || ProtectError::Settings { file: source.file.clone() };
             let Some(text) = text(&source.file).map_err(|TooLong| over())? else { continue };
+            if names_no_path(&text) {
+                continue;
+            }
+            // Commands can make any number of repositories, but only with such settings.
+            if self.bytes + text.len() > BYTES_MAX && is_harmless_git_config(&text) {
+                continue;
+            }
             self.bytes += text.len();
-            if self.bytes > BYTES_MAX || self.files.len() > FILES_MAX {
+            self.read += 1;
+            if self.bytes > BYTES_MAX || self.read > FILES_MAX {
                 return Err(over());
             }
-            if !names_no_path(&text) {
-                left.push((source, text));
-            }
+            left.push((source, text));
         }
         while !left.is_empty() {
             let mut bytes = 0;
@@ -330,7 +346,7 @@ fn without_variables(value: &[u8], home: &Path) -> Vec<u8> {
 /// The files with which the user's git begins.
 fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
     let mut repositories: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
-    for repository in &objects.repositories {
+    for repository in &objects.watched {
         repositories.insert((repository.clone(), worktree(repository)));
     }
     let is_git = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
@@ -343,6 +359,10 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     worktrees.sort();
     worktrees.dedup();
     let everywhere = Rc::new(worktrees);
+    // Those over the bound on repositories are closed for writing, but what their settings name is not.
+    let known: BTreeSet<PathBuf> = repositories.iter().map(|(own, _)| own.clone()).collect();
+    let others = objects.repositories.iter().filter(|path| !known.contains(*path)).take(FILES_MAX);
+    repositories.extend(others.map(|path| (path.clone(), worktree(path))));
     let account =
         user.files.iter().map(|file| Source { file: file.clone(), directories: everywhere.clone() });
     let own = repositories.into_iter().flat_map(|(own, worktree)| {
@@ -426,8 +446,7 @@ mod tests {
         fn named_by(&self, ask: &Ask) -> Result<BTreeSet<NamedPath>, ProtectError> {
             let user =
                 UserGit { home: self.at("home"), files: vec![self.at("home/.gitconfig")], own: Vec::new() };
-            let objects =
-                ProtectedObjects { repositories: [self.at(".git")].into(), ..ProtectedObjects::default() };
+            let objects = ProtectedObjects { watched: vec![self.at(".git")], ..Default::default() };
             named(&user, &self.at(""), &objects, ask)
         }
 

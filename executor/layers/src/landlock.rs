@@ -9,6 +9,7 @@
 //! nothing less is accepted. *Order*: after the mounts, before seccomp. *Fails*: the session does not open. *Tested by*:
 //! `files_outside_stay_closed`, `other_processes_are_out_of_reach`, corpus `FS-*`, `PROC-*`, `NET-013`.
 
+use crate::caller_access::MemoryAccess;
 use crate::error::{At, LayerError, Privilege};
 use crate::no_new_privileges::NoNewPrivileges;
 use crate::spec::{DEVICES, SandboxSpec, ViewKind};
@@ -40,6 +41,8 @@ pub struct LandlockRules {
     abi: ABI,
     layers: LayerSet,
     paths: Vec<(OwnedFd, BitFlags<AccessFs>)>,
+    /// `/proc`, if the first process writes its callers' memory through files there.
+    memory_files: Option<OwnedFd>,
 }
 
 /// The newest ABI that both the kernel and this build support.
@@ -68,7 +71,7 @@ impl LandlockRules {
     /// The kernel has no Landlock, or a path cannot be opened.
     pub fn open(spec: &SandboxSpec) -> Result<Self, LayerError> {
         let abi = known(spec.landlock_abi)?;
-        let mut rules = Self { abi, layers: spec.layers, paths: Vec::new() };
+        let mut rules = Self { abi, layers: spec.layers, paths: Vec::new(), memory_files: None };
         for view in &spec.views {
             match view.kind {
                 ViewKind::Zone(_) => {}
@@ -96,6 +99,10 @@ impl LandlockRules {
         rules.add_scratch(spec)?;
         rules.add_devices()?;
         rules.add_proc()?;
+        if spec.caller_access.memory == MemoryAccess::File {
+            let proc = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+            rules.memory_files = Some(proc.at(Layer::LandlockFiles, || "open /proc for a rule".into())?);
+        }
         Ok(rules)
     }
 
@@ -194,20 +201,25 @@ impl LandlockRules {
             false => self.layers,
         };
         let below = !spec.has(Layer::PidNamespace);
-        let program = below.then(|| self.ruleset(self.layers)).transpose()?;
-        Ok(Rulesets { first: self.ruleset(first)?, program })
+        let program = below.then(|| self.ruleset(self.layers, None)).transpose()?;
+        // Not for a program that has no rules of its own.
+        let memory = self.memory_files.as_ref().filter(|_| below);
+        Ok(Rulesets { first: self.ruleset(first, memory)?, program })
     }
 
-    fn ruleset(&self, layers: LayerSet) -> Result<OwnedFd, LayerError> {
-        let built = self.build(layers).map_err(io::Error::other);
+    fn ruleset(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<OwnedFd, LayerError> {
+        let built = self.build(layers, memory).map_err(io::Error::other);
         built
             .at(Layer::LandlockFiles, || "build the ruleset".into())?
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
             .at(Layer::LandlockFiles, || "the kernel made no ruleset".into())
     }
 
-    fn build(&self, layers: LayerSet) -> Result<Option<OwnedFd>, RulesetError> {
+    fn build(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<Option<OwnedFd>, RulesetError> {
         let mut ruleset = empty(self.abi, layers)?;
+        if let Some(proc) = memory.filter(|_| layers.has(Layer::LandlockFiles)) {
+            ruleset = ruleset.add_rule(PathBeneath::new(proc, AccessFs::WriteFile))?;
+        }
         for (path, access) in self.paths.iter().filter(|_| layers.has(Layer::LandlockFiles)) {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
@@ -228,7 +240,7 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
     let abi = known(spec.landlock_abi)?;
     // Without any network, whatever the tier.
     let layers = spec.layers.with(Layer::LandlockNetwork);
-    let mut rules = LandlockRules { abi, layers, paths: Vec::new() };
+    let mut rules = LandlockRules { abi, layers, paths: Vec::new(), memory_files: None };
     for root in [&spec.project, &spec.central] {
         let access = if root.writable { Access::Write } else { Access::Read };
         rules.add(Path::new(&root.path), zone(access, abi) & !BitFlags::from(AccessFs::Execute))?;
@@ -238,7 +250,7 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
         rules.add(path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     rules.add_proc()?;
-    rules.ruleset(layers)
+    rules.ruleset(layers, None)
 }
 
 /// A ruleset that handles every right that the ABI has, or an error: never silently fewer.

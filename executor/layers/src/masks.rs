@@ -84,7 +84,7 @@ pub fn candidates(found: &Discovery, modes: &SecretModes) -> Vec<Candidate> {
         .map(|(pin, name)| Candidate {
             path: pin.path.clone(),
             mode: modes.of(name),
-            may_be_revealed: modes.most(name) == SecretMode::Show,
+            may_be_revealed: modes.max(name) == SecretMode::Show,
         })
         .collect();
     all.sort_by_cached_key(|file| (file.path.components().count(), file.path.clone()));

@@ -68,7 +68,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let mask = umask(Mode::empty());
     make_private()?;
     let image = spec.policy.image.as_deref().map(ImageRoot::open).transpose()?;
-    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view, image.as_ref())?)));
+    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
     let scratch = scratch(base, spec)?;
@@ -211,7 +211,7 @@ enum ViewSource {
 }
 
 impl ViewSource {
-    fn of(view: &View, image: Option<&ImageRoot>) -> Result<Self, LayerError> {
+    fn of(view: &View, spec: &SandboxSpec, image: Option<&ImageRoot>) -> Result<Self, LayerError> {
         let attributes = match &view.kind {
             ViewKind::Link(target) => return Ok(Self::Link(target.clone())),
             ViewKind::Image => {
@@ -228,7 +228,9 @@ impl ViewSource {
             // Writing to a device works on a read-only mount; changing its mode or times does not.
             ViewKind::Device => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
         };
-        if let Some((content, mode)) = small_setting(view) {
+        // In a zone, the copy would be written to the user's own file.
+        let in_zone = [&spec.project, &spec.central].iter().any(|zone| view.path.starts_with(zone));
+        if let Some((content, mode)) = small_setting(view).filter(|_| !in_zone) {
             return Ok(Self::Copy(content, mode));
         }
         let step = || format!("copy the mounts of {}", view.path.display());
@@ -431,13 +433,22 @@ impl Root<'_> {
         }
     }
 
+    /// Makes a file for a mount to cover, if there is none: in what is shown already lie the user's own files.
+    fn place_for_file(&self, path: &Path) -> io::Result<()> {
+        let place = self.here(path);
+        if fs::symlink_metadata(&place).is_ok() {
+            return Ok(());
+        }
+        File::options().write(true).create_new(true).open(place).map(drop)
+    }
+
     fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), LayerError> {
         let step = || format!("attach {}", path.display());
         if directory {
             self.directory(path)?;
         } else {
             self.parent(path)?;
-            File::create(self.here(path)).at(Layer::MountNamespace, step)?;
+            self.place_for_file(path).at(Layer::MountNamespace, step)?;
         }
         // What was made below it is covered.
         let below = (Bound::Excluded(path), Bound::Unbounded);

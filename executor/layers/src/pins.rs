@@ -1,5 +1,6 @@
 //! The mounts that pin protected names in the namespaced tier: which are needed, and how to use fewer when there would be too many.
 
+use crate::protected::born;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -82,13 +83,19 @@ impl Pins {
     }
 
     /// All pins, with every directory between a zone's root and a pin, which must not be moved away: parents first, as
-    /// mounting requires. If there are more than `max`, the directories that contain the last of them are closed as a
-    /// whole, as strictly as the strictest name in them, and returned with the first name for which each was closed.
-    pub fn finish(mut self, zones: &[&Path], max: usize) -> Result<(Vec<Pin>, Vec<ClosedWhole>), Overflow> {
+    /// mounting requires. If there are more than `max`, directories are closed as a whole, as strictly as the strictest name in
+    /// them, and returned with the first name for which each was closed: those below `first`, where only commands work, before
+    /// others, and newer ones before older ones: what a command makes is newer than what the user had.
+    pub fn finish(
+        mut self,
+        zones: &[&Path],
+        first: &Path,
+        max: usize,
+    ) -> Result<(Vec<Pin>, Vec<ClosedWhole>), Overflow> {
         self.drop_covered();
         let mut closed = BTreeMap::new();
         while self.count(zones) > max {
-            self.close_last(zones, max, &mut closed)?;
+            self.close_some(zones, first, max, &mut closed)?;
         }
         // Without those that were closed with their parents later.
         closed.retain(|path, _| self.0.contains_key(path));
@@ -125,20 +132,24 @@ impl Pins {
         self.0.len() + self.parents(zones).len()
     }
 
-    /// Closes the directories of the last pins, one level up, until at most `max` are left or all
-    /// were closed. Adds each to `closed`, with the first name for which it was closed.
-    fn close_last(
+    /// Closes the directories of pins, one level up, until at most `max` are left or all were closed. Adds each to `closed`, with the
+    /// first name for which it was closed.
+    fn close_some(
         &mut self,
         zones: &[&Path],
+        first: &Path,
         max: usize,
         closed: &mut BTreeMap<PathBuf, PathBuf>,
     ) -> Result<(), Overflow> {
         let parent = |path: &PathBuf| path.parent().filter(|path| !zones.contains(path)).map(Path::to_owned);
-        let parents: BTreeSet<PathBuf> = self.0.keys().filter_map(parent).collect();
+        let mut parents: BTreeSet<PathBuf> = self.0.keys().filter_map(parent).collect();
+        parents.retain(|path| !zones.iter().any(|zone| zone.starts_with(path)) && !first.starts_with(path));
         if parents.is_empty() {
             let path = self.0.keys().nth(max).cloned().unwrap_or_default();
             return Err(Overflow { path });
         }
+        let mut parents: Vec<PathBuf> = parents.into_iter().collect();
+        parents.sort_by_cached_key(|path| (path.starts_with(first), born(path), path.clone()));
         let mut over = self.count(zones).saturating_sub(max);
         for directory in parents.into_iter().rev() {
             if over == 0 {
@@ -183,7 +194,7 @@ mod tests {
     fn finish(paths: &[&str], max: usize) -> Result<(Vec<String>, Vec<String>), Overflow> {
         let mut pins = Pins::default();
         paths.iter().for_each(|path| pins.add(path.into(), FILE));
-        let (pins, closed) = pins.finish(&[Path::new("/z")], max)?;
+        let (pins, closed) = pins.finish(&[Path::new("/z")], Path::new("/z/central"), max)?;
         let text = |path: &Path| path.display().to_string();
         Ok((
             pins.iter().map(|pin| text(&pin.path)).collect(),

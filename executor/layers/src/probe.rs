@@ -1,6 +1,7 @@
 //! What this kernel supports: probed, never guessed.
 
 use crate::ablation::Ablation;
+use crate::caller_access::CallerAccess;
 use crate::{capabilities, mounts, namespaces};
 use broker_protocol::{Layer, LayerReport, LayerSet, LayerState, Tier};
 use executor_sys::confine;
@@ -99,14 +100,14 @@ pub fn can_have(tier: Tier, layer: Layer) -> bool {
 /// A report on every layer, for people.
 pub fn report(
     set: LayerSet,
-    tier: Tier,
+    (tier, access): (Tier, CallerAccess),
     landlock_abi: u32,
     refusal: Option<&str>,
     ablation: &Ablation,
 ) -> Vec<LayerReport> {
     let state = |layer: Layer| {
         if set.has(layer) {
-            return LayerState::InForce(detail(layer, tier, landlock_abi));
+            return LayerState::InForce(detail(layer, (tier, access), landlock_abi));
         }
         let why = match ablation.is_off(layer) {
             true => "it is switched off in this test build".into(),
@@ -117,20 +118,20 @@ pub fn report(
     Layer::ALL.into_iter().map(|layer| LayerReport { layer, state: state(layer) }).collect()
 }
 
-fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
+fn detail(layer: Layer, (tier, access): (Tier, CallerAccess), abi: u32) -> String {
     match layer {
         Layer::LandlockFiles => format!("Landlock ABI {abi}{}", lacking(abi)),
         Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
         Layer::Seccomp => "allow-list".into(),
-        Layer::ProtectedNames => match tier {
-            Tier::Namespaced => {
-                "existing ones are pinned; the policy decides on new ones".into()
-            }
-            Tier::Flat => {
-                "existing ones are closed; the policy decides on new ones; metadata outside the zones cannot be changed"
-                    .into()
-            }
-        },
+        Layer::ProtectedNames => {
+            let closed = match tier {
+                Tier::Namespaced => "existing ones are pinned; the policy decides on new ones",
+                Tier::Flat => {
+                    "existing ones are closed; the policy decides on new ones; metadata outside the zones cannot be changed"
+                }
+            };
+            closed.to_owned() + &access.lacking()
+        }
         _ => String::new(),
     }
 }

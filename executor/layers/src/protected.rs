@@ -21,14 +21,18 @@
 use crate::linked_repository::NotLinked;
 use crate::pins::{PINS_MAX, Pin, PinMode};
 use crate::protected_objects::{ObjectId, ProtectedObjects};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use thiserror::Error;
 
-/// Maximum number of directory entries that are examined when a session opens.
+/// Maximum number of directory entries that are examined in each root when a session opens. What has the most below it is closed.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// The same for a directory that is leased: other calls wait for that.
 pub const LEASED_ENTRIES_MAX: usize = 100_000;
+/// Maximum number of repositories that are looked at after each call. Others are closed for writing.
+pub const REPOSITORIES_MAX: usize = 512;
 /// Maximum size of a file of git's settings.
 pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
 
@@ -37,12 +41,21 @@ pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
 pub enum ProtectError {
     /// A zone is too large to search.
     #[error(
-        "{zone} has more than {ENTRIES_MAX} entries, so protected names in it cannot be found; \
-         choose a smaller project root"
+        "{zone} itself has more than {ENTRIES_MAX} entries, so protected names in it cannot be found; \
+         remove some, or choose a smaller project root"
     )]
     TooLarge {
         /// Its path.
         zone: PathBuf,
+    },
+    /// The central root itself has too many names.
+    #[error(
+        "{central} has more than {ENTRIES_MAX} names, or more protected names than can be closed, and they could not be set aside; \
+         remove them, or choose another central root with --central"
+    )]
+    CentralTooLarge {
+        /// Its path.
+        central: PathBuf,
     },
     /// A leased directory is too large to search.
     #[error(
@@ -186,14 +199,32 @@ pub enum WhyClosed {
     },
     /// It is one of Lazaret's own programs or settings, or a link from these leads there.
     Own,
+    /// This link in the user's home directory leads there.
+    HomeLink(PathBuf),
+    /// It lies in this grant of the profile, which excepts it.
+    NotGranted(PathBuf),
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
     NotLinked(NotLinked),
     /// It contains this and other protected names, too many to pin one by one.
     OverBound(PathBuf),
+    /// A root had too many names of its own. They, or the newest protected ones, lie in this directory now.
+    SetAside(PathBuf),
+    /// Its owner could not use it, and can again.
+    ModeGivenBack,
+    /// It has so many entries that not all of its root can be examined.
+    TooLarge,
+    /// It is a repository over the bound on those that are looked at after each call.
+    NotWatched,
     /// Its content is committed, but a command made git track it, according to this record.
     Tracked(PathBuf),
+}
+
+/// When a file was made; one of which nobody knows comes last. No command sets a birth time.
+pub fn born(path: &Path) -> (bool, SystemTime) {
+    let born = fs::symlink_metadata(path).and_then(|metadata| metadata.created()).ok();
+    (born.is_none(), born.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 /// Maximum number of paths that [`describe`] names.
@@ -202,7 +233,10 @@ const NAMED_MAX: usize = 20;
 /// Lists for people what is closed although its name does not show it, with the reasons. Beyond
 /// some twenty, the last line has the number of the rest.
 pub fn describe(also_closed: &[AlsoClosed]) -> Vec<String> {
-    let mut named: Vec<String> = also_closed.iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
+    // What is over a bound first: nothing else that a command can make hides it.
+    let mut sorted: Vec<&AlsoClosed> = also_closed.iter().collect();
+    sorted.sort_by_key(|closed| !closed.is_over_bound());
+    let mut named: Vec<String> = sorted.into_iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
     match also_closed.len().saturating_sub(NAMED_MAX) {
         0 => {}
         more => named.push(format!("and {more} more")),
@@ -211,6 +245,25 @@ pub fn describe(also_closed: &[AlsoClosed]) -> Vec<String> {
 }
 
 impl AlsoClosed {
+    fn is_over_bound(&self) -> bool {
+        match self.why {
+            WhyClosed::SetAside(_)
+            | WhyClosed::ModeGivenBack
+            | WhyClosed::TooLarge
+            | WhyClosed::OverBound(_)
+            | WhyClosed::NotLinked(_) => true,
+            WhyClosed::NotWatched
+            | WhyClosed::OtherNameOf(_)
+            | WhyClosed::TargetOf(_)
+            | WhyClosed::Setting { .. }
+            | WhyClosed::Own
+            | WhyClosed::HomeLink(_)
+            | WhyClosed::NotGranted(_)
+            | WhyClosed::Unlisted
+            | WhyClosed::Tracked(_) => false,
+        }
+    }
+
     fn describe(&self) -> String {
         let path = &self.path;
         match &self.why {
@@ -218,11 +271,29 @@ impl AlsoClosed {
             WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
             WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
+            WhyClosed::HomeLink(link) => format!("{path:?} ({link:?} leads there)"),
+            WhyClosed::NotGranted(grant) => format!("{path:?} (the profile shows {grant:?} without it)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
             WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
             WhyClosed::OverBound(first) => {
                 format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
             }
+            WhyClosed::SetAside(there) => {
+                format!(
+                    "what was in {path:?} or the newest of it (too many names; it is set aside in {there:?})"
+                )
+            }
+            WhyClosed::ModeGivenBack => {
+                format!("nothing in {path:?}, which a command had closed; it is open again")
+            }
+            WhyClosed::TooLarge => {
+                format!(
+                    "{path:?} (with it there are more than {ENTRIES_MAX} files, or it takes too long to look through)"
+                )
+            }
+            WhyClosed::NotWatched => format!(
+                "{path:?} (a repository for which there is no room among the {REPOSITORIES_MAX} that are looked at after each call)"
+            ),
             WhyClosed::Tracked(record) => format!(
                 "{path:?} (a command has made git track this secret; `git rm --cached` ends that, or remove its line from {record:?})"
             ),

@@ -43,6 +43,8 @@ pub struct ProtectedObjects {
     pub aliases: BTreeSet<Alias>,
     /// Directories that had the structure of a repository.
     pub repositories: BTreeSet<PathBuf>,
+    /// Those of them that are looked at after each call: the user's first. All others are protected places.
+    pub watched: Vec<PathBuf>,
     /// Directories, whether they exist or not, to or through which something protected leads. No
     /// link and no other directory may replace one, nor one above it: only its path is known.
     pub ways: BTreeSet<PathBuf>,
@@ -81,11 +83,12 @@ impl ProtectedObjects {
 
     /// Adds what is protected in other places.
     pub fn extend(&mut self, other: Self) {
-        let Self { files, places, aliases, repositories, ways, linked: _ } = other;
+        let Self { files, places, aliases, repositories, watched, ways, linked: _ } = other;
         self.files.extend(files);
         self.places.extend(places);
         self.aliases.extend(aliases);
         self.repositories.extend(repositories);
+        self.watched.extend(watched);
         self.ways.extend(ways);
     }
 

@@ -10,6 +10,7 @@
 //! `no_socket_leads_out`, `own_socket_files_work_and_those_of_the_machine_do_not`,
 //! `no_program_of_the_machine_comes_to_a_cells_server`, corpus `SYS-*`, `NET-*`, `NS-*`.
 
+use crate::caller_access::SocketAccess;
 use crate::error::{At, LayerError};
 use crate::no_new_privileges::NoNewPrivileges;
 use broker_protocol::{Layer, Tier};
@@ -39,10 +40,12 @@ pub fn confine_cell(_: NoNewPrivileges) -> Result<(), LayerError> {
 
 /// The additional filter of a cell's program, which the cell's first process does not have: that
 /// calls `openat2`, and answers the calls of the last list.
-pub fn supervised(tier: Tier) -> &'static [sock_filter] {
-    match tier {
-        Tier::Namespaced => &NAMES,
-        Tier::Flat => &SUPERVISED,
+pub fn supervised(tier: Tier, sockets: SocketAccess) -> &'static [sock_filter] {
+    match (tier, sockets) {
+        (Tier::Namespaced, SocketAccess::Taken) => &NAMES,
+        (Tier::Namespaced, SocketAccess::Kept) => &NAMES_KEPT,
+        (Tier::Flat, SocketAccess::Taken) => &SUPERVISED,
+        (Tier::Flat, SocketAccess::Kept) => &SUPERVISED_KEPT,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Everything about a session's cells that does not depend on the call, as data: complete before anything is changed.
 
 use crate::ablation::Ablation;
+use crate::caller_access::CallerAccess;
 use crate::linked_repository::LinkedRepository;
 use crate::masks::ReadableSecret;
 use crate::pins::Pin;
@@ -32,6 +33,8 @@ pub struct SandboxSpec {
     pub ablation: Ablation,
     /// The Landlock ABI to use.
     pub landlock_abi: u32,
+    /// How supervisors get at their callers.
+    pub caller_access: CallerAccess,
     /// The project root, without links.
     pub project: PathBuf,
     /// The central root, without links.
@@ -126,10 +129,11 @@ impl SandboxSpec {
             layers,
             ablation,
             landlock_abi,
+            caller_access: CallerAccess::probe(),
             project,
             central,
             linked: None,
-            views: views.0.into_iter().map(|(path, kind)| View { path, kind }).collect(),
+            views: views.needed(),
             scratch,
             pins: Vec::new(),
             objects: ProtectedObjects::default(),
@@ -244,6 +248,16 @@ struct Views(BTreeMap<PathBuf, ViewKind>);
 impl Views {
     fn add(&mut self, path: &Path, kind: ViewKind) {
         self.0.insert(path.to_owned(), kind);
+    }
+
+    /// All but what lies in a part of the machine that is shown as a whole.
+    fn needed(self) -> Vec<View> {
+        let is_shown = |path: &Path| {
+            let around = path.ancestors().skip(1).find_map(|around| self.0.get(around));
+            around == Some(&ViewKind::System)
+        };
+        let needed = self.0.iter().filter(|(path, kind)| **kind != ViewKind::System || !is_shown(path));
+        needed.map(|(path, kind)| View { path: path.clone(), kind: kind.clone() }).collect()
     }
 
     fn add_system(&mut self, path: &Path, optional: bool) -> io::Result<()> {

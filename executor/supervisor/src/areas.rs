@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The areas in which a cell may change files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Areas {
     views: HashSet<PathBuf>,
     /// The machine's `/tmp`, and the directory that replaces it, where cells see the machine's tree.
     tmp: Option<(PathBuf, PathBuf)>,
+    /// The directories of `/` in which the roots lie, where cells see the machine's tree.
+    around: Vec<PathBuf>,
     /// Whether the session has its own tree, whose mounts decide what is outside.
     pub(crate) own_root: bool,
 }
@@ -72,7 +74,12 @@ impl Areas {
         let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
         let tmp = (!own_root).then(|| (resolved(Path::new("/tmp")), resolved(&spec.scratch.tmp)));
-        Self { areas, caches, shared, views, tmp, own_root }
+        let roots = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);
+        let around = roots.into_iter().filter(|_| !own_root).filter_map(|root| {
+            let around = root.ancestors().find(|path| path.parent() == Some(Path::new("/")));
+            around.filter(|around| *around != root).map(Path::to_owned)
+        });
+        Self { areas, caches, shared, views, tmp, around: around.collect(), own_root }
     }
 
     /// Adds leased paths, none inside another. They come first: private storage may lie above them.
@@ -139,6 +146,21 @@ impl Areas {
         self.tmp.as_ref().is_some_and(|(machine, _)| path.starts_with(machine)) && !self.is_visible(path)
     }
 
+    /// Whether a path is closed and lies beside a root or beside a directory above one. A program that searches upwards for its settings
+    /// goes on where a file is missing and stops where it may not be read, so to it this one is missing, as where the session
+    /// has its own tree. For errors alone: nothing is opened because of this.
+    pub(crate) fn is_missing(&self, path: &Path) -> bool {
+        let beside = self.around.iter().any(|around| path.starts_with(around));
+        let plain = || !path.components().any(|part| part == Component::ParentDir);
+        beside && plain() && !self.is_visible(path) && !self.leads_to_visible(path)
+    }
+
+    /// Whether something that may be seen lies below a path.
+    fn leads_to_visible(&self, path: &Path) -> bool {
+        let areas = self.areas.iter().map(|(root, ..)| root);
+        areas.chain(&self.views).any(|seen| seen.starts_with(path))
+    }
+
     /// Whether this is the directory that replaces `/tmp`.
     pub(crate) fn is_private_tmp(&self, real: &Path) -> bool {
         self.tmp.as_ref().is_some_and(|(_, private)| private == real)
@@ -149,11 +171,7 @@ impl Areas {
     pub(crate) fn private_tmp(&self, directory: &Path, name: &[u8]) -> Option<&Path> {
         let (machine, private) = self.tmp.as_ref().filter(|(machine, _)| machine == directory)?;
         let path = machine.join(OsStr::from_bytes(name));
-        let leads = || {
-            let areas = self.areas.iter().map(|(root, ..)| root);
-            areas.chain(&self.views).any(|seen| seen.starts_with(&path))
-        };
-        let own = name == b"." || name != b".." && !self.is_visible(&path) && !leads();
+        let own = name == b"." || name != b".." && !self.is_visible(&path) && !self.leads_to_visible(&path);
         (own && !self.is_visible(machine)).then_some(private)
     }
 

@@ -1,22 +1,26 @@
 //! One supervised call, and what the handling of each needs.
 
 use crate::caller::{Caller, KnownProcess};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
+use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
+use crate::object::{errno, is};
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
+use executor_sys::notify::{self, Wake};
 use nix::Result;
 use nix::errno::Errno;
-use nix::sys::stat::stat;
+use nix::sys::stat::{FileStat, stat};
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
@@ -36,8 +40,34 @@ pub struct Call<'a> {
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
     pub new_names: &'a RefCell<NewNames>,
+    pub copied: &'a CopiedBytes,
+    pub kept: &'a RefCell<KeptSockets>,
+    pub notified: Notified<'a>,
+}
+
+/// The kernel's notification of a call.
+#[derive(Clone, Copy)]
+pub struct Notified<'a> {
+    pub listener: BorrowedFd<'a>,
+    pub id: u64,
+}
+
+impl Notified<'_> {
     /// Whether the caller still waits.
-    pub is_waiting: &'a dyn Fn() -> bool,
+    fn is_waiting(self) -> bool {
+        notify::is_valid(self.listener, self.id)
+    }
+
+    /// Gives the caller a copy of a descriptor, and returns its number there; the call is answered later.
+    pub fn give(self, fd: BorrowedFd, close_on_exec: bool) -> Result<i64> {
+        notify::give_fd(self.listener, self.id, fd, close_on_exec, Wake::Later).map_err(errno)
+    }
+
+    /// Puts a copy of a descriptor in the place of one of the caller's.
+    pub fn replace(self, fd: BorrowedFd, number: i32, close_on_exec: bool) -> Result<()> {
+        let number = u32::try_from(number).map_err(|_| Errno::EBADF)?;
+        notify::replace_fd(self.listener, self.id, fd, number, close_on_exec).map_err(errno)
+    }
 }
 
 impl Call<'_> {
@@ -50,7 +80,7 @@ impl Call<'_> {
 
     /// Checks that what was read came from the caller: another process may have its number by now.
     pub fn check(&self) -> Result<()> {
-        if (self.is_waiting)() { Ok(()) } else { Err(Errno::ESRCH) }
+        if self.notified.is_waiting() { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
     /// Notes that the rules refused something at a path; for `map_err`.
@@ -61,6 +91,14 @@ impl Call<'_> {
             }
             errno
         }
+    }
+
+    /// Reports as missing what is closed for reading beside the roots, and in `/` a file; for `map_err`.
+    pub fn missing(&self, real: &Path, stat: &FileStat) -> impl Fn(Errno) -> Errno {
+        let in_root = real.parent() == Some(Path::new("/")) && !is(stat, libc::S_IFDIR);
+        let outside = !self.rules.areas.own_root && !self.rules.areas.is_visible(real);
+        let missing = self.rules.areas.is_missing(real) || in_root && outside;
+        move |errno| if errno == Errno::EACCES && missing { Errno::ENOENT } else { errno }
     }
 
     /// Notes that the kernel refused a change outside what a cell may change: what the kernel

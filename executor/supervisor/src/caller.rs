@@ -1,6 +1,7 @@
 //! The caller of a supervised call: its memory, descriptors and directories.
 
 use crate::object::errno;
+use executor_layers::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_sys::peer;
 use executor_sys::proc::{self, Stat};
 use nix::Result;
@@ -9,7 +10,10 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, umask};
 use std::cell::RefCell;
 use std::ffi::CString;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// Flags for a path descriptor, through which nothing can be read or written.
 pub const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
@@ -36,6 +40,8 @@ impl KnownProcess {
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub thread: i32,
+    /// How to get at it.
+    pub access: CallerAccess,
 }
 
 impl Caller {
@@ -45,15 +51,24 @@ impl Caller {
             return Err(Errno::EFAULT);
         }
         let mut bytes = vec![0; length];
-        // Not through `/proc`: the first file opened there for a process costs more than all the rest of a call.
-        let read = peer::read_memory(self.thread, address, &mut bytes).map_err(errno)?;
-        bytes.truncate(read);
+        let read = match self.access.memory {
+            // Not through `/proc`: the first file opened there for a process costs more than all the rest of a call.
+            MemoryAccess::Calls => peer::read_memory(self.thread, address, &mut bytes),
+            MemoryAccess::File => {
+                memory(self.thread, false).and_then(|file| file.read_at(&mut bytes, address))
+            }
+        };
+        bytes.truncate(read.map_err(fault)?);
         Ok(bytes)
     }
 
     /// Writes all of `bytes` at `address`.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        match peer::write_memory(self.thread, address, bytes).map_err(errno)? {
+        let written = match self.access.memory {
+            MemoryAccess::Calls => peer::write_memory(self.thread, address, bytes),
+            MemoryAccess::File => memory(self.thread, true).and_then(|file| file.write_at(bytes, address)),
+        };
+        match written.map_err(fault)? {
             written if written == bytes.len() => Ok(()),
             _ => Err(Errno::EFAULT),
         }
@@ -102,7 +117,8 @@ impl Caller {
 
     /// The directory to which its relative paths refer: the one behind its descriptor `fd`, or its working directory.
     pub fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
-        let copied = Some(fd).filter(|fd| *fd >= 0).and_then(|fd| known.descriptor(self.thread, fd));
+        let may_take = fd >= 0 && self.access.sockets == SocketAccess::Taken;
+        let copied = Some(fd).filter(|_| may_take).and_then(|fd| known.descriptor(self.thread, fd));
         copied.map_or_else(|| self.path_of(fd), Ok)
     }
 
@@ -154,6 +170,20 @@ impl Caller {
         };
         let by_device = || made(libc::makedev(major as u32, minor as u32));
         own.or_else(by_name).or_else(by_device).ok_or(Errno::ENXIO)
+    }
+}
+
+/// The memory of the process of `thread`, which must be this one's descendant. The kernel decides on that as it does for
+/// `process_vm_readv`.
+pub fn memory(thread: i32, write: bool) -> io::Result<File> {
+    File::options().read(true).write(write).open(format!("/proc/{thread}/mem"))
+}
+
+/// The error of a call whose memory cannot be read. By its file, the kernel reports an address that is not mapped as `EIO`.
+fn fault(error: io::Error) -> Errno {
+    match errno(error) {
+        Errno::EIO => Errno::EFAULT,
+        errno => errno,
     }
 }
 

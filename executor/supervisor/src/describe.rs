@@ -20,6 +20,7 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
         (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => new_names(refusal),
+        (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
             let why = "In a cell this system call may not access another process's memory or descriptors.";
@@ -46,7 +47,9 @@ fn new_names(refusal: &Refusal) -> Denial {
         | Cause::Protected
         | Cause::Outside
         | Cause::Network
-        | Cause::Process => (
+        | Cause::Process
+        | Cause::Shared
+        | Cause::SharedTooLarge => (
             "The call made it where no call may. It could NOT be taken away and may still be there.",
             Some("remove it if you do not trust it"),
         ),
@@ -54,6 +57,35 @@ fn new_names(refusal: &Refusal) -> Denial {
     let remedy = advice.map_or(Remedy::Nothing, |advice| Remedy::Advice(advice.into()));
     let by = Barrier::Layer(Layer::ProtectedNames, None);
     Denial::new(refusal.kind, target.unwrap_or_else(|| text(refusal)), by, why, remedy)
+}
+
+/// The denial for changing a file with names elsewhere.
+fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let target = match place(refusal.path(), spec) {
+        Some((zone, relative)) => {
+            ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string())
+        }
+        None => text(refusal),
+    };
+    let why = match refusal.cause {
+        Cause::SharedTooLarge => {
+            "It has another name elsewhere (a hard link, as package stores make), and is too large to be copied for the change (256 MiB a file, 1 GiB a call, and the limits of the policy)."
+        }
+        Cause::Shared
+        | Cause::Misplaced
+        | Cause::LeftThere
+        | Cause::Unknown
+        | Cause::Unchecked
+        | Cause::Protected
+        | Cause::Outside
+        | Cause::Network
+        | Cause::Process => {
+            "It has another name elsewhere (a hard link, as package stores make), and no copy could take its name here for the change: its directory takes none, or it was open when its name was removed."
+        }
+    };
+    let advice = "replace it with a copy, outside the sandbox, or let the package manager copy (pnpm: package-import-method=copy, uv: link-mode=copy)";
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, target, by, why, Remedy::Advice(advice.into()))
 }
 
 /// The denial for reading `path`, which is not in the session's views.
@@ -172,6 +204,17 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
             "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
             Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
         ),
+        Some((WhyClosed::HomeLink(link), _)) => (
+            format!("{} leads to it, so the user's programs act on it outside the sandbox.", link.display()),
+            Remedy::Advice(format!("change it outside the sandbox, or remove {}", link.display())),
+        ),
+        Some((WhyClosed::NotGranted(grant), path)) => (
+            format!(
+                "The profile shows {} without it: data of servers and tokens lie there.",
+                grant.display()
+            ),
+            Remedy::Advice(format!("if commands need it, grant {path} in a profile of your own")),
+        ),
         Some((WhyClosed::OverBound(first), path)) => {
             let first = first.display();
             (
@@ -180,6 +223,21 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
                 ),
                 Remedy::Nothing,
             )
+        }
+        Some((WhyClosed::TooLarge, path)) => (
+            format!(
+                "{path} is closed as a whole: with it there are more files than Lazaret looks through when a session opens."
+            ),
+            Remedy::Advice("remove what is not needed in it, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::NotWatched, path)) => (
+            format!(
+                "The repository {path} is closed for writing: it is one too many to be looked at after each call."
+            ),
+            Remedy::Advice("remove repositories that are not needed, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::SetAside(_) | WhyClosed::ModeGivenBack, _)) => {
+            ("It is protected.".to_owned(), Remedy::Nothing)
         }
         Some((WhyClosed::Tracked(record), path)) => (
             "A command of this project made git track it, so it stays closed as a secret.".to_owned(),

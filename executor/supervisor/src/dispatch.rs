@@ -6,6 +6,7 @@ use crate::metadata::Target::{self, Fd, Path};
 use crate::open::OpenFlags;
 use crate::refusals::Cause;
 use broker_protocol::AttemptKind;
+use executor_sys::file::SYS_FCHMODAT2;
 use executor_sys::notify::Notification;
 use nix::Result;
 use nix::errno::Errno;
@@ -36,7 +37,7 @@ impl Call<'_> {
             libc::SYS_renameat2 => self.rename((fd(a), b), (fd(c), d), e as u32),
             libc::SYS_fchmod => self.change_mode(Fd(fd(a)), b),
             libc::SYS_fchmodat => self.change_mode(Path(fd(a), b, 0), c),
-            libc::SYS_fchmodat2 => self.change_mode(Path(fd(a), b, fd(d)), c),
+            SYS_FCHMODAT2 => self.change_mode(Path(fd(a), b, fd(d)), c),
             libc::SYS_fchown => self.change_owner(Fd(fd(a)), b, c),
             libc::SYS_fchownat => self.change_owner(Path(fd(a), b, fd(e)), c, d),
             libc::SYS_utimensat if b == 0 => self.change_times(Fd(fd(a)), self.times(c, 1)?),
@@ -50,6 +51,8 @@ impl Call<'_> {
             libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_listxattr | libc::SYS_llistxattr => {
                 Err(Errno::EOPNOTSUPP)
             }
+            libc::SYS_socket => self.make_socket(fd(a), fd(b), fd(c)),
+            libc::SYS_inotify_init1 => self.make_watcher(fd(a)),
             libc::SYS_connect => self.connect(fd(a), b, c),
             libc::SYS_bind => self.bind(fd(a), b, c),
             libc::SYS_listen => self.listen(fd(a), fd(b)),
@@ -84,6 +87,7 @@ impl Call<'_> {
             libc::SYS_access => self.access(a, b as i32),
             libc::SYS_readlink => self.read_link(a, b, c),
             libc::SYS_creat => self.open(HERE, a, OpenFlags::new(CREAT, b)),
+            libc::SYS_inotify_init => self.make_watcher(0),
             libc::SYS_mkdir => self.make_directory(HERE, a, b),
             libc::SYS_mknod => self.make_node(HERE, a, b),
             libc::SYS_symlink => self.make_link(a, HERE, b),

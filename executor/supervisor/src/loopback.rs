@@ -19,6 +19,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,6 +51,8 @@ struct Bound {
     families: Families,
     inode: u64,
     holder: (i32, i32),
+    /// A copy, where none can be taken.
+    copy: Option<OwnedFd>,
 }
 
 /// The families on whose loopback a listener is reached.
@@ -108,6 +111,9 @@ impl Loopback {
         if self.bound.len() >= BOUND_MAX {
             return Err(Errno::ENOBUFS);
         }
+        if tcp.keeps {
+            self.find_all();
+        }
         let own = self.own()?[usize::from(families == Families::V6)];
         let only = tcp.is_v6_only()?;
         // An IPv4 address in IPv6 form is for both.
@@ -122,7 +128,8 @@ impl Loopback {
         if self.bound.iter().any(|bound| bound.at == at && bound.take().is_none()) {
             self.find_all();
         }
-        self.bound.push(Bound { at, families, inode: inode(&tcp.socket)?, holder: tcp.holder });
+        let copy = tcp.keeps.then(|| tcp.socket.try_clone()).transpose().map_err(errno)?;
+        self.bound.push(Bound { at, families, inode: inode(&tcp.socket)?, holder: tcp.holder, copy });
         Ok(())
     }
 
@@ -221,7 +228,7 @@ impl Loopback {
 
     /// Finds which processes have the sockets now, and drops closed sockets.
     fn find_all(&mut self) {
-        let sockets = sockets();
+        let sockets = open_sockets();
         self.bound.retain_mut(|bound| match sockets.get(&bound.inode) {
             Some(holder) => {
                 bound.holder = *holder;
@@ -273,7 +280,14 @@ impl Loopback {
 impl Bound {
     /// Takes the socket from the process that had it last.
     fn take(&self) -> Option<OwnedFd> {
-        let socket = peer::descriptor(self.holder.0, self.holder.1).ok()?;
+        let (process, number) = self.holder;
+        let socket = match &self.copy {
+            Some(copy) => {
+                let there = readlink(format!("/proc/{process}/fd/{number}").as_str()).ok();
+                there.filter(|file| socket_of(file) == Some(self.inode)).and(copy.try_clone().ok())?
+            }
+            None => peer::descriptor(process, number).ok()?,
+        };
         (inode(&socket) == Ok(self.inode)).then_some(socket)
     }
 
@@ -287,15 +301,12 @@ impl Bound {
 }
 
 /// Every socket that a process of the cell has open: inode, with a process and its descriptor number there.
-fn sockets() -> HashMap<u64, (i32, i32)> {
+pub fn open_sockets() -> HashMap<u64, (i32, i32)> {
     let mut sockets = HashMap::new();
     for process in proc::descendants(std::process::id() as i32, usize::MAX) {
         let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { continue };
         for entry in open.flatten() {
-            let link = readlink(&entry.path()).ok();
-            let inode = link.as_ref().and_then(|link| {
-                link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok()
-            });
+            let inode = readlink(&entry.path()).ok().and_then(|file| socket_of(&file));
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if let Some((inode, number)) = inode.zip(number) {
                 sockets.insert(inode, (process, number));
@@ -303,6 +314,11 @@ fn sockets() -> HashMap<u64, (i32, i32)> {
         }
     }
     sockets
+}
+
+/// The inode in what a link in `/proc/PID/fd` says, if that is a socket.
+fn socket_of(file: &OsStr) -> Option<u64> {
+    file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 #[cfg(test)]

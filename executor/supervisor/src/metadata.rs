@@ -8,10 +8,11 @@ use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
-use nix::unistd::{Gid, Uid, fchownat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat};
+use nix::unistd::{Gid, Uid, fchownat, getegid, geteuid};
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// Maximum bytes of an attribute's value (`XATTR_SIZE_MAX`).
 const VALUE_MAX: u64 = 65536;
@@ -39,8 +40,14 @@ impl Call<'_> {
 
     /// `fchownat` and its relatives.
     pub fn change_owner(&self, target: Target, owner: u64, group: u64) -> Result<Answer> {
-        let object = self.marked(target)?;
         let given = |number: u64| Some(number as u32).filter(|number| *number != u32::MAX);
+        if self.rules.areas.own_root {
+            // The session's own user is the only one there is. The kernel decides about any other change of it.
+            let own = given(owner).is_none_or(|owner| owner == geteuid().as_raw())
+                && given(group).is_none_or(|group| group == getegid().as_raw());
+            return if own { Ok(Answer::GoOn) } else { Err(Errno::EPERM) };
+        }
+        let object = self.marked(target)?;
         let (owner, group) = (given(owner).map(Uid::from_raw), given(group).map(Gid::from_raw));
         fchownat(&object, "", owner, group, AtFlags::AT_EMPTY_PATH)?;
         Ok(Answer::Value(0))
@@ -104,24 +111,33 @@ impl Call<'_> {
         Ok(Some([(a, 0), (b, 0)]))
     }
 
-    /// The file, if its metadata may be changed.
+    /// The file, if its metadata may be changed; in place of one with names elsewhere its copy, if it was named by its path.
     fn marked(&self, target: Target) -> Result<OwnedFd> {
-        let object = match target {
+        let (object, by_path) = match target {
             Target::Fd(fd) if fd < 0 => return Err(Errno::EBADF),
-            Target::Fd(fd) => self.caller.path_of(fd)?,
+            Target::Fd(fd) => (self.caller.path_of(fd)?, false),
             Target::Path(fd, path, flags) => {
                 let empty = flags & libc::AT_EMPTY_PATH != 0 && self.string(path)?.is_empty();
                 if empty {
-                    self.caller.path_of(fd)?
+                    (self.caller.path_of(fd)?, false)
                 } else {
-                    self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?
+                    (self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?, true)
                 }
             }
         };
         self.check()?;
-        let path = real(&object)?;
-        let marked = self.rules.may_mark(&object, &path, &fstat(&object)?);
-        marked.map_err(self.refused(AttemptKind::Metadata, &path))?;
+        let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
+            self.rules.may_mark(object, path, stat).map_err(self.refused(AttemptKind::Metadata, path))
+        };
+        if by_path {
+            return Ok(self.separate(object, AttemptKind::Metadata, u64::MAX, may)?.0);
+        }
+        let (stat, path) = (fstat(&object)?, real(&object)?);
+        may(&object, &path, &stat)?;
+        // The caller would still have the old one open.
+        if !is(&stat, libc::S_IFDIR) && self.rules.is_shared(&object, &stat)? {
+            return Err(self.refuse_shared(AttemptKind::Metadata, &path));
+        }
         Ok(object)
     }
 

@@ -168,6 +168,7 @@ impl Call<'_> {
         self.same_area(&from, &to)?;
         let path = by_descriptor(&object);
         linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.rules.remember_link(&stat, &from, &to);
         self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
         if verdict.is_err() {
@@ -179,14 +180,21 @@ impl Call<'_> {
     /// `renameat2`.
     pub fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        // It leaves a device behind, which no program of a cell may make.
+        if flags.contains(RenameFlags::RENAME_WHITEOUT) {
+            return Err(Errno::EPERM);
+        }
         let _lock = self.rules.lock_renames()?;
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
         let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
         // The protected one of the two names.
         let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
-        if flags.is_empty()
-            && let Some(replaced) =
-                self.replace_in_repository(&old, &new, &from, &to).map_err(self.refused(Write, &to))?
+        let keeps = flags == RenameFlags::RENAME_NOREPLACE;
+        if keeps && new.object.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if (flags.is_empty() || keeps)
+            && let Some(replaced) = self.replace_by_content(&old, &new, &from, &to)?
         {
             return Ok(replaced);
         }
@@ -200,6 +208,15 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
+    /// Handles a rename on which the content of the file decides; `None` for any other rename.
+    fn replace_by_content(&self, old: &Found, new: &Found, from: &Path, to: &Path) -> Result<Option<Answer>> {
+        let replaced = match self.replace_in_repository(old, new, from, to) {
+            Ok(None) => self.replace_package_config(old, new, from, to),
+            other => other,
+        };
+        replaced.map_err(self.refused(Write, to))
+    }
+
     /// Checks and records what a rename has moved; `verdict` is what the rules said about it.
     fn have_moved(
         &self,
@@ -210,10 +227,13 @@ impl Call<'_> {
     ) -> Result<()> {
         let there = old.object.as_ref().map(|object| (object, new, from, to));
         let back = new.object.as_ref().filter(|_| exchange).map(|object| (object, old, to, from));
-        let kinds = |(object, at, was, name)| Ok((object, kind(&fstat(object)?), at, was, name));
-        let moved = there.into_iter().chain(back).map(kinds).collect::<Result<Vec<_>>>()?;
-        for (_, kind, at, _, name) in &moved {
-            self.check_made(at, name, *kind)?;
+        let states = |(object, at, was, name)| Ok((object, fstat(object)?, at, was, name));
+        let moved = there.into_iter().chain(back).map(states).collect::<Result<Vec<_>>>()?;
+        for (_, stat, _, was, name) in &moved {
+            self.rules.remember_moved_links(stat, was, name);
+        }
+        for (_, stat, at, _, name) in &moved {
+            self.check_made(at, name, kind(stat))?;
         }
         for (object, _, _, _, name) in &moved {
             self.rules.remember_moved(name, object)?;
@@ -221,11 +241,11 @@ impl Call<'_> {
         // Of two names of one file, the kernel moves neither.
         let identity = |found: &Found| found.object.as_ref().and_then(|object| identity_of(object).ok());
         if identity(new).is_none_or(|replaced| identity(old) != Some(replaced)) {
-            let is_directory = moved.iter().any(|(_, kind, ..)| *kind == libc::S_IFDIR);
+            let is_directory = moved.iter().any(|(_, stat, ..)| is(stat, libc::S_IFDIR));
             self.new_names.borrow_mut().follow(from, to, exchange, is_directory);
         }
-        for (object, kind, _, was, name) in moved.into_iter().filter(|_| verdict.is_err()) {
-            self.note_name(name, kind, verdict, Some(was), || identity_of(object));
+        for (object, stat, _, was, name) in moved.into_iter().filter(|_| verdict.is_err()) {
+            self.note_name(name, kind(&stat), verdict, Some(was), || identity_of(object));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{FileStat, Mode, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -49,6 +49,11 @@ impl OpenFlags {
             .union(OFlag::O_NOFOLLOW)
             .union(OFlag::O_NONBLOCK);
         PLAIN.contains(self.flags).then_some(self.flags)
+    }
+
+    /// How much of an existing file's content an open keeps.
+    fn kept_bytes(&self) -> u64 {
+        if self.has(OFlag::O_TRUNC) { 0 } else { u64::MAX }
     }
 
     fn kind(&self) -> AttemptKind {
@@ -102,18 +107,31 @@ impl Call<'_> {
         Err(Errno::ELOOP)
     }
 
+    /// Opens what was found; in place of a file with names elsewhere that is opened for a change, its copy.
     fn open_object(&self, object: OwnedFd, real: &Path, how: OpenFlags) -> Result<Answer> {
+        let stat = fstat(&object)?;
+        if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
+            let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
+                self.rules.may_open(object, path, stat, true).map_err(self.refused(Write, path))
+            };
+            let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
+            let stat = fstat(&object)?;
+            return self.open_own(object, &real, &stat, how);
+        }
+        self.open_own(object, real, &stat, how)
+    }
+
+    fn open_own(&self, object: OwnedFd, real: &Path, stat: &FileStat, how: OpenFlags) -> Result<Answer> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
         const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
-        let stat = fstat(&object)?;
         let close_on_exec = how.has(OFlag::O_CLOEXEC);
-        if is(&stat, libc::S_IFCHR)
+        if is(stat, libc::S_IFCHR)
             && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
         {
             set_flags(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, close_on_exec));
         }
-        match self.rules.readable_secret(&object, real, &stat).filter(|_| !how.writes()) {
+        match self.rules.readable_secret(&object, real, stat).filter(|_| !how.writes()) {
             Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
             Some(secret) => {
                 if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
@@ -121,30 +139,30 @@ impl Call<'_> {
                 }
             }
             None => {
-                self.rules
-                    .may_open(&object, real, &stat, how.writes())
-                    .map_err(self.refused(how.kind(), real))?;
+                let opens = self.rules.may_open(&object, real, stat, how.writes());
+                let opens = opens.map_err(self.refused(how.kind(), real));
+                if how.writes() { opens } else { opens.map_err(self.missing(real, stat)) }?;
             }
         }
-        let directory = is(&stat, libc::S_IFDIR);
+        let directory = is(stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
         }
-        if is(&stat, libc::S_IFLNK) {
+        if is(stat, libc::S_IFLNK) {
             return Err(Errno::ELOOP);
         }
         if directory && how.has(OFlag::O_CREAT) {
             return Err(Errno::EISDIR);
         }
         // Opening it would open this process's own terminal: the user's.
-        if is(&stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
+        if is(stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
             let terminal = self.terminals.controlling(self.rules.pty(), self.caller);
             return terminal.map(|terminal| Answer::Descriptor(terminal, close_on_exec));
         }
-        if is(&stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
+        if is(stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
             self.terminals.any.set(true);
         }
-        if is(&stat, libc::S_IFIFO) {
+        if is(stat, libc::S_IFIFO) {
             let named = real.is_absolute();
             return Pending::fifo(object, how.reopen(), close_on_exec, named);
         }
@@ -202,11 +220,13 @@ impl Call<'_> {
     /// `truncate`.
     pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, true)?;
-        let (stat, path) = (fstat(&object)?, real(&object)?);
-        self.rules.may_open(&object, &path, &stat, true).map_err(self.refused(Write, &path))?;
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
         }
+        let (object, _) = self.separate(object, Write, length, |object, path, stat| {
+            self.rules.may_open(object, path, stat, true).map_err(self.refused(Write, path))
+        })?;
+        let stat = fstat(&object)?;
         if is(&stat, libc::S_IFIFO) {
             return Err(Errno::EINVAL);
         }
@@ -225,7 +245,7 @@ impl Call<'_> {
         if !self.rules.areas.is_visible(&path) {
             return Err(Errno::EACCES);
         }
-        let inotify = self.caller.descriptor(inotify)?;
+        let inotify = self.watcher(inotify)?;
         self.check()?;
         let path = std::ffi::CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
         let mask = mask & !libc::IN_DONT_FOLLOW;

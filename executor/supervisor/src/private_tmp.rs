@@ -1,5 +1,6 @@
 //! Calls that query a path. Nothing is decided about them: metadata outside is visible in the flat
-//! tier. But a path in the machine's `/tmp` means the session's own directory.
+//! tier. But a path in the machine's `/tmp` means the session's own directory, and what is closed beside the roots is
+//! reported as missing, as `open` reports it.
 //!
 //! What affects the process itself (`chdir`, `execve`) cannot be done on its behalf: below `/tmp` it is refused, and the refusal
 //! names the path that works. `/tmp` itself may be entered: what is opened from there is in the session's own directory.
@@ -26,7 +27,7 @@ impl Call<'_> {
     /// `stat` and its older and newer forms.
     pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
+        let Some(object) = self.seen(path, follow)? else { return Ok(Answer::GoOn) };
         self.caller.write(out, &file::state(object.as_fd()).map_err(errno)?)?;
         Ok(Answer::Value(0))
     }
@@ -34,14 +35,14 @@ impl Call<'_> {
     /// `statx`; the kernel checks its mask and other flags.
     pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
+        let Some(object) = self.seen(path, follow)? else { return Ok(Answer::GoOn) };
         self.caller.write(out, &file::extended_state(object.as_fd(), flags, mask).map_err(errno)?)?;
         Ok(Answer::Value(0))
     }
 
     /// `access` and its relatives; real and effective user are the same here.
     pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
-        let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
+        let Some(object) = self.seen(path, true)? else { return Ok(Answer::GoOn) };
         let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
         access(by_descriptor(&object).as_str(), mode)?;
         Ok(Answer::Value(0))
@@ -49,7 +50,7 @@ impl Call<'_> {
 
     /// `readlink`; a text that is too long is truncated, as by the kernel.
     pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
-        let Some(object) = self.own(path, false)? else { return Ok(Answer::GoOn) };
+        let Some(object) = self.seen(path, false)? else { return Ok(Answer::GoOn) };
         let room = usize::try_from(room as i32).ok().filter(|room| *room > 0).ok_or(Errno::EINVAL)?;
         if !is(&fstat(&object)?, libc::S_IFLNK) {
             return Err(Errno::EINVAL);
@@ -62,24 +63,38 @@ impl Call<'_> {
 
     /// `chdir` and `execve`.
     pub fn go(&self, path: u64) -> Result<Answer> {
-        let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
+        // For an address that cannot be read, the kernel returns the error.
+        let Ok(path) = self.caller.string(path) else { return Ok(Answer::GoOn) };
+        let Some(object) = self.own(path.as_bytes(), true)? else { return Ok(Answer::GoOn) };
         if self.rules.areas.is_private_tmp(&real(&object)?) {
             return Ok(Answer::GoOn);
         }
-        self.note(AttemptKind::Read, Cause::Outside, self.string(path)?.as_bytes());
+        self.note(AttemptKind::Read, Cause::Outside, path.as_bytes());
         Err(Errno::EACCES)
     }
 
-    /// The file at a path, if that is in the machine's `/tmp` and so means the session's own directory.
-    fn own(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
+    /// The file at a path, if that is in the machine's `/tmp` and so means the session's own directory; an error if the path is
+    /// reported as missing.
+    fn seen(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
         // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else { return Ok(None) };
-        let hidden = self.rules.areas.is_hidden_tmp(Path::new(OsStr::from_bytes(path.as_bytes())));
-        if !hidden {
+        match self.own(path.as_bytes(), follow)? {
+            // The roots may lie in the machine's `/tmp`.
+            Some(own) if self.rules.areas.is_missing(&real(&own)?) => Err(Errno::ENOENT),
+            None if self.rules.areas.is_missing(Path::new(OsStr::from_bytes(path.as_bytes()))) => {
+                Err(Errno::ENOENT)
+            }
+            own => Ok(own),
+        }
+    }
+
+    /// The same for any path.
+    fn own(&self, path: &[u8], follow: bool) -> Result<Option<OwnedFd>> {
+        if !self.rules.areas.is_hidden_tmp(Path::new(OsStr::from_bytes(path))) {
             return Ok(None);
         }
         self.check()?;
-        let found = self.search().find(libc::AT_FDCWD, path.as_bytes(), follow)?;
+        let found = self.search().find(libc::AT_FDCWD, path, follow)?;
         let object = found.object.ok_or(Errno::ENOENT)?;
         if found.slash && !is(&fstat(&object)?, libc::S_IFDIR) {
             return Err(Errno::ENOTDIR);

@@ -58,10 +58,14 @@ pub enum Cause {
     Unknown,
     /// Nothing was refused: there were too many names to examine them all.
     Unchecked,
+    /// The file has a name elsewhere, and could not be copied for the change.
+    Shared,
+    /// The same; it, or all that the call has changed so, is too large for that.
+    SharedTooLarge,
 }
 
 impl Cause {
-    const ALL: [Cause; 8] = [
+    const ALL: [Cause; 10] = [
         Cause::Protected,
         Cause::Outside,
         Cause::Network,
@@ -70,6 +74,8 @@ impl Cause {
         Cause::LeftThere,
         Cause::Unknown,
         Cause::Unchecked,
+        Cause::Shared,
+        Cause::SharedTooLarge,
     ];
 }
 

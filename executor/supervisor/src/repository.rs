@@ -8,6 +8,8 @@
 //! `commondir`, may only contain `../..`; the worktree's own `.git` may only name such a directory, which must name the
 //! worktree in turn. No settings and hooks can be created in it, so nothing depends on whether the links stay.
 //!
+//! The settings of package managers come about in the same way, where a command may make none with other settings.
+//!
 //! `MERGE_RR` lists the files that git's `rerere` reads and writes at the next commit, and any of them may be
 //! replaced by a link later. So it stays empty: git in a cell records no resolutions, but otherwise works.
 
@@ -23,7 +25,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
-use policies::{GIT_CONFIG_MAX, GIT_HEAD_MAX, is_harmless_git_config, is_valid_git_head};
+use policies::{
+    GIT_CONFIG_MAX, GIT_HEAD_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config, is_harmless_package_config,
+    is_valid_git_head,
+};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -63,10 +68,43 @@ impl Call<'_> {
             return Err(Errno::EACCES);
         }
         let text = text_of(object, kept)?.filter(|text| is_fit(text)).ok_or(Errno::EACCES)?;
+        self.put_own(old, new, (from, to), &text)
+    }
+
+    /// Handles the rename of any file to a name that is open when new for harmless settings only; `None` for any other rename.
+    ///
+    /// # Errors
+    /// `EACCES` if the settings are not harmless, or if the file that they would replace was not created by this session's cells.
+    pub fn replace_package_config(
+        &self,
+        old: &Found,
+        new: &Found,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Option<Answer>> {
+        let Some(object) = old.object.as_ref().filter(|_| self.rules.is_judged(to)) else { return Ok(None) };
+        let theirs = new.object.as_ref().is_some_and(|present| !self.rules.created.has(present));
+        if old.slash || new.slash || theirs {
+            return Err(Errno::EACCES);
+        }
+        let is_harmless = |text: &Vec<u8>| is_harmless_package_config(&new.name, text);
+        let text = text_of(object, PACKAGE_CONFIG_MAX)?.filter(is_harmless).ok_or(Errno::EACCES)?;
+        self.put_own(old, new, (from, to), &text)
+    }
+
+    /// Gives a file of our own with this text the new name, and removes the old name.
+    fn put_own(
+        &self,
+        old: &Found,
+        new: &Found,
+        (from, to): (&Path, &Path),
+        text: &[u8],
+    ) -> Result<Option<Answer>> {
+        let Some(object) = &old.object else { return Ok(None) };
         self.rules.may_change(from)?;
         self.same_area(from, to)?;
         let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
-        self.replace_by_own(new, to, &text, mode)?;
+        self.replace_by_own(new, to, text, mode)?;
         unlinkat(&old.parent, &old.name_for_kernel(), UnlinkatFlags::NoRemoveDir)?;
         Ok(Some(Answer::Value(0)))
     }

@@ -3,13 +3,14 @@
 use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
-use crate::kept_repositories::KeptRepositories;
+use crate::link_names::LinkNames;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
 use crate::refusals::Cause;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
+use executor_layers::caller_access::CallerAccess;
 use executor_layers::error::{At, LayerError};
 use executor_layers::masks::ReadableSecret;
 use executor_layers::protected_objects::ProtectedObjects;
@@ -23,6 +24,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What the cells of a session may touch.
 pub struct AccessRules {
@@ -35,17 +37,21 @@ pub struct AccessRules {
     /// Files of secrets that commands can read.
     pub(crate) secrets: Vec<ReadableSecret>,
     file_size: Option<u64>,
+    /// Maximum bytes that a call may write.
+    pub(crate) written: Option<u64>,
     /// Whether protected names that existed when the session opened are mounts, which cannot be moved.
     pub(crate) pinned: bool,
     /// What cells have created under protected names, and the repositories they have created.
     pub(crate) created: CreatedFiles,
+    /// Names that links of cells have given to files.
+    pub(crate) link_names: LinkNames,
     /// Sockets that cells have bound, and those that the policy names.
     pub(crate) sockets: SocketRules,
+    caller_access: CallerAccess,
     /// Whether the network is the session's own.
     own_network: bool,
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
-    kept: KeptRepositories,
     /// The paths written in the `.git` files of worktrees that cells have added.
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
@@ -55,6 +61,8 @@ pub struct AccessRules {
     /// Whether new names are refused, and looked at again after a call: always, but in a test build.
     enforces_names: bool,
     pub(crate) takes_misplaced: bool,
+    /// When the session opened.
+    opened: SystemTime,
 }
 
 impl AccessRules {
@@ -75,7 +83,6 @@ impl AccessRules {
         let sockets =
             SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
-        let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -83,17 +90,20 @@ impl AccessRules {
             objects: spec.objects.clone(),
             secrets: spec.secrets.clone(),
             file_size: spec.policy.limits.file_size,
+            written: spec.policy.limits.written,
             pinned: spec.has(Layer::MountNamespace),
             created,
+            link_names: LinkNames::new().at(Layer::ProtectedNames, step)?,
             sockets,
+            caller_access: spec.caller_access,
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
-            kept,
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
             enforces_names: spec.ablation.enforces_names(),
             takes_misplaced: spec.ablation.takes_misplaced(),
+            opened: SystemTime::now(),
         })
     }
 
@@ -125,8 +135,8 @@ impl AccessRules {
         let common = [
             self.created.descriptor(),
             self.sockets.descriptor(),
-            self.kept.descriptor(),
             self.written_links.descriptor(),
+            self.link_names.descriptor(),
         ];
         let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
         self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
@@ -135,6 +145,11 @@ impl AccessRules {
     /// What comes of a verdict on a new name: test builds can let a refused one pass.
     pub(crate) fn enforce(&self, verdict: Result<()>) -> Result<()> {
         if self.enforces_names { verdict } else { verdict.or(Ok(())) }
+    }
+
+    /// How supervisors get at their callers.
+    pub(crate) fn caller_access(&self) -> CallerAccess {
+        self.caller_access
     }
 
     /// Whether network addresses have no meaning outside the session.
@@ -154,13 +169,6 @@ impl AccessRules {
     /// The cell's own program cannot change it meanwhile, as its calls are handled one after the other.
     pub(crate) fn lock_renames(&self) -> Result<RenameLock<'_>> {
         self.created.lock_renames()
-    }
-
-    /// Restores the parts that make the user's directories repositories, when a cell is dead.
-    pub(crate) fn restore_repositories(&self) {
-        if let Ok(_lock) = self.lock_renames() {
-            self.kept.restore();
-        }
     }
 
     /// The names that are protected where `real` is.
@@ -281,9 +289,42 @@ impl AccessRules {
             self.names(real).closings(path).into_iter().all(|(count, new)| {
                 let name = total.checked_sub(count).and_then(|above| named.ancestors().nth(above));
                 let made = |name| if count == total { last(name) } else { self.created.has_at(name) };
-                new <= max && name.is_some_and(made)
+                name.is_some_and(|name| self.is_within(new, name, max) && made(name))
             })
         })
+    }
+
+    /// Whether a protected name that says `new` is closed when new at most as far as `max`.
+    fn is_within(&self, new: WhenNew, name: &Path, max: WhenNew) -> bool {
+        match new {
+            WhenNew::Open | WhenNew::Closed => new <= max,
+            WhenNew::Harmless => new <= max || self.is_nobodys_place(name),
+        }
+    }
+
+    /// Whether nobody has a habit of starting programs where `name` is: in packages, or in a directory that has come about since the
+    /// session opened.
+    fn is_nobodys_place(&self, name: &Path) -> bool {
+        let is_new = |directory: &Path| {
+            let born = directory.symlink_metadata().and_then(|metadata| metadata.created());
+            born.is_ok_and(|born| born > self.opened)
+        };
+        self.areas.zone_of_package(name).is_some() || name.parent().is_some_and(is_new)
+    }
+
+    /// Whether the content of a new file decides if it may have this name.
+    pub(crate) fn is_judged(&self, real: &Path) -> bool {
+        let writable = self.areas.of(real).is_some_and(|(_, access)| access == Access::Write);
+        let paths = self.protected_as(real);
+        let strongest = |path: &[u8]| self.names(real).closings(path).iter().map(|(_, new)| *new).max();
+        let ends = paths
+            .iter()
+            .all(|(_, path)| self.names(real).closings(path).is_empty() || self.ends_a_rule(real, path));
+        writable
+            && ends
+            && self.objects.protection_of_place(real).is_none()
+            && paths.iter().filter_map(|(_, path)| strongest(path)).max() == Some(WhenNew::Harmless)
+            && !self.is_nobodys_place(real)
     }
 
     /// Records what a cell has created, if its name is protected.

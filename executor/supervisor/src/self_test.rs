@@ -1,6 +1,8 @@
 //! Tests whether a process of ours can be supervised on this machine.
 
+use crate::caller::memory;
 use broker_protocol::Tier;
+use executor_layers::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_layers::{capabilities, seccomp};
 use executor_sys::process::{self, Child, Fork};
 use executor_sys::spawn::{ChildSetup, SpawnStack};
@@ -10,6 +12,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 
 /// A test in a process of its own, made while the warden of a session gets ready.
 pub struct SelfTest(Child);
@@ -19,11 +22,11 @@ impl SelfTest {
     ///
     /// # Errors
     /// The fork's.
-    pub fn begin(tier: Tier) -> io::Result<Self> {
+    pub fn begin(tier: Tier, access: CallerAccess) -> io::Result<Self> {
         match process::fork(0)? {
             Fork::Child => {
-                let refusal =
-                    supervise_one(tier).err().map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
+                let refusal = supervise_one(tier, access).err();
+                let refusal = refusal.map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
                 process::exit_now(refusal.unwrap_or(0))
             }
             Fork::Parent(child) => Ok(Self(child)),
@@ -44,18 +47,25 @@ impl SelfTest {
 }
 
 /// Does once to a process what a supervisor does to its callers, with no more rights than a supervisor has.
-fn supervise_one(tier: Tier) -> io::Result<()> {
+fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
     prctl::set_no_new_privs()?;
     capabilities::drop_all().map_err(|error| error.source)?;
     prctl::set_dumpable(true)?;
-    let setup = ChildSetup { limits: &[], ruleset: None, supervised: Some(seccomp::supervised(tier)) };
+    let supervised = Some(seccomp::supervised(tier, access.sockets));
+    let setup = ChildSetup { limits: &[], ruleset: None, supervised };
     let mut stack = SpawnStack::default();
     let (child, listener) = stack.prepare(&setup)?;
     let word = [0u8; 1];
     // Parent and child have equal memory and descriptors.
-    peer::read_memory(child.pid(), word.as_ptr() as u64, &mut [0; 1])?;
+    match access.memory {
+        MemoryAccess::Calls => peer::read_memory(child.pid(), word.as_ptr() as u64, &mut [0; 1]),
+        MemoryAccess::File => memory(child.pid(), true)?.read_at(&mut [0; 1], word.as_ptr() as u64),
+    }?;
     let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
-    peer::descriptor(child.pid(), listener.as_raw_fd())?;
+    match access.sockets {
+        SocketAccess::Taken => peer::descriptor(child.pid(), listener.as_raw_fd()).map(drop)?,
+        SocketAccess::Kept => {}
+    }
     // No call is waiting: ENOENT shows that the kernel supports this kind of answer.
     match notify::give_fd(listener.as_fd(), 0, listener.as_fd(), true, notify::Wake::Now) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),

@@ -31,7 +31,12 @@ impl Call<'_> {
     pub fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
-        let path = match self.address(&address)? {
+        // Nobody of the cell listens at an abstract name. X clients then try the next way, which they do not after `EACCES`.
+        let kind = self.address(&address).map_err(|errno| match errno {
+            Errno::EACCES => Errno::ECONNREFUSED,
+            errno => errno,
+        });
+        let path = match kind? {
             Address::Tcp => {
                 return self.connect_tcp(socket, &address).map_err(self.unreached(&address));
             }
@@ -50,9 +55,14 @@ impl Call<'_> {
             return Err(Errno::EACCES);
         }
         let address = UnixAddr::new(by_descriptor(&object).as_str())?;
-        let socket = self.caller.descriptor(socket)?;
+        // A listener that its program has closed must be closed.
+        self.kept.borrow_mut().drop_closed();
+        let socket = self.unconnected_socket(socket, Errno::EISCONN)?;
         self.check()?;
-        Pending::connect(socket, object, address)
+        let connecting = inode(&socket)?;
+        let answer = Pending::connect(socket, object, address)?;
+        self.kept.borrow_mut().connects(connecting);
+        Ok(answer)
     }
 
     /// `bind`.
@@ -61,7 +71,9 @@ impl Call<'_> {
         let asked = match self.address(&address)? {
             Address::Tcp => return self.bind_tcp(socket, &address),
             Address::OwnNetwork => {
-                let socket = self.caller.descriptor(socket)?;
+                // What programs have closed must not keep an address.
+                self.kept.borrow_mut().drop_closed();
+                let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
                 self.check()?;
                 socket::bind(socket.as_fd(), &address).map_err(errno)?;
                 return Ok(Answer::Value(0));
@@ -77,7 +89,7 @@ impl Call<'_> {
         let verdict = self.may_appear(&found, &path, libc::S_IFSOCK);
         self.rules.enforce(verdict).map_err(self.refused(AttemptKind::Write, &path))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
-        let socket = self.caller.descriptor(socket)?;
+        let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
         self.check()?;
         // An address is too short for the path of every directory.
         fchdir(&found.parent)?;
@@ -99,8 +111,11 @@ impl Call<'_> {
 
     /// `connect` in the session's own network namespace.
     fn connect_in_network(&self, socket: i32, address: &[u8]) -> Result<Answer> {
-        let socket = self.caller.descriptor(socket)?;
+        // A listener that its program has closed must be closed.
+        self.kept.borrow_mut().drop_closed();
+        let socket = self.unconnected_socket(socket, Errno::EISCONN)?;
         self.check()?;
+        let connecting = inode(&socket)?;
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         let waits = !flags.contains(OFlag::O_NONBLOCK);
         if waits {
@@ -109,6 +124,9 @@ impl Call<'_> {
         let begun = socket::connect(socket.as_fd(), address).map_err(errno);
         if waits {
             fcntl(&socket, FcntlArg::F_SETFL(flags))?;
+        }
+        if matches!(begun, Ok(()) | Err(Errno::EINPROGRESS | Errno::EALREADY)) {
+            self.kept.borrow_mut().connects(connecting);
         }
         match begun {
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Pending::handshake(socket),

@@ -1,9 +1,11 @@
 //! Handles a supervised call, from the kernel's notification to the answer.
 
 use crate::answer::{Answer, Pending};
-use crate::call::Call;
+use crate::call::{Call, Notified};
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
+use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
+use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::Refusals;
@@ -37,10 +39,14 @@ pub struct Supervisor<'a> {
     loopback: RefCell<Loopback>,
     /// The names of its Unix sockets.
     socket_names: RefCell<SocketNames>,
+    /// What was made for it, where nothing can be taken from it.
+    kept: RefCell<KeptSockets>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
     new_names: RefCell<NewNames>,
+    /// How much it has copied.
+    copied: CopiedBytes,
     known: KnownProcess,
     /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
     own_descriptors: OwnedFd,
@@ -69,15 +75,17 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names: RefCell::default(),
+            kept: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
+            copied: CopiedBytes::default(),
             known: KnownProcess::default(),
             own_descriptors,
             pending: Vec::new(),
         })
     }
 
-    fn call<'c>(&'c self, caller: Caller, is_waiting: &'c dyn Fn() -> bool) -> Call<'c> {
+    fn call<'c>(&'c self, caller: Caller, notified: Notified<'c>) -> Call<'c> {
         let Self {
             rules,
             proc,
@@ -86,8 +94,10 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names,
+            kept,
             refusals,
             new_names,
+            copied,
             known,
             own_descriptors,
             ..
@@ -104,9 +114,11 @@ impl<'a> Supervisor<'a> {
             empty_directories,
             loopback,
             socket_names,
+            kept,
             refusals,
             new_names,
-            is_waiting,
+            copied,
+            notified,
         }
     }
 
@@ -123,7 +135,6 @@ impl<'a> Supervisor<'a> {
     /// Looks after what the program has left, when all of it is dead.
     pub fn tidy(&self) {
         self.empty_directories.remove();
-        self.rules.restore_repositories();
         let misplaced = self.new_names.borrow_mut().examine(self.rules);
         self.refusals.borrow_mut().lead_with(misplaced);
     }
@@ -147,9 +158,9 @@ impl<'a> Supervisor<'a> {
     pub fn answer(&mut self) {
         // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else { return };
-        let caller = Caller { thread: notification.thread };
-        let is_waiting = || notify::is_valid(self.listener.as_fd(), notification.id);
-        let answer = self.call(caller, &is_waiting).make(&notification);
+        let caller = Caller { thread: notification.thread, access: self.rules.caller_access() };
+        let notified = Notified { listener: self.listener.as_fd(), id: notification.id };
+        let answer = self.call(caller, notified).make(&notification);
         match answer {
             Ok(Answer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
                 self.reply(notification.id, Err(Errno::EAGAIN));
@@ -163,6 +174,7 @@ impl<'a> Supervisor<'a> {
     /// Retries the waiting calls.
     pub fn retry(&mut self) {
         self.loopback.get_mut().check_pending();
+        self.kept.get_mut().drop_connected();
         for (id, pending) in std::mem::take(&mut self.pending) {
             if !notify::is_valid(self.listener.as_fd(), id) {
                 continue;

@@ -17,6 +17,8 @@ pub struct TcpSocket {
     pub family: i32,
     /// The caller's copy: a process, and the descriptor number there.
     pub holder: (i32, i32),
+    /// Whether copies are kept, as none can be taken.
+    pub keeps: bool,
 }
 
 /// An address as programs write it.

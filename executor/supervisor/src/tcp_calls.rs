@@ -2,9 +2,11 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::kept_sockets::CallersSocket;
 use crate::loopback::Families;
 use crate::object::errno;
-use crate::tcp::{SocketName, TcpSocket, inode, number};
+use crate::tcp::{SocketName, TcpSocket, family, inode, number};
+use executor_layers::caller_access::SocketAccess;
 use executor_layers::relay;
 use executor_sys::socket;
 use nix::Result;
@@ -15,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 impl Call<'_> {
     /// `bind` of a TCP socket.
     pub fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
-        let tcp = self.tcp(socket)?.map_err(|_| Errno::EAFNOSUPPORT)?;
+        let tcp = self.unconnected_tcp(socket, Errno::EINVAL)?;
         let name = SocketName::read(tcp.family, address)?;
         let only = tcp.is_v6_only()?;
         let families = match (name.ip, name.v4()) {
@@ -29,6 +31,8 @@ impl Call<'_> {
         if families != Families::V6 && name.port == relay::ADDRESS.port() && self.rules.relay().is_some() {
             return Err(Errno::EADDRINUSE);
         }
+        // What programs have closed must not keep a port.
+        self.kept.borrow_mut().drop_closed();
         self.loopback.borrow_mut().bind(&tcp, families, name.port)?;
         Ok(Answer::Value(0))
     }
@@ -36,11 +40,12 @@ impl Call<'_> {
     /// `listen`. An unbound TCP socket would be bound to all addresses of the machine.
     pub fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
         let tcp = match self.tcp(socket)? {
-            Ok(tcp) => tcp,
-            Err(other) => {
-                socket::listen(other.as_fd(), backlog).map_err(errno)?;
+            Kind::Tcp(tcp) => tcp,
+            Kind::Unix(unix) => {
+                socket::listen(unix.as_fd(), backlog).map_err(errno)?;
                 return Ok(Answer::Value(0));
             }
+            Kind::Other(_) => return Err(Errno::EINVAL),
         };
         let mut loopback = self.loopback.borrow_mut();
         // Checked by address: a socket whose connection has failed reports a port that it no longer has.
@@ -59,7 +64,8 @@ impl Call<'_> {
 
     /// `connect` of a TCP socket.
     pub fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
-        let tcp = self.tcp(socket)?.map_err(|_| Errno::EAFNOSUPPORT)?;
+        let tcp = self.unconnected_tcp(socket, Errno::EISCONN)?;
+        let connecting = inode(&tcp.socket)?;
         let name = SocketName::read(tcp.family, address)?;
         let families = match (name.ip, name.v4()) {
             (_, Some(ip)) if is_local(ip) => Families::V4,
@@ -70,14 +76,18 @@ impl Call<'_> {
         let relay =
             self.rules.relay().filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
         let mut loopback = self.loopback.borrow_mut();
-        match relay {
+        let begun = match relay {
             Some(gate) => loopback.connect_relay(tcp, gate),
             None => loopback.connect(tcp, families, name.port),
+        };
+        if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
+            self.kept.borrow_mut().connects(connecting);
         }
+        begun
     }
 
     /// `shutdown` of more than the sending side.
-    pub fn shut_down(&self, socket: i32, how: i32) -> Result<Answer> {
+    pub fn shut_down(&self, fd: i32, how: i32) -> Result<Answer> {
         use nix::sys::socket::{Shutdown, shutdown};
         use std::os::fd::AsRawFd;
         let how = match how {
@@ -85,12 +95,13 @@ impl Call<'_> {
             libc::SHUT_RDWR => Shutdown::Both,
             _ => return Err(Errno::EINVAL),
         };
-        let socket = match self.tcp(socket)? {
-            Ok(tcp) => {
+        let socket = match self.tcp(fd)? {
+            Kind::Tcp(tcp) => {
                 self.loopback.borrow_mut().abandon(inode(&tcp.socket)?);
                 tcp.socket
             }
-            Err(other) => other,
+            Kind::Unix(unix) => unix,
+            Kind::Other(_) => return self.shut_other(fd),
         };
         shutdown(socket.as_raw_fd(), how)?;
         Ok(Answer::Value(0))
@@ -99,20 +110,21 @@ impl Call<'_> {
     /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
     pub fn socket_name(&self, socket: i32, peer: bool, address: u64, length: u64) -> Result<Answer> {
         let name = match self.tcp(socket)? {
-            Ok(tcp) if self.rules.has_own_network() => {
+            Kind::Tcp(tcp) if self.rules.has_own_network() => {
                 socket::name(tcp.socket.as_fd(), peer).map_err(errno)?
             }
-            Ok(tcp) => {
-                let name = SocketName::of(&tcp, peer)?;
-                let gate = self.rules.relay().map(|gate| gate.address);
-                self.loopback.borrow().name_in_cell(name, gate).write(tcp.family)
-            }
-            Err(other) => {
-                let name = socket::name(other.as_fd(), peer).map_err(errno)?;
+            Kind::Tcp(tcp) => self.name_in_cell(SocketName::of(&tcp, peer)?).write(tcp.family),
+            Kind::Unix(unix) => {
+                let name = socket::name(unix.as_fd(), peer).map_err(errno)?;
                 // A peer is another socket, whose inode is unknown.
-                let inode = if peer { 0 } else { inode(&other)? };
+                let inode = if peer { 0 } else { inode(&unix)? };
                 self.socket_names.borrow().asked(inode, name)
             }
+            Kind::Other(inode) => match self.other_name(inode, peer) {
+                Some(name) => name,
+                // An accepted one: the kernel says its own name for it, and nothing is decided about that.
+                None => return Ok(Answer::GoOn),
+            },
         };
         let room = self.caller.bytes(length, 4)?;
         let room = i32::from_ne_bytes(*room.first_chunk().ok_or(Errno::EFAULT)?);
@@ -132,16 +144,47 @@ impl Call<'_> {
         let [on, seconds] =
             [0, 4].map(|at| value[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)));
         let (on, seconds) = on.zip(seconds).ok_or(Errno::EFAULT)?;
-        let socket = self.caller.descriptor(socket)?;
+        let CallersSocket::Copy(socket) = self.socket(socket)? else { return Ok(Answer::Value(0)) };
         self.check()?;
         let on = i32::from(on != 0 && seconds == 0);
         socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0]).map_err(errno)?;
         Ok(Answer::Value(0))
     }
 
-    /// The caller's socket; the inner error returns one that is not TCP.
-    fn tcp(&self, fd: i32) -> Result<std::result::Result<TcpSocket, OwnedFd>> {
-        let socket = self.caller.descriptor(fd)?;
+    /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
+    fn other_name(&self, inode: u64, peer: bool) -> Option<Vec<u8>> {
+        let name = self.kept.borrow().name(inode, peer)?;
+        let tcp = family(&name).and_then(|family| Some((family, SocketName::read(family, &name).ok()?)));
+        Some(match tcp {
+            Some((family, name)) if !self.rules.has_own_network() => self.name_in_cell(name).write(family),
+            Some(_) => name,
+            None => self.socket_names.borrow().asked(if peer { 0 } else { inode }, name),
+        })
+    }
+
+    fn name_in_cell(&self, name: SocketName) -> SocketName {
+        let gate = self.rules.relay().map(|gate| gate.address);
+        self.loopback.borrow().name_in_cell(name, gate)
+    }
+
+    /// The caller's socket, which must be TCP; `connected` if it cannot be one that is to be bound or connected.
+    fn unconnected_tcp(&self, fd: i32, connected: Errno) -> Result<TcpSocket> {
+        match self.tcp(fd)? {
+            Kind::Tcp(tcp) => Ok(tcp),
+            Kind::Unix(_) => Err(Errno::EAFNOSUPPORT),
+            Kind::Other(_) => Err(connected),
+        }
+    }
+
+    /// The caller's socket.
+    fn tcp(&self, fd: i32) -> Result<Kind> {
+        let socket = match self.socket(fd)? {
+            CallersSocket::Copy(socket) => socket,
+            CallersSocket::Other(inode) => {
+                self.check()?;
+                return Ok(Kind::Other(inode));
+            }
+        };
         let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
         let family = number(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
         let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
@@ -149,12 +192,26 @@ impl Call<'_> {
             internet && is(libc::SO_TYPE, libc::SOCK_STREAM)? && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
         // Computed only where needed: bash calls `getpeername` whenever it starts.
         let answer = match tcp {
-            true => Ok(TcpSocket { socket, family, holder: (self.caller.process()?, fd) }),
-            false => Err(socket),
+            true => Kind::Tcp(TcpSocket {
+                socket,
+                family,
+                holder: (self.caller.process()?, fd),
+                keeps: self.caller.access.sockets == SocketAccess::Kept,
+            }),
+            false => Kind::Unix(socket),
         };
         self.check()?;
         Ok(answer)
     }
+}
+
+/// A socket of the caller.
+enum Kind {
+    Tcp(TcpSocket),
+    /// One that is not TCP.
+    Unix(OwnedFd),
+    /// One of which there is no copy, by its inode.
+    Other(u64),
 }
 
 /// The addresses that programs use for their own machine: `0.0.0.0` means that to `connect`, and

@@ -6,6 +6,9 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+/// `fchmodat2` (Linux 6.6): the same number everywhere, which `libc` does not have for every architecture.
+pub const SYS_FCHMODAT2: c_long = 452;
+
 /// `setxattr`, following links.
 ///
 /// # Errors
@@ -14,6 +17,37 @@ pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io
     let (path, name) = (path.as_ptr(), name.as_ptr());
     // SAFETY: C strings, and a value with its length.
     check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
+}
+
+/// Names of the attributes of the file at `path`, following links, each with a NUL at its end.
+///
+/// # Errors
+/// `ERANGE` if they have more than `max` bytes; else the kernel's (`listxattr`).
+pub fn attribute_names(path: &CStr, max: usize) -> io::Result<Vec<u8>> {
+    let mut names = vec![0; max];
+    // SAFETY: a C string, and room of the given length.
+    let length = unsafe { libc::listxattr(path.as_ptr(), names.as_mut_ptr().cast(), max) };
+    names.truncate(check(length as c_long)? as usize);
+    Ok(names)
+}
+
+/// `getxattr`, following links; `None` if there is no such attribute, or the file system has none.
+///
+/// # Errors
+/// The kernel's; `ERANGE` if the value has more than 64 KiB.
+pub fn attribute(path: &CStr, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    let mut value = vec![0_u8; 1 << 16];
+    let (room, length) = (value.as_mut_ptr().cast(), value.len());
+    // SAFETY: C strings, and room for what the kernel writes.
+    let read = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), room, length) };
+    match check(read as c_long) {
+        Ok(length) => {
+            value.truncate(length as usize);
+            Ok(Some(value))
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// `removexattr`, following links.
@@ -33,6 +67,15 @@ pub fn set_times(fd: BorrowedFd, times: &[libc::timespec; 2]) -> io::Result<()> 
     let (fd, times, flags) = (fd.as_raw_fd(), times.as_ptr(), libc::AT_EMPTY_PATH);
     // SAFETY: a C string, and two times that live for the call.
     check(unsafe { libc::utimensat(fd, c"".as_ptr(), times, flags) }.into()).map(drop)
+}
+
+/// Makes an inotify descriptor, which is close-on-exec here whatever `flags` says.
+///
+/// # Errors
+/// The kernel's (`inotify_init1`).
+pub fn watcher(flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only; the descriptor is new and nobody else's.
+    unsafe { new_fd(libc::inotify_init1(flags | libc::IN_CLOEXEC).into()) }
 }
 
 /// Adds a watch for the file at `path` to an inotify descriptor.

@@ -80,6 +80,21 @@ pub enum Wake {
     Later,
 }
 
+/// Puts a copy of `fd` in place of the caller's descriptor `number`, which is closed. The call must still be answered.
+///
+/// # Errors
+/// `ENOENT` if its caller is gone.
+pub fn replace_fd(
+    listener: BorrowedFd,
+    id: u64,
+    fd: BorrowedFd,
+    number: u32,
+    close_on_exec: bool,
+) -> io::Result<()> {
+    const FLAG_SETFD: u32 = 1;
+    add(listener, id, fd, close_on_exec, (FLAG_SETFD, number)).map(drop)
+}
+
 /// Adds a copy of `fd` to the caller's descriptors, close-on-exec or not; returns its number there.
 ///
 /// # Errors
@@ -92,11 +107,21 @@ pub fn give_fd(
     wake: Wake,
 ) -> io::Result<i64> {
     const FLAG_SEND: u32 = 2;
+    add(listener, id, fd, close_on_exec, (if wake == Wake::Now { FLAG_SEND } else { 0 }, 0))
+}
+
+fn add(
+    listener: BorrowedFd,
+    id: u64,
+    fd: BorrowedFd,
+    close_on_exec: bool,
+    (flags, number): (u32, u32),
+) -> io::Result<i64> {
     let answer = libc::seccomp_notif_addfd {
         id,
-        flags: if wake == Wake::Now { FLAG_SEND } else { 0 },
+        flags,
         srcfd: fd.as_raw_fd() as u32,
-        newfd: 0,
+        newfd: number,
         newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
     };
     let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;

@@ -1,7 +1,7 @@
 //! Memory and descriptors of other processes.
 
 use crate::errno::{check, new_fd};
-use libc::{c_long, c_void};
+use libc::{c_int, c_long, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -29,6 +29,30 @@ pub fn process(pid: i32) -> io::Result<OwnedFd> {
 pub fn descriptor_of(process: BorrowedFd, fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: numbers; the result is a new descriptor.
     unsafe { new_fd(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)) }
+}
+
+/// Whether the filters above this process let it take descriptors of others: those of containers close the call.
+pub fn may_take_descriptors() -> bool {
+    // SAFETY: numbers, of which none is a descriptor.
+    let answer = check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0) });
+    is_the_kernels(answer, libc::EBADF)
+}
+
+/// Whether the filters above this process let it copy memory of others.
+pub fn may_copy_memory() -> bool {
+    // No kernel knows such a flag.
+    const UNKNOWN: c_ulong = 1 << 31;
+    let none = std::ptr::null::<libc::iovec>();
+    // SAFETY: there are no parts, and the kernel refuses the flag before all else.
+    let read = check(unsafe { libc::process_vm_readv(0, none, 0, none, 0, UNKNOWN) } as c_long);
+    // SAFETY: likewise.
+    let write = check(unsafe { libc::process_vm_writev(0, none, 0, none, 0, UNKNOWN) } as c_long);
+    is_the_kernels(read, libc::EINVAL) && is_the_kernels(write, libc::EINVAL)
+}
+
+/// Whether the kernel has looked at a call's arguments, with this error, and no filter has refused the call before.
+fn is_the_kernels(answer: io::Result<c_long>, errno: c_int) -> bool {
+    answer.is_err_and(|error| error.raw_os_error() == Some(errno))
 }
 
 /// Copies memory from the process of `thread`, beginning at `address`; fewer bytes if its memory ends.

@@ -4,6 +4,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// The flag of a process that has executed nothing since it was forked (`PF_FORKNOEXEC`).
+const FORKED_ONLY: u64 = 0x40;
+/// The flag of a thread that is ending or has ended (`PF_EXITING`).
+const EXITING: u64 = 0x4;
+
 /// Fields of `/proc/PID/stat` (`man 5 proc_pid_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -14,6 +19,10 @@ pub struct Stat {
     /// Device number of the controlling terminal in the kernel's old form, where the upper bits of
     /// the minor are above the major; 0 if there is none.
     pub terminal: u64,
+    /// Whether it has executed a program since it was forked.
+    pub has_executed: bool,
+    /// Whether this thread, of a process its first one, is ending or has ended.
+    pub is_exiting: bool,
     /// CPU time in user mode in ticks of 10 ms (`USER_HZ`), including the children it has waited for.
     pub user_ticks: u64,
     /// The same in kernel mode.
@@ -43,6 +52,8 @@ impl Stat {
             parent: fields.get(4 - 3)?.parse().ok()?,
             session: fields.get(6 - 3)?.parse().ok()?,
             terminal: field(7)?,
+            has_executed: field(9)? & FORKED_ONLY == 0,
+            is_exiting: field(9)? & EXITING != 0,
             user_ticks: field(14)? + field(16)?,
             system_ticks: field(15)? + field(17)?,
             threads: field(20)?,
@@ -62,6 +73,12 @@ pub fn line(path: impl AsRef<Path>, key: &str) -> Option<String> {
 /// The same as a number, from `/proc/PID/FILE`.
 pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     line(format!("/proc/{pid}/{file}"), key)?.parse().ok()
+}
+
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The children of all threads of a process (`CONFIG_PROC_CHILDREN`).
@@ -101,12 +118,16 @@ mod tests {
             parent: 17,
             session: 42,
             terminal: 34817,
+            has_executed: true,
+            is_exiting: false,
             user_ticks: 5 + 7,
             system_ticks: 6 + 8,
             threads: 9,
             started: 998_877,
         };
         assert_eq!(Stat::parse(text), Some(want));
+        let other = Stat::parse(&text.replace("4194560", "4194628")).unwrap();
+        assert_eq!(other, Stat { has_executed: false, is_exiting: true, ..want });
         assert_eq!(Stat::parse("42 (x) S"), None);
         assert_eq!(Stat::parse(""), None);
     }
@@ -118,6 +139,7 @@ mod tests {
         assert!(stat.threads >= 1 && stat.started > 0);
         assert_eq!(figure(pid, "status", "Tgid"), Some(pid as u64));
         assert_eq!(figure(pid, "status", "Tgi"), None);
+        assert!(threads(pid).contains(&pid) && threads(i32::MAX).is_empty());
         assert!(Stat::of(i32::MAX).is_err() && children(i32::MAX).is_empty());
     }
 

@@ -3,7 +3,16 @@
 use crate::errno::{check, new_fd};
 use libc::{c_char, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// Makes a socket, which is close-on-exec here whatever `kind` says.
+///
+/// # Errors
+/// The kernel's (`socket`).
+pub fn make(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only; the descriptor is new and nobody else's.
+    unsafe { new_fd(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol).into()) }
+}
 
 /// Binds a socket.
 ///

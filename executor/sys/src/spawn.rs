@@ -301,8 +301,9 @@ fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
 fn arrange(exec: &Exec) -> Result<(), c_int> {
     // SAFETY: system calls on values that `start` keeps until this process has left its parent's memory.
     unsafe {
-        // From here on its descriptors are its own.
-        ok(libc::syscall(libc::SYS_unshare, libc::CLONE_FILES))?;
+        // From here on its descriptors are its own. Closes none. Not by `unshare`, which the filters of containers refuse.
+        let (none, unshare) = (c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
+        ok(libc::syscall(libc::SYS_close_range, none, none, unshare))?;
         for (target, fd) in exec.stdio.iter().enumerate() {
             ok(libc::dup2(*fd, target as c_int).into())?;
         }

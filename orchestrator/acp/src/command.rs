@@ -10,7 +10,7 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::session_options::SessionOptions;
-use orchestrator_options::{exit, start};
+use orchestrator_options::{agent_settings, exit, start};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
@@ -91,6 +91,9 @@ impl Acp {
         options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
         let root = PathBuf::from(&opening.open.project);
+        // Before the agent reads them.
+        agent_settings::check(&[&root], None)?;
+        start::check_agent(&self.agent, &root)?;
         let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
         let endpoint = options.endpoint().lasting()?;
         let socket = endpoint.socket().map(Path::to_owned);

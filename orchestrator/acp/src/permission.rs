@@ -4,8 +4,10 @@ use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use broker_protocol::{Coverage, Extent};
+use broker_protocol::Extent;
 use orchestrator_session::{Approval, ApprovalQuestion};
+use orchestrator_text::coverage::for_session;
+use orchestrator_text::markdown::code_block;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,16 +22,12 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPer
     let challenge = &question.challenge;
     let (tool, why, rule, risk) = (&question.tool, &challenge.why, &challenge.rule, challenge.risk.name());
     let (count, input) = (rows.len(), rows.join("\n"));
-    let text =
-        format!("{why} (rule `{rule}`, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)");
+    // The editor shows Markdown, and the command wrote the input: in a block of code nothing of it acts or is hidden.
+    let text = code_block(&format!(
+        "{why} (rule {rule}, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)"
+    ));
     let mut options = vec![PermissionOption::new(ONCE, "Allow this call", PermissionOptionKind::AllowOnce)];
-    let covered = match challenge.covers {
-        Coverage::Rule => Some("all calls that this rule is about"),
-        Coverage::Call => Some("this same call"),
-        Coverage::Wants => Some("what it wants"),
-        Coverage::Once => None,
-    };
-    if let Some(covered) = covered {
+    if let Some(covered) = for_session(challenge, tool) {
         let name = format!("Allow {covered} for this session");
         options.push(PermissionOption::new(SESSION, name, PermissionOptionKind::AllowAlways));
     }

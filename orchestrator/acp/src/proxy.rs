@@ -10,6 +10,7 @@ use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AgentRequest, ClientResponse, Error, ErrorCode, FileSystemCapabilities,
     KillTerminalResponse, ReleaseTerminalResponse, WaitForTerminalExitResponse,
 };
+use broker_protocol::paste::shell_word;
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_options::project::real;
 use serde_json::{Value, json};
@@ -92,7 +93,8 @@ impl Proxy {
         }
         Err(format!(
             "{directory} is not in the project {root}, to which this agent is held; start another `lazaret acp` there, or \
-             with `--project {directory}`"
+             with `--project {}`",
+            shell_word(directory)
         ))
     }
 

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
+use orchestrator_text::coverage::for_session;
 use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::beginning;
@@ -380,6 +381,7 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
         seconds_left: challenge.expires_s,
         channel: challenge.channel.name(),
         session: challenge.covers.name(),
+        for_session: for_session(challenge, &question.tool),
         part,
         again: question.rejected.is_some(),
     }

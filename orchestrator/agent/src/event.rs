@@ -133,6 +133,9 @@ pub struct Confirm {
     pub channel: &'static str,
     /// What an answer for the session allows: the calls of the `rule`, this `call` again, or no more than `once`.
     pub session: &'static str,
+    /// That in words; absent for `once`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_session: Option<String>,
     /// The place in a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,

@@ -3,13 +3,15 @@
 use crate::attack;
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
-use broker_protocol::{Failed, LayerReport, LayerState, Machine, Opened, Tier};
+use broker_protocol::{
+    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Opened, Outcome, Stdin, Tier,
+};
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs, confine};
 use orchestrator_lines::json::ErrorBody;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
-use orchestrator_session::executor::Greeting;
+use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_terminal::print::{self, Colour, paint};
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::terminal;
@@ -18,14 +20,14 @@ use std::io::{self, IsTerminal};
 
 /// Say which layers this machine has, and what you lose without each
 ///
-/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile. With
+/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile, and a command runs in it. With
 /// --attack, tries real attacks instead, each without a cell first and then in a cell of an empty project, and prints
 /// each outcome. An attack that does not work without a cell either is untested; what a tier is known not to hold
 /// is named with the reason.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack\n\n\
-                        Exit code: 0 if a session opens with every layer that its profile requires, and with\n\
+                        Exit code: 0 if a command runs in a session with every layer that its profile requires, and with\n\
                         --attack if its cell holds all that is not named as known; else 1."
 )]
 pub struct Doctor {
@@ -83,8 +85,37 @@ fn examine(options: &SessionOptions) -> Result<(Machine, Result<Opened, Failed>)
     let open = options.open(0)?.open;
     let greeting = Greeting::probe(&options.endpoint())?;
     confine(&Needs::default());
-    let (machine, opened) = runtime()?.block_on(greeting.probed(open))?;
-    Ok((machine, opened.map_err(Failed::from)))
+    let (machine, tried) = runtime()?.block_on(greeting.probed(open, nothing()))?;
+    Ok((machine, tried.map_err(Failed::from).and_then(works)))
+}
+
+/// A command that does nothing: a session in which none starts is of no use.
+fn nothing() -> Bash {
+    /// It takes some milliseconds.
+    const TIMEOUT_S: u32 = 20;
+    Bash {
+        command: Command::Shell("true".into()),
+        directory: None,
+        timeout_s: Some(TIMEOUT_S),
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+        background: false,
+        split: false,
+    }
+}
+
+/// The session, if commands start in it, as far as its policy lets anybody try that unasked.
+fn works(tried: Tried) -> Result<Opened, Failed> {
+    let why = match tried.outcome {
+        None | Some(Outcome::Refused(_) | Outcome::Answered | Outcome::Granted) => return Ok(tried.opened),
+        Some(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0) => return Ok(tried.opened),
+        Some(Outcome::Ran(ran)) => format!("`true` has ended otherwise: {:?}", ran.ended),
+        Some(Outcome::Failed(failed)) => failed.message,
+        Some(Outcome::Broken(broken)) => broken.to_string(),
+    };
+    let message = format!("a session opens, but no command runs in it: {why}");
+    Err(Failed { kind: ErrorKind::Internal, message })
 }
 
 fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Confinement>) -> Value {
@@ -146,7 +177,7 @@ fn page(
             format!("{good} with the profile `{}`.\n", print::shown(&opened.profile))
         }
         Err(failed) => {
-            const BAD: &str = "No session opens here";
+            const BAD: &str = "No session works here";
             let why = style.wrap(&format!("{BAD}: {}", print::shown(&failed.message)), 0);
             format!("{}\n", why.replacen(BAD, &paint(BAD, Colour::Red, style.colour), 1))
         }
@@ -261,7 +292,7 @@ fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{ErrorKind, Layer};
+    use broker_protocol::{Digest, Layer};
 
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {
@@ -299,6 +330,26 @@ mod tests {
     }
 
     #[test]
+    fn a_session_without_commands_is_none() {
+        let opened = Opened {
+            session: String::new(),
+            project: String::new(),
+            central: String::new(),
+            profile: "default".into(),
+            policy: Digest([0; 32]),
+            tier: Tier::Flat,
+            also_closed: Vec::new(),
+            notices: Vec::new(),
+            layers: Vec::new(),
+            network: None,
+        };
+        let failed = Failed { kind: ErrorKind::Internal, message: "cannot start `true`".into() };
+        let with = |outcome| works(Tried { opened: opened.clone(), outcome }).map(|_| ());
+        assert!(with(Some(Outcome::Failed(failed))).unwrap_err().message.contains("cannot start `true`"));
+        assert_eq!(with(None), Ok(()), "the policy asks first");
+    }
+
+    #[test]
     fn what_is_missing_says_why_and_what_is_lost() {
         let state = LayerState::Missing { why: "no\x1b delegation".into(), lost: "a cap on memory".into() };
         let layers = vec![
@@ -312,7 +363,7 @@ mod tests {
                     cgroup              missing   no\\u{1b} delegation\n\
                     \x20                              lost: a cap on memory\n\
                     seccomp             in force  331 calls\n\n\
-                    No session opens here: no profile `x`\n";
+                    No session works here: no profile `x`\n";
         let style = Style { colour: false, columns: 200 };
         assert_eq!(page(&machine, &opened, None, style), want);
         let json = to_json(&machine, &opened, None);

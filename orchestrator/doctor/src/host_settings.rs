@@ -3,6 +3,7 @@
 //! Only `lazaret doctor` reads them, and only `lazaret doctor --fix` changes one, after asking about the exact command.
 
 use broker_protocol::Failed;
+use broker_protocol::paste::shell_word;
 use orchestrator_options::exit;
 use orchestrator_options::start::git;
 use orchestrator_records::state_directory;
@@ -37,7 +38,9 @@ impl Hint {
     pub fn remedy(&self) -> String {
         self.git.map_or_else(
             || format!("set `{}` in the program's own settings", self.setting),
-            |words| format!("git {}", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")),
+            |words| {
+                format!("git {}", words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "))
+            },
         )
     }
 }
@@ -166,12 +169,6 @@ fn global_file() -> Option<PathBuf> {
     let home = named("HOME").unwrap_or_else(state_directory::home);
     let configuration = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
     [home.join(".gitconfig"), configuration.join("git/config")].into_iter().find(|file| file.exists())
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

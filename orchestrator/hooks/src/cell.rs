@@ -72,6 +72,7 @@ impl CellRunner {
             write: Vec::new(),
             throw_away: false,
             reveal: Vec::new(),
+            answer_s: None,
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

@@ -39,6 +39,8 @@ pub enum EditError {
 
 /// A text in one of the formats.
 pub trait Document {
+    /// All keys with their values; `None` if the text has none.
+    fn whole(&self) -> Option<Value>;
     /// The value of a key, if it is there.
     fn get(&self, path: &[&str]) -> Option<Value>;
     /// Sets a key; creates the objects on its path.

@@ -52,6 +52,11 @@ impl Json {
 }
 
 impl Document for Json {
+    fn whole(&self) -> Option<Value> {
+        // A value that has no form here counts as one that is no object.
+        Some(self.0.value()?.to_serde_value().unwrap_or(Value::Null))
+    }
+
     fn get(&self, path: &[&str]) -> Option<Value> {
         let (name, parents) = path.split_last()?;
         self.find(parents)?.get(name)?.value()?.to_serde_value()

@@ -12,6 +12,7 @@ pub mod shell_arguments;
 pub mod shell_directory;
 pub mod files;
 pub mod record;
+pub mod project;
 
 pub use document::{EditError, Format};
 pub use edit::Edit;

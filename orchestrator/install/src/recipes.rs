@@ -38,13 +38,18 @@ impl Way {
     }
 }
 
-/// The paths of our programs.
+/// The paths of our programs, and the name of our server.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "absolute paths of the programs of these names")]
 pub struct Programs {
     pub lazaret: String,
     pub lazaret_bash: String,
+    /// The name that the client knows our server by.
+    pub server: String,
 }
+
+/// The name of our server where a person has written the settings. A repository knows it, and may call its own so.
+pub const USUAL_SERVER: &str = "lazaret";
 
 /// The changes for a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,64 +157,96 @@ fn in_files(files: Vec<FileRecipe>, open: &'static [&'static str]) -> Recipe {
     Recipe { files, by_hand: None, open, is_unasked: false }
 }
 
+/// The arguments of our server: it examines the settings that this client reads in a project.
+fn arguments(client: &str) -> Value {
+    json!(["mcp", "--client", client])
+}
+
 /// A server entry as most clients have it.
-fn server(programs: &Programs) -> Value {
-    json!({ "command": programs.lazaret, "args": ["mcp"] })
+fn server(programs: &Programs, client: &str) -> Value {
+    json!({ "command": programs.lazaret, "args": arguments(client) })
+}
+
+/// Sets our server's entry in the object `servers`.
+fn set_server(servers: &str, programs: &Programs, entry: Value) -> Edit {
+    Edit::set(&format!("{servers}.{}", programs.server), entry)
 }
 
 /// The same with additional fields of a client.
-fn server_with(programs: &Programs, more: Value) -> Value {
-    let mut server = server(programs);
+fn server_with(programs: &Programs, client: &str, more: Value) -> Value {
+    let mut server = server(programs, client);
     if let (Value::Object(fields), Value::Object(more)) = (&mut server, more) {
         fields.extend(more);
     }
     server
 }
 
-/// 2.1.330. If all of these were denied, Glob and Grep would appear instead of Bash and Read, so they are denied as well.
+/// What Claude Code 2.1.330 does itself with files, programs and addresses of the host; the last three are by parameter. If Bash and
+/// Read were denied alone, Glob and Grep would appear instead. It warns about a name that it does not know.
+pub const CLAUDE_OWN: [&str; 21] = [
+    "Bash",
+    "PowerShell",
+    "Monitor",
+    "REPL",
+    "Edit",
+    "Write",
+    "Read",
+    "NotebookEdit",
+    "Glob",
+    "Grep",
+    "LSP",
+    "WebFetch",
+    "Workflow",
+    "EnterWorktree",
+    "ExitWorktree",
+    "Artifact",
+    "Projects",
+    "SendUserFile",
+    "Agent(isolation:worktree)",
+    "Agent(isolation:remote)",
+    "CronCreate(durable:true)",
+];
+
+/// 2.1.330. A denial holds whatever a project's settings allow. A project's server of the usual name is refused, so that nobody takes it
+/// for ours.
 fn claude_code(programs: &Programs, way: Way) -> Recipe {
     let settings: &[&str] = &[".claude/settings.json"];
     if way == Way::Shell {
         let shell = Edit::set("env.CLAUDE_CODE_SHELL", programs.lazaret_bash.as_str());
         let open = &[
-            "Edit, Write, Read, NotebookEdit, Glob, Grep, PowerShell, WebFetch",
+            "Edit, Write, Read, NotebookEdit, Glob, Grep, PowerShell, WebFetch, worktrees",
             "its MCP servers and hooks",
+            "everything, where a project's settings name another shell (`env`)",
         ];
         return in_files(vec![file(Root::Home, settings, Format::Json, vec![shell])], open);
     }
-    let own = [
-        "Bash",
-        "PowerShell",
-        "Monitor",
-        "Edit",
-        "Write",
-        "Read",
-        "NotebookEdit",
-        "Glob",
-        "Grep",
-        "WebFetch",
+    let server = server_with(programs, "claude-code", json!({ "type": "stdio", "env": {} }));
+    let ours = format!("mcp__{}", programs.server);
+    let edits = vec![
+        Edit::add("permissions.deny", &CLAUDE_OWN),
+        Edit::add("permissions.allow", &[&ours]),
+        Edit::add("disabledMcpjsonServers", &[USUAL_SERVER, &programs.server]),
     ];
-    let server = server_with(programs, json!({ "type": "stdio", "env": {} }));
     in_files(
         vec![
-            file(Root::Home, &[".claude.json"], Format::Json, vec![Edit::set("mcpServers.lazaret", server)]),
             file(
                 Root::Home,
-                settings,
+                &[".claude.json"],
                 Format::Json,
-                vec![Edit::add("permissions.deny", &own), Edit::add("permissions.allow", &["mcp__lazaret"])],
+                vec![set_server("mcpServers", programs, server)],
             ),
+            file(Root::Home, settings, Format::Json, edits),
         ],
         &[
-            "its hooks and other MCP servers",
-            "Task, Workflow, Skill, Cron and WebSearch, which run no command themselves",
+            "its hooks and other MCP servers, those of a project too",
+            "Agent, Skill, Cron and WebSearch, which run no command themselves",
         ],
     )
     .unasked()
 }
 
 fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    let edits = vec![set_server("mcpServers", programs, server(programs, "claude-desktop"))];
     in_files(
         vec![file(Root::Config, &["Claude/claude_desktop_config.json"], Format::Json, edits)],
         &["its other MCP servers and extensions"],
@@ -219,11 +256,11 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
 /// 0.169.0. Sets its own sandbox to read-only, in which its shell and its patches can change nothing, also in each of its profiles
 /// that sets another.
 fn codex(programs: &Programs, _: Way) -> Recipe {
-    let server = server_with(programs, json!({ "default_tools_approval_mode": "approve" }));
+    let server = server_with(programs, "codex", json!({ "default_tools_approval_mode": "approve" }));
     let edits = vec![
         Edit::set_each("profiles", "sandbox_mode", "read-only"),
         Edit::set_each("profiles", "features.shell_tool", false),
-        Edit::set("mcp_servers.lazaret", server),
+        set_server("mcp_servers", programs, server),
     ];
     in_files(
         vec![file(Root::Home, &[".codex/config.toml"], Format::Toml, edits)],
@@ -240,6 +277,7 @@ fn codex(programs: &Programs, _: Way) -> Recipe {
 fn gemini(programs: &Programs, _: Way) -> Recipe {
     gemini_or_qwen(
         programs,
+        "gemini",
         &["replace"],
         &[".gemini/settings.json"],
         &["web_fetch, google_web_search, save_memory", "its hooks and other MCP servers"],
@@ -250,6 +288,7 @@ fn gemini(programs: &Programs, _: Way) -> Recipe {
 fn qwen(programs: &Programs, _: Way) -> Recipe {
     gemini_or_qwen(
         programs,
+        "qwen",
         &["edit", "replace"],
         &[".qwen/settings.json"],
         &["web_fetch, web_search, save_memory", "its hooks and other MCP servers"],
@@ -259,6 +298,7 @@ fn qwen(programs: &Programs, _: Way) -> Recipe {
 /// Qwen Code is derived from Gemini CLI: the two differ in a few names.
 fn gemini_or_qwen(
     programs: &Programs,
+    client: &str,
     editing: &[&'static str],
     settings: &'static [&'static str],
     open: &'static [&'static str],
@@ -268,7 +308,7 @@ fn gemini_or_qwen(
     own.extend(["read_file", "read_many_files", "list_directory", "glob", "grep_search"]);
     let edits = vec![
         Edit::add("tools.exclude", &own),
-        Edit::set("mcpServers.lazaret", server_with(programs, json!({ "trust": true }))),
+        set_server("mcpServers", programs, server_with(programs, client, json!({ "trust": true }))),
     ];
     in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open).unasked()
 }
@@ -284,28 +324,34 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
             &["read, write, edit, patch, grep, glob, list, webfetch", "its plugins and MCP servers"],
         );
     }
-    let command = json!([programs.lazaret, "mcp"]);
-    let mut edits =
-        vec![Edit::set("mcp.lazaret", json!({ "type": "local", "command": command, "enabled": true }))];
-    let own = ["bash", "edit", "read", "grep", "glob", "list"];
-    edits.extend(own.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
-    in_files(
-        vec![file(Root::Config, paths, Format::Jsonc, edits)],
-        &[
-            "webfetch, task and todo tools",
-            "its plugins and other MCP servers",
-            "what the `permission` of an agent of its own allows",
-        ],
-    )
+    let command = json!([programs.lazaret, "mcp", "--client", "opencode"]);
+    let server = json!({ "type": "local", "command": command, "enabled": true });
+    let mut edits = vec![set_server("mcp", programs, server)];
+    edits.extend(OPENCODE_OWN.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
+    let files = vec![file(Root::Config, paths, Format::Jsonc, edits)];
+    let open = &[
+        "task and todo tools, web search, skills",
+        "its plugins and other MCP servers",
+        "what the `permission` of an agent of its own allows",
+        "all its tools, where a project's `opencode.json` allows them, unless OPENCODE_DISABLE_PROJECT_CONFIG is set",
+    ];
+    Recipe { by_hand: Some(OPENCODE_SWITCHED.into()), ..in_files(files, open) }
 }
+
+/// What OpenCode 1.18.33 does itself with files, programs and addresses of the host: the names of its permissions.
+pub const OPENCODE_OWN: [&str; 8] = ["bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch"];
+
+/// No file of a user's wins over a project's.
+const OPENCODE_SWITCHED: &str = "A project's `opencode.json` overrides these settings. Put this where your shell starts (~/.profile), so that \
+                                 OpenCode reads no project's: export OPENCODE_DISABLE_PROJECT_CONFIG=1";
 
 fn goose(programs: &Programs, _: Way) -> Recipe {
     let server = json!({
-        "name": "lazaret", "type": "stdio", "cmd": programs.lazaret, "args": ["mcp"], "envs": {}, "enabled": true,
-        "timeout": 300,
+        "name": programs.server, "type": "stdio", "cmd": programs.lazaret, "args": arguments("goose"), "envs": {},
+        "enabled": true, "timeout": 300,
     });
     let edits =
-        vec![Edit::set("extensions.lazaret", server), Edit::set("extensions.developer.enabled", false)];
+        vec![set_server("extensions", programs, server), Edit::set("extensions.developer.enabled", false)];
     in_files(
         vec![file(Root::Config, &["goose/config.yaml"], Format::Yaml, edits)],
         &["Goose Desktop was seen to switch the developer extension on again", "its other extensions"],
@@ -315,7 +361,7 @@ fn goose(programs: &Programs, _: Way) -> Recipe {
 fn crush(programs: &Programs, _: Way) -> Recipe {
     let own = ["bash", "edit", "multiedit", "write", "view", "ls", "glob", "grep", "fetch", "download"];
     let edits = vec![
-        Edit::set("mcp.lazaret", server_with(programs, json!({ "type": "stdio" }))),
+        set_server("mcp", programs, server_with(programs, "crush", json!({ "type": "stdio" }))),
         Edit::add("options.disabled_tools", &own),
     ];
     in_files(
@@ -325,7 +371,7 @@ fn crush(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn cursor(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    let edits = vec![set_server("mcpServers", programs, server(programs, "cursor"))];
     Recipe {
         files: vec![file(Root::Home, &[".cursor/mcp.json"], Format::Json, edits)],
         by_hand: Some("In Cursor's settings, switch off automatic runs of terminal commands.".into()),
@@ -335,7 +381,7 @@ fn cursor(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn windsurf(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    let edits = vec![set_server("mcpServers", programs, server(programs, "windsurf"))];
     Recipe {
         files: vec![file(Root::Home, &[".codeium/windsurf/mcp_config.json"], Format::Json, edits)],
         by_hand: Some(
@@ -366,7 +412,11 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
         own.iter().map(|tool| ((*tool).to_owned(), json!(false))).collect::<serde_json::Map<_, _>>().into();
     let profile = json!({ "name": "Lazaret", "tools": tools, "enable_all_context_servers": true });
     let edits = vec![
-        Edit::set("context_servers.lazaret", server_with(programs, json!({ "source": "custom", "env": {} }))),
+        set_server(
+            "context_servers",
+            programs,
+            server_with(programs, "zed", json!({ "source": "custom", "env": {} })),
+        ),
         Edit::set("agent.profiles.lazaret", profile),
         Edit::set("agent.default_profile", "lazaret"),
     ];
@@ -386,7 +436,8 @@ fn vscode(programs: &Programs, way: Way) -> Recipe {
     );
     let mut files = vec![shell];
     if way == Way::Server {
-        let edits = vec![Edit::set("servers.lazaret", server_with(programs, json!({ "type": "stdio" })))];
+        let server = server_with(programs, "vscode", json!({ "type": "stdio" }));
+        let edits = vec![set_server("servers", programs, server)];
         files.push(file(Root::Config, &["Code/User/mcp.json"], Format::Jsonc, edits));
     }
     in_files(files, &["its edit, read and search tools", "its tasks, extensions and other MCP servers"])
@@ -394,7 +445,8 @@ fn vscode(programs: &Programs, way: Way) -> Recipe {
 
 fn cline(programs: &Programs, _: Way) -> Recipe {
     let path: &[&str] = &["Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"];
-    let edits = vec![Edit::set("mcpServers.lazaret", server_with(programs, json!({ "disabled": false })))];
+    let server = server_with(programs, "cline", json!({ "disabled": false }));
+    let edits = vec![set_server("mcpServers", programs, server)];
     Recipe {
         files: vec![file(Root::Config, path, Format::Json, edits)],
         by_hand: Some("In Cline's settings, leave Auto-approve off for commands and edits.".into()),
@@ -404,13 +456,13 @@ fn cline(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn copilot(programs: &Programs, _: Way) -> Recipe {
-    let server = server_with(programs, json!({ "type": "local", "tools": ["*"] }));
+    let server = server_with(programs, "copilot", json!({ "type": "local", "tools": ["*"] }));
     Recipe {
         files: vec![file(
             Root::Home,
             &[".copilot/mcp-config.json"],
             Format::Json,
-            vec![Edit::set("mcpServers.lazaret", server)],
+            vec![set_server("mcpServers", programs, server)],
         )],
         by_hand: Some(
             "Start it as `copilot --deny-tool shell --deny-tool write`: no file takes its own tools away."
@@ -422,7 +474,7 @@ fn copilot(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn jetbrains(programs: &Programs, _: Way) -> Recipe {
-    let pasted = json!({ "mcpServers": { "lazaret": server(programs) } });
+    let pasted = json!({ "mcpServers": { programs.server.clone(): server(programs, "jetbrains") } });
     Recipe {
         files: vec![],
         by_hand: Some(format!(
@@ -439,7 +491,8 @@ mod tests {
     use crate::edit::{apply, present, revert};
 
     fn programs() -> Programs {
-        Programs { lazaret: "/opt/bin/lazaret".into(), lazaret_bash: "/opt/bin/lazaret-bash".into() }
+        let (lazaret, lazaret_bash) = ("/opt/bin/lazaret".into(), "/opt/bin/lazaret-bash".into());
+        Programs { lazaret, lazaret_bash, server: "lazaret-0a1b2c3d4e".into() }
     }
 
     /// Realistic settings: with comments, our keys with different values, and irregular spaces.

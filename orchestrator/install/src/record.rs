@@ -2,6 +2,7 @@
 
 use crate::Programs;
 use crate::files;
+use crate::recipes::USUAL_SERVER;
 use orchestrator_records::state_directory;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -14,8 +15,15 @@ pub struct Record {
     pub way: String,
     lazaret: String,
     lazaret_bash: String,
+    /// The name of our server; the first releases had but one.
+    #[serde(default = "usual_server")]
+    server: String,
     /// The changed files, in the order of the recipe.
     pub files: Vec<Changed>,
+}
+
+fn usual_server() -> String {
+    USUAL_SERVER.to_owned()
 }
 
 /// A file that was changed.
@@ -32,13 +40,14 @@ pub struct Changed {
 impl Record {
     /// A record of an installation made now, for these programs.
     pub fn new(way: &str, programs: &Programs, files: Vec<Changed>) -> Self {
-        let Programs { lazaret, lazaret_bash } = programs.clone();
-        Self { way: way.to_owned(), lazaret, lazaret_bash, files }
+        let Programs { lazaret, lazaret_bash, server } = programs.clone();
+        Self { way: way.to_owned(), lazaret, lazaret_bash, server, files }
     }
 
     /// The programs that it names.
     pub fn programs(&self) -> Programs {
-        Programs { lazaret: self.lazaret.clone(), lazaret_bash: self.lazaret_bash.clone() }
+        let (lazaret, lazaret_bash) = (self.lazaret.clone(), self.lazaret_bash.clone());
+        Programs { lazaret, lazaret_bash, server: self.server.clone() }
     }
 
     /// The path of a client's record; the client's settings are below `HOME`.

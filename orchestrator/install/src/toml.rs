@@ -62,6 +62,10 @@ impl Toml {
 }
 
 impl Document for Toml {
+    fn whole(&self) -> Option<Value> {
+        Some(all_keys(self.0.as_item()))
+    }
+
     fn get(&self, path: &[&str]) -> Option<Value> {
         from_item(self.item(path)?)
     }
@@ -127,6 +131,12 @@ fn into_value(value: &Value) -> Option<toml_edit::Value> {
         }
         Value::Null | Value::Object(_) => return None,
     })
+}
+
+/// The value of an item with every key in it, those too whose value has no form in JSON.
+fn all_keys(item: &Item) -> Value {
+    let Some(table) = item.as_table_like() else { return from_item(item).unwrap_or(Value::Null) };
+    table.iter().map(|(name, item)| (name.to_owned(), all_keys(item))).collect::<Map<_, _>>().into()
 }
 
 fn from_item(item: &Item) -> Option<Value> {

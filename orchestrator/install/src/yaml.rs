@@ -116,6 +116,10 @@ fn lines_of(name: &str, value: &Value, indent: usize) -> Vec<String> {
 }
 
 impl Document for Yaml {
+    fn whole(&self) -> Option<Value> {
+        self.parse().ok().filter(|value| !value.is_null())
+    }
+
     fn get(&self, path: &[&str]) -> Option<Value> {
         path.iter().try_fold(self.parse().ok()?, |value, name| value.get(*name).cloned())
     }

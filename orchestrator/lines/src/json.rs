@@ -137,6 +137,9 @@ pub struct ChallengeJson<'a> {
     channel: &'static str,
     /// What the answer "session" allows: calls under the `rule`, this `call` again, what it `wants`, or nothing beyond `once`.
     session: &'static str,
+    /// The programs that the commands may name which the answer "session" allows, if that is `rule` and the tool runs commands.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    programs: &'a [String],
     /// What a yes additionally opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     wants: Option<Value>,
@@ -152,6 +155,7 @@ impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
             expires_s: challenge.expires_s,
             channel: challenge.channel.name(),
             session: challenge.covers.name(),
+            programs: &challenge.programs,
             wants: (!challenge.wants.is_empty()).then(|| wants_json(&challenge.wants)),
         }
     }
@@ -171,6 +175,9 @@ pub struct GrantJson<'a> {
     rule: &'a str,
     tool: &'a str,
     calls: u64,
+    /// The programs that commands under it may name.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    programs: &'a [String],
     /// The only call that it allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
@@ -190,7 +197,7 @@ pub struct GrantJson<'a> {
 
 impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
     fn from(standing: &'a SessionGrant) -> Self {
-        let SessionGrant { grant, rule, tool, calls, only, opens, ends_s } = standing;
+        let SessionGrant { grant, rule, tool, calls, programs, only, opens, ends_s } = standing;
         let (host, read, write) = match opens {
             Some(Leased::Host(host)) => (Some(host.as_str()), None, None),
             Some(Leased::Read(path)) => (None, Some(path.as_str()), None),
@@ -198,7 +205,18 @@ impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
             None => (None, None, None),
         };
         let digest = only.map(|digest| digest.to_string());
-        Self { grant: *grant, rule, tool, calls: *calls, digest, host, read, write, ends_s: *ends_s }
+        Self {
+            grant: *grant,
+            rule,
+            tool,
+            calls: *calls,
+            programs,
+            digest,
+            host,
+            read,
+            write,
+            ends_s: *ends_s,
+        }
     }
 }
 

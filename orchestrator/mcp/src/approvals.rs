@@ -74,9 +74,10 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
     let (count, input) = (rows.len(), rows.join("\n"));
     let message =
         format!("May `{}` run? {why}\nIts input, {count} lines to the end:\n{input}\n(end)", question.tool);
-    let mut answers = vec!["once", "no"];
+    // A client may offer the first value as the default.
+    let mut answers = vec!["no", "once"];
     if question.challenge.covers.name() != "once" {
-        answers.insert(1, "session");
+        answers.push("session");
     }
     let schema = json!({
         "type": "object",

@@ -4,6 +4,7 @@
 //! so what is started there may start elsewhere. The working directory of a running process is no path: it stays the directory in
 //! which the agent was started, wherever that is moved.
 
+use crate::holder;
 use nix::unistd::{Uid, getppid};
 use policies::source;
 use std::fs;
@@ -14,8 +15,6 @@ use std::path::{Path, PathBuf};
 const WRAPPERS_MAX: usize = 16;
 /// Maximum bytes of a process's arguments to read.
 const WORDS_MAX: usize = 256 * 1024;
-/// Maximum bytes of `/proc/PID/stat`, which has 52 numbers and a short name.
-const STAT_MAX: usize = 4096;
 /// Programs that run one command line or one program and are never an agent.
 const WRAPPERS: [&str; 13] = [
     "bash",
@@ -58,7 +57,7 @@ impl Caller {
             if !is_wrapper(&at) {
                 return directory(&at);
             }
-            let Some(parent) = parent(&at) else { return Self::Unknown };
+            let Some(parent) = holder::parent(&at) else { return Self::Unknown };
             process = parent;
         }
         Self::Lost
@@ -88,10 +87,4 @@ fn is_wrapper(process: &Path) -> bool {
     let Ok(words) = source::read_named(&process.join("cmdline"), WORDS_MAX) else { return true };
     let mut options = words.split('\0').skip(1).take_while(|word| word.starts_with('-'));
     options.any(|word| !word.starts_with("--") && word.contains('c'))
-}
-
-/// The fourth field of `/proc/PID/stat`; the second is in parentheses and may contain anything.
-fn parent(process: &Path) -> Option<i32> {
-    let stat = source::read_named(&process.join("stat"), STAT_MAX).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -121,6 +121,15 @@ impl Project {
         })
     }
 
+    /// Whether `said`, which an agent's variable names, is the project of the working directory or in it. Where the working directory
+    /// can be no project, there is nothing else to go by.
+    pub fn is_believed(said: &Path) -> bool {
+        let Ok(here) = Self::choose(None, None) else { return true };
+        let known = here.chosen == Chosen::Repository || may_be_project(&here.root);
+        let said = fs::canonicalize(said).unwrap_or_else(|_| said.to_owned());
+        !known || said.starts_with(&here.root) || is_worktree_of(&said, &here.root)
+    }
+
     /// What would keep this directory from being a project, as far as its path shows.
     fn fault(&self) -> Option<String> {
         match system_at(&self.root) {
@@ -184,7 +193,7 @@ fn is_broken_repository(directory: &Path) -> bool {
 }
 
 /// Whether git created the worktree at `root` for the repository at `main`: each names the other.
-fn is_worktree_of(root: &Path, main: &Path) -> bool {
+pub fn is_worktree_of(root: &Path, main: &Path) -> bool {
     let named = |file: &Path| source::read_named(file, PATH_MAX).ok();
     let leads = || {
         let text = named(&root.join(".git"))?;

@@ -1,6 +1,7 @@
 //! Where a session works and what narrows it: options that several commands share.
 
 use crate::endpoint::Endpoint;
+use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
 use crate::project::Project;
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
@@ -21,6 +22,7 @@ use std::rc::Rc;
 use thiserror::Error;
 
 mod environment;
+pub use environment::ShellWords;
 
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
@@ -84,6 +86,11 @@ pub struct SessionOptions {
     /// Print the chosen project and working directory, and denials, to standard error
     #[arg(short, long, global = true)]
     verbose: bool,
+    /// The project and the profile that variables name, which a project may have set: they can only narrow.
+    #[arg(skip)]
+    narrow_project: Option<PathBuf>,
+    #[arg(skip)]
+    narrow_profile: Option<String>,
     /// The policy files, once they have been read.
     #[arg(skip)]
     files: Rc<OnceCell<PolicyFiles>>,
@@ -132,12 +139,15 @@ pub const USED_BY: [(&str, &[&str]); 16] = [
         "project",
         &[
             "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp",
-            "mcp", "chat", "serve",
+            "mcp", "chat", "serve", "accept", "status",
         ],
     ),
     (
         "cwd",
-        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"],
+        &[
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat",
+            "accept",
+        ],
     ),
     (
         "central",
@@ -201,17 +211,15 @@ fn trust(text: &str) -> Result<Trust, ValueError> {
 impl SessionOptions {
     /// How to reach the executor.
     pub fn endpoint(&self) -> Endpoint {
-        let named =
-            || std::env::var_os("LAZARET_EXECUTOR").filter(|path| !path.is_empty()).map(PathBuf::from);
         match &self.socket {
             Some(socket) => Endpoint::Socket(socket.clone()),
-            None => Endpoint::Program(self.executor.clone().or_else(named), self.credentials()),
+            None => Endpoint::Program(self.executor.clone().or_else(executor), self.credentials()),
         }
     }
 
     /// The secret variables that the profile passes to its programs.
     fn credentials(&self) -> BTreeSet<String> {
-        match &self.profile {
+        match self.profile.as_ref().or(self.narrow_profile.as_ref()) {
             None if self.files().is_unchanged() => BTreeSet::new(),
             None | Some(_) => {
                 self.policy().map_or_else(|_| BTreeSet::new(), |policy| policy.environment.credentials)
@@ -233,7 +241,8 @@ impl SessionOptions {
 
     /// The profile of a session in the project at `root`.
     pub fn choose(&self, root: Option<&Path>) -> Choice {
-        self.files().choose(self.profile.as_deref().unwrap_or_default(), root)
+        let named = self.profile.as_deref().or(self.narrow_profile.as_deref());
+        self.files().choose(named.unwrap_or_default(), root)
     }
 
     /// The root of the project that these options select.
@@ -331,6 +340,7 @@ impl SessionOptions {
             write,
             throw_away: false,
             reveal,
+            answer_s: None,
         })
     }
 
@@ -399,7 +409,7 @@ impl SessionOptions {
 
     /// The profile named by an option, or `auto`.
     pub fn profile_name(&self) -> Option<&str> {
-        self.profile.as_deref()
+        self.profile.as_deref().or(self.narrow_profile.as_deref())
     }
 
     /// The same options with those that a client names; its own project has its own central root. Commands start in the project's

@@ -1,6 +1,7 @@
 //! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
-//! policy, for `serve` what removes its socket, and for `acp` the agent: the only place of the orchestrator that starts another program.
+//! policy, for `serve` what removes its socket, for `mcp` what examines projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
+use broker_protocol::Failed;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -12,18 +13,22 @@ use orchestrator_web::BRAVE_KEY;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IoSlice, Read};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
+/// Maximum bytes of an answer of a [`Reader`], and how long it may take.
+const ANSWER_MAX: u64 = 64 << 10;
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// No command may have this variable: the self-attack looks for it. Its value is not a secret.
 const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
 
@@ -123,14 +128,66 @@ pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
     Ok(ours)
 }
 
+/// A process of ours that answers questions, one a line: it reads files for us when we no longer can.
+#[derive(Debug)]
+pub struct Reader(UnixStream);
+
+impl Reader {
+    /// Its answer to `question`, which is one line.
+    ///
+    /// # Errors
+    /// If it has ended, or does not answer in time.
+    pub fn ask(&mut self, question: &str) -> io::Result<String> {
+        self.0.write_all(format!("{question}\n").as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(&self.0).take(ANSWER_MAX).read_line(&mut line)?;
+        if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
+/// Starts this program again to examine projects' settings for agents.
+///
+/// # Errors
+/// If it cannot be started.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn start_examiner(client: Option<&str>) -> io::Result<Reader> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["mcp", "--examine"]).args(client.iter().flat_map(|client| ["--client", client]));
+    let ours = start_connected(without_keys(command.stderr(Stdio::null())))?;
+    ours.set_read_timeout(Some(ANSWER_TIME))?;
+    Ok(Reader(ours))
+}
+
 /// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
 pub fn is_there(program: &OsStr) -> bool {
+    match program.as_encoded_bytes().contains(&b'/') {
+        true => Path::new(program).exists(),
+        false => in_path(program).is_some(),
+    }
+}
+
+/// Checks that the agent is not found by a `PATH` that leads into the project at `root`, which a project may have set.
+///
+/// # Errors
+/// If it is.
+pub fn check_agent(agent: &[OsString], root: &Path) -> Result<(), Failed> {
+    let Some(program) = agent.first().filter(|program| !program.as_encoded_bytes().contains(&b'/')) else {
+        return Ok(());
+    };
+    let found = in_path(program).and_then(|path| path.canonicalize().ok());
+    match found.filter(|path| path.starts_with(root)) {
+        Some(path) => Err(Failed::invalid(format!(
+            "PATH finds the agent in the project, as {}: a project may have set it; name the agent by its path",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn in_path(program: &OsStr) -> Option<PathBuf> {
     // The default of execvp(3) without a PATH.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    if program.as_encoded_bytes().contains(&b'/') {
-        return Path::new(program).exists();
-    }
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.exists())
 }
 
 /// Starts this program again to hold `agent` for us: however we end, the agent then ends. We could not end it ourselves: once

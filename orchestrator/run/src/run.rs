@@ -11,9 +11,9 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
 use orchestrator_lines::streams::Input;
-use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
+use orchestrator_options::{agent_settings, exit};
 use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
@@ -191,6 +191,7 @@ impl Run {
         };
         self.say_shorter_limit(options, &open.profile);
         self.say_left_out(options, &open.profile);
+        self.say_agent_settings(options, &open);
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
@@ -236,6 +237,19 @@ impl Run {
             print::note(&format!(
                 "--timeout {asked}: the profile {profile} allows at most {max} s (`timeout_max_s` in its `limits`), which it gets"
             ));
+        }
+    }
+
+    /// Tells the user of an agent as a whole what the project sets for agents: it holds for the agent, in the cell.
+    fn say_agent_settings(&self, options: &SessionOptions, open: &Open) {
+        let policy = options.files().changed(&open.profile).map(|policy| policy.environment);
+        let is_agents = policy.is_some_and(|rules| !rules.credentials.is_empty() || !rules.state.is_empty());
+        if !self.caller.is_person() || self.json || !is_agents {
+            return;
+        }
+        let found = agent_settings::findings(&[Path::new(&open.project)], None).unwrap_or_default();
+        for finding in &found {
+            print::note(&format!("{finding}: the agent may follow it, within its cell"));
         }
     }
 

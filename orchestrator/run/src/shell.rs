@@ -1,14 +1,14 @@
 //! `lazaret-bash`: the program for callers that want the path of a shell. Its commands run in a cell.
 //!
 //! The caller reads exit codes and output and knows nothing of Lazaret. So we print only what prevents or ends a command, answer no
-//! approval in a person's name, and use the policy's longest time limit, since the caller has its own. The project is
-//! `LAZARET_PROJECT`, or the repository around the working directory.
+//! approval in a person's name, and use the policy's longest time limit, since the caller has its own. The project is that of the
+//! agent's working directory; `LAZARET_PROJECT` may name a part of it.
 
 use crate::run::Run;
 use broker_protocol::Failed;
 use orchestrator_install::shell_arguments::{Arguments, is_script};
-use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::session_options::{SessionOptions, ShellWords};
+use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::print;
 use orchestrator_text::known;
 use std::convert::Infallible;
@@ -32,11 +32,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<Infallible, Failed> {
-    let arguments = Arguments::parse(std::env::args_os().skip(1).collect(), is_script);
+    let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+    let own = ShellWords::take(&mut words)?;
+    let arguments = Arguments::parse(words, is_script);
     let run = Run::of_shell(arguments.words(), arguments.script());
     // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.
     let here = std::env::current_dir()
         .map_err(|error| Failed::invalid(format!("the working directory cannot be used: {error}")));
-    let options = SessionOptions::of_environment(if run.is_interactive() { None } else { Some(here?) })?;
+    let options = SessionOptions::of_environment(own, if run.is_interactive() { None } else { Some(here?) })?;
+    let project = options.project_root()?;
+    agent_settings::check(&[&project], None)?;
     run.main(&options)
 }

@@ -1,6 +1,7 @@
 //! Edits the user's settings: adds or removes a server. Comments and order stay.
 
 use crate::settings::{self, Whose};
+use broker_protocol::paste::shell_word;
 use orchestrator_install::edit::{Edit, apply, revert};
 use orchestrator_install::{EditError, Format};
 use serde_json::Value;
@@ -13,7 +14,7 @@ const SERVERS: &str = "mcpServers";
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
-    #[error("a server `{0}` exists already; remove it first: `lazaret mcp remove {0}`")]
+    #[error("a server `{0}` exists already; remove it first: `lazaret mcp remove {name}`", name = shell_word(.0))]
     Taken(String),
     #[error("there is no server `{0}`")]
     Missing(String),

@@ -12,6 +12,7 @@ use crate::pins::ListedTool;
 use crate::settings::Speech;
 use crate::sse;
 use crate::state::State;
+use broker_protocol::paste::shell_word;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_session::Decision;
 use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
@@ -286,7 +287,7 @@ fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
         (Some(why), _) => Some(why.to_owned()),
         (None, Means::Program(_)) => None,
         (None, Means::Address(remote)) if remote.challenge().is_some() => {
-            Some(format!("wants a login: run `lazaret mcp login {}`", watched.name))
+            Some(format!("wants a login: run `lazaret mcp login {}`", shell_word(&watched.name)))
         }
         (None, Means::Address(remote)) => remote.trouble().map(|why| format!("cannot be used: {why}")),
     }

@@ -13,6 +13,7 @@ use crate::settings::{Address, Kind, Program, Server, Share};
 use crate::state::State;
 use crate::store::{self, Place};
 use crate::variables;
+use broker_protocol::paste::shell_word;
 use broker_protocol::{
     Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service, Trust,
     Variable, Zone, ZonePath,
@@ -328,7 +329,7 @@ impl Managed {
         if self.failures.get() >= FAILURES_MAX {
             let why = format!(
                 "has failed {FAILURES_MAX} times; `lazaret mcp log {}` shows its log",
-                self.server.name
+                shell_word(&self.server.name)
             );
             return Err(self.failed(ErrorKind::Io, &why));
         }
@@ -568,6 +569,7 @@ impl Cell {
             write: Vec::new(),
             throw_away: false,
             reveal: Vec::new(),
+            answer_s: None,
         };
         Self { program, open, directory }
     }

@@ -58,9 +58,9 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
         let known = metadata(&result);
         let structured = json!({"n": 1, "id": null, "part": null});
         assert_eq!((&known["structured"], &known["call"]), (&structured, &json!(1)));
-        let wrong = call(&session, "mcp__srv__echo", json!({"say": "too long"})).await;
+        // A server checks the fields itself.
+        let wrong = call(&session, "mcp__srv__echo", json!(["too long"])).await;
         assert_eq!(kind(&wrong), "invalid_input");
-        assert!(wrong.error.as_ref().unwrap().message.starts_with("field `say`: "));
         let long = json!({"say": "x", "more": "y".repeat(limit::CONTENT)});
         assert_eq!(kind(&call(&session, "mcp__srv__echo", long).await), "invalid_input");
     });

@@ -104,6 +104,7 @@ fn a_tool_that_is_unregistered_takes_its_grants_with_it() {
             rule: "r".into(),
             tool: tool.into(),
             calls: 1,
+            programs: Vec::new(),
             only: None,
             opens: None,
             ends_s: None,

@@ -1,16 +1,11 @@
 // Calls that wait for an answer. Nothing of them has started; no answer in time is a no.
 
-import { button, byId, difference, element } from "./elements.js";
+import { button, byId, difference, element, marked } from "./elements.js";
 
 /// How long a question stands before a yes counts: what was typed before it is no answer to it.
 const ARMED_MS = 400;
 /// Events that are played again may have their result right behind them.
 const FOCUS_MS = 120;
-
-const COVERS = {
-  rule: (rule) => `the calls that rule ${rule} asks about`,
-  call: () => "this very call again",
-};
 
 /// A yes needs the whole input on the screen, down to this element behind it.
 const END = "The input ends here.";
@@ -21,10 +16,11 @@ export class Approvals {
   #cards = new Map();
   #place = byId("approvals");
 
-  /// `answer` sends one, and `changed` hears how many wait.
-  constructor(answer, changed) {
+  /// `answer` sends one, `changed` hears how many wait, and `projectOf` knows where a conversation works.
+  constructor(answer, changed, projectOf = () => undefined) {
     this.answer = answer;
     this.changed = changed;
+    this.projectOf = projectOf;
     setInterval(() => this.#tick(), 250);
   }
 
@@ -89,7 +85,7 @@ export class Approvals {
     const say = (answer) => () => this.#say(key, card, answer);
     if (asks) {
       if (shown) card.yes.push(button("Allow once", say("once"), { disabled: true, class: "yes" }));
-      if (shown && COVERS[payload.session]) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
+      if (shown && payload.forSession) card.yes.push(button("Allow for the session", say("session"), { disabled: true }));
       card.all.push(...card.yes, button("Deny", say("no"), { class: "no" }), button("Deny and stop", say("no_and_stop")));
     }
     card.root = element(
@@ -99,12 +95,13 @@ export class Approvals {
       element(
         "div",
         { id: `${id}-d` },
+        this.#origin(payload),
         element("p", {}, payload.why),
         element("p", { class: "by" }, `Asked by rule ${payload.rule}. `, payload.again ? "An answer before was rejected. " : ""),
         payload.diff && payload.path ? element("p", {}, "File: ", element("code", {}, payload.path)) : null,
         input ?? element("p", { class: "failure" }, "The input has more than 64 KiB and is not shown, so it cannot be allowed here."),
       ),
-      element("p", {}, timer, COVERS[payload.session] ? ` “For the session” covers ${COVERS[payload.session](payload.rule)}.` : ""),
+      element("p", {}, timer, payload.forSession ? ` “For the session” covers ${payload.forSession}.` : ""),
       asks && shown ? card.hint : null,
       asks
         ? element("div", { class: "buttons" }, ...card.all)
@@ -115,12 +112,31 @@ export class Approvals {
     return card;
   }
 
-  /// All of what is asked about, scrolled as one; nothing if the server does not send it.
+  /// Whose question it is: several conversations may ask at once.
+  #origin({ conversationId }) {
+    const project = this.projectOf(conversationId);
+    return element(
+      "p",
+      { class: "by" },
+      "Conversation ",
+      element("code", {}, conversationId),
+      project ? ", project " : null,
+      project ? element("code", {}, project) : null,
+    );
+  }
+
+  /// All of what is asked about, scrolled as one; nothing if the server does not send it. A command comes first and as text, and
+  /// the other fields by name: a model cannot put one out of sight by the order in which it writes them.
   #input({ input, diff, path }, end) {
     if (input === undefined) return null;
     if (diff && path) return difference(diff, end);
-    const shown = Object.keys(input).length === 1 && typeof input.command === "string" ? input.command : JSON.stringify(input, null, 1);
-    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, shown, end);
+    const isText = (name) => name === "command" && typeof input[name] === "string";
+    const names = Object.keys(input).sort((one, other) => isText(other) - isText(one) || (one < other ? -1 : 1));
+    const shown = names.map((name) => {
+      const value = isText(name) ? input[name] : JSON.stringify(input[name], null, 1);
+      return names.length === 1 && isText(name) ? value : `${name}: ${value}`;
+    });
+    return element("pre", { tabindex: "0", "aria-label": "The input of the call" }, ...marked(shown.join("\n")), end);
   }
 
   async #say(key, card, answer) {

@@ -19,6 +19,7 @@ const approvals = new Approvals(
     known.get(answer.conversationId)?.panels.answered(answer.toolId, answer.answer, question.rule);
   },
   (count) => (document.title = count > 0 ? `(${count}) Lazaret` : "Lazaret"),
+  (conversationId) => known.get(conversationId)?.view.project,
 );
 
 /// A conversation that the page knows, which it may have heard of only now.

@@ -193,6 +193,7 @@ export class Conversation {
         if (this.asked.has(payload.messageId)) this.said(payload.messageId, this.asked.get(payload.messageId));
         break;
       case "chat:session":
+        this.project = payload.project;
         this.note("session", `${payload.replaced ? "A new session" : "Session"} in ${payload.project}, ${payload.tier}.`);
         break;
       case "chat:text-delta":

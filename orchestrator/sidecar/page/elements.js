@@ -16,6 +16,20 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/// A word with letters of Latin and of an alphabet that looks like it.
+const LOOKALIKE = /[\p{L}\p{M}\p{N}_-]*(?:\p{Script=Latin}[\p{L}\p{M}\p{N}_-]*[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}][\p{L}\p{M}\p{N}_-]*\p{Script=Latin})[\p{L}\p{M}\p{N}_-]*/gu;
+
+/// A text as children of an element, with each word marked that mixes alphabets: `pаypal` is not `paypal`.
+export function marked(text) {
+  const parts = [];
+  let at = 0;
+  for (const match of text.matchAll(LOOKALIKE)) {
+    parts.push(text.slice(at, match.index), element("mark", { title: "letters of several alphabets" }, match[0]));
+    at = match.index + match[0].length;
+  }
+  return [...parts, text.slice(at)];
+}
+
 /// A button that does something.
 export function button(label, act, attributes = {}) {
   const made = element("button", { type: "button", ...attributes }, label);

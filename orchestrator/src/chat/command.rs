@@ -47,8 +47,8 @@ async fn models(talk: &Talk) -> Result<String, ProviderError> {
     names.iter().for_each(|name| list.push_str(&format!("    {name}\n")));
     if more > 0 {
         list.push_str(&format!(
-            "    … {more} more: lazaret models --provider {}\n",
-            talk.agent.provider().name()
+            "    … {more} more: lazaret models --provider {provider}\n",
+            provider = talk.agent.provider().name()
         ));
     }
     Ok(list)

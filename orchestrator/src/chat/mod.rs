@@ -13,7 +13,7 @@ use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
 use crate::servers;
-use broker_protocol::{Failed, Trust};
+use broker_protocol::{Failed, Trust, limit};
 use clap::Args;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::packs::Pack;
@@ -136,6 +136,7 @@ impl Chat {
         let mut opening = options.open(SPARE)?;
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), false);
+        opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
         let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
         let config =

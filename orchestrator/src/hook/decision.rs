@@ -2,9 +2,9 @@
 
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
 use orchestrator_install::hook::call::{Decision, ShellCall};
-use orchestrator_options::SessionOptions;
 use orchestrator_options::caller::Caller;
 use orchestrator_options::project::Project;
+use orchestrator_options::{SessionOptions, agent_settings};
 use policies::resolve::DEFAULT;
 use policies::shell::{self, Unit, base_name};
 use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};
@@ -19,6 +19,8 @@ pub struct Judge {
     agent: Caller,
     said: Option<PathBuf>,
     shell: PathBuf,
+    /// Whether the project's own settings for the agent undo Lazaret.
+    settings: Result<(), Failed>,
 }
 
 /// The policy of a session, with two levels of trust.
@@ -34,7 +36,7 @@ impl Judge {
     ///
     /// # Errors
     /// There is no policy, or no `lazaret-bash` beside us.
-    pub fn new(options: &SessionOptions) -> Result<Self, Failed> {
+    pub fn new(options: &SessionOptions, client: &str) -> Result<Self, Failed> {
         let options = options.clone().under_environment()?;
         options.policy().map_err(Failed::from)?;
         let own = std::env::current_exe()
@@ -47,11 +49,15 @@ impl Judge {
             )));
         }
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Ok(Self { options, agent: Caller::find(), said: PROJECT.into_iter().find_map(given), shell })
+        let said: Option<PathBuf> = PROJECT.into_iter().find_map(given);
+        let places = [options.named_project(), said.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+        let settings = agent_settings::check(&places, Some(client));
+        Ok(Self { options, agent: Caller::find(), said, shell, settings })
     }
 
     pub fn decide(&self, call: &ShellCall) -> Decision {
-        let project = match self.project(call.directory.as_deref()) {
+        let checked = self.settings.clone();
+        let project = match checked.and_then(|()| self.project(call.directory.as_deref())) {
             Ok(project) => project,
             Err(failed) => return Decision::Deny { why: failed.message },
         };
@@ -90,10 +96,14 @@ impl Judge {
     }
 
     fn project(&self, directory: Option<&Path>) -> Result<Project, Failed> {
-        match self.options.named_project() {
-            Some(named) => Project::choose(Some(named), directory),
-            None => Project::of_agent(&self.agent, self.said.as_deref(), directory.unwrap_or(Path::new("."))),
+        if let Some(named) = self.options.named_project() {
+            return Project::choose(Some(named), directory);
         }
+        let theirs =
+            Project::of_agent(&self.agent, self.said.as_deref(), directory.unwrap_or(Path::new(".")))?;
+        let project = self.options.narrowed(theirs, directory)?;
+        self.options.check_profile(Some(&project.root))?;
+        Ok(project)
     }
 
     /// The policies that decide in a project with this profile.
@@ -106,20 +116,22 @@ impl Judge {
     }
 
     /// A command line for any shell that runs `command` in a cell. It names the project, since the agent's directory may change
-    /// before it runs, and any profile but the default, since the project's files that select a profile may change too.
+    /// before it runs, and any profile but the default, since the project's files that select a profile may change too. It names
+    /// them in words, since variables are believed only where they narrow.
     fn in_cell(&self, project: &Path, choice: &Choice, command: &str) -> String {
-        let mut line = format!("LAZARET_PROJECT={} ", quote(&project.to_string_lossy()));
-        // Variables of the agent's environment must not change the decision made here, so the line overrides those that are set.
+        let shell = quote(&self.shell.to_string_lossy());
+        let mut line = format!("{shell} --lazaret-project={}", quote(&project.to_string_lossy()));
         let is_set = |name: &str| std::env::var_os(name).is_some();
         let is_default =
             choice.profile == DEFAULT && choice.found.is_none() && self.options.profile_name().is_none();
         if !is_default || is_set("LAZARET_PROFILE") {
-            line.push_str(&format!("LAZARET_PROFILE={} ", quote(&choice.profile)));
+            line.push_str(&format!(" --lazaret-profile={}", quote(&choice.profile)));
         }
-        if is_set("LAZARET_TRUST") {
-            line.push_str("LAZARET_TRUST=autonomous ");
+        // What the agent's user was asked here is not asked again.
+        if self.options.trust().is_some() || is_set("LAZARET_TRUST") {
+            line.push_str(" --lazaret-trust=autonomous");
         }
-        format!("{line}{} -c {}", quote(&self.shell.to_string_lossy()), quote(command))
+        format!("{line} -c {}", quote(command))
     }
 }
 

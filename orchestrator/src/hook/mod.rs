@@ -70,12 +70,26 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// Its name in `lazaret install`.
+    fn client(self) -> &'static str {
+        match self {
+            Agent::Claude => "claude-code",
+            Agent::Codex => "codex",
+            Agent::Gemini => "gemini",
+            Agent::Qwen => "qwen",
+            Agent::Crush => "crush",
+            Agent::Copilot => "copilot",
+        }
+    }
+}
+
 impl Hook {
     /// Answers one call; returns the exit code. An agent runs a call unchanged if its hook fails, so every failure here is a refusal.
     pub fn main(self, options: &SessionOptions) -> u8 {
         let shape = self.agent.shape();
         end_panics_with_a_no(shape);
-        let judge = Judge::new(options);
+        let judge = Judge::new(options, self.agent.client());
         confine(&Needs::default());
         let answer = match read_call().map(|call| shape.read(&call)) {
             Ok(Reading::OtherTool) => return exit::OK,

@@ -5,9 +5,11 @@ mod plan;
 use broker_protocol::Failed;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use orchestrator_install::project::Finding;
 use orchestrator_install::record::{Changed, Record};
-use orchestrator_install::{CLIENTS, Client, Recipe, Way};
-use orchestrator_options::exit;
+use orchestrator_install::{CLIENTS, Client, Programs, Recipe, Way};
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::print;
 use plan::Change;
 use serde_json::{Value, json};
@@ -105,7 +107,13 @@ impl Consent {
 impl Install {
     pub fn main(self) -> Result<u8, Failed> {
         let client = find(&self.client)?;
-        let (way, programs) = (plan::way(client, self.by.as_deref())?, plan::programs()?);
+        let way = plan::way(client, self.by.as_deref())?;
+        let record = read_record(client)?;
+        // The name of an installation stays.
+        let programs = match &record {
+            Some(record) => Programs { server: record.programs().server, ..plan::programs()? },
+            None => plan::new_programs()?,
+        };
         let recipe = client.recipe(&programs, way);
         if !self.create && !self.consent.dry_run && !plan::is_here(client) {
             print::problem(&format!(
@@ -125,10 +133,11 @@ impl Install {
             print::result(format!("{}: {done}\n{}", client.title, remarks(&recipe)).as_bytes())?;
             return Ok(exit::OK);
         }
-        if !self.consent.dry_run && read_record(client)?.is_some() {
+        if !self.consent.dry_run && record.is_some() {
             let again = format!(
-                "{}: installed before, and changed since: `lazaret uninstall {}` first",
-                client.title, client.name
+                "{}: installed before, and changed since: `lazaret uninstall {name}` first",
+                client.title,
+                name = client.name
             );
             return Err(Failed::invalid(again));
         }
@@ -181,47 +190,77 @@ impl Uninstall {
     }
 }
 
+/// A client in the list.
+struct Line {
+    client: &'static Client,
+    state: String,
+    recipe: Recipe,
+    /// What the project here sets for it.
+    findings: Vec<Finding>,
+}
+
+impl Line {
+    fn of(client: &'static Client, options: &SessionOptions) -> Result<Option<Self>, Failed> {
+        let record = read_record(client)?;
+        if record.is_none() && !plan::is_here(client) {
+            return Ok(None);
+        }
+        let way = record.as_ref().and_then(|record| plan::way(client, Some(&record.way)).ok());
+        let programs = record.as_ref().map_or_else(plan::programs, |record| Ok(record.programs()))?;
+        let way = way.unwrap_or_else(|| by_hand(client, &programs));
+        let recipe = client.recipe(&programs, way);
+        let places: Vec<_> = options.named_project().into_iter().collect();
+        let findings = agent_settings::findings(&places, Some(client.name))?;
+        let state = match plan::present(&recipe, record.as_ref()) {
+            Ok((_, 0)) => "unknown: no file of its settings is known".to_owned(),
+            Ok((0, _)) => "not installed".to_owned(),
+            Ok((present, _)) if present > 0 && !findings.is_empty() => {
+                "overridden: the project here has settings for it that may undo Lazaret".to_owned()
+            }
+            Ok((present, all)) if present == all => format!("installed by {}", way.name()),
+            Ok((present, all)) => format!("in part: {present} of {all} settings by {}", way.name()),
+            Err(failed) => failed.message,
+        };
+        Ok(Some(Self { client, state, recipe, findings }))
+    }
+
+    fn json(&self) -> Value {
+        let project: Vec<_> = self.findings.iter().map(Finding::to_string).collect();
+        json!({ "client": self.client.name, "state": self.state, "open": self.recipe.open, "project": project })
+    }
+
+    fn text(&self) -> String {
+        let is_there = self.state.starts_with("installed") || self.state.starts_with("overridden");
+        let open = if is_there { open(&self.recipe) } else { String::new() };
+        let project: String = self.findings.iter().map(|finding| format!("  project: {finding}\n")).collect();
+        let help = match self.findings.is_empty() {
+            true => String::new(),
+            false => {
+                format!("  look at it, then remove it or run `lazaret accept`; {}\n", agent_settings::WHOLE)
+            }
+        };
+        format!("{:<16}{}\n{project}{help}{open}", self.client.name, self.state)
+    }
+}
+
 impl Status {
     /// Prints the list; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
-        let programs = plan::programs()?;
-        let mut lines = Vec::new();
-        for client in &CLIENTS {
-            let record = read_record(client)?;
-            if record.is_none() && !plan::is_here(client) {
-                continue;
-            }
-            let way = record.as_ref().and_then(|record| plan::way(client, Some(&record.way)).ok());
-            let programs = record.as_ref().map_or_else(|| programs.clone(), Record::programs);
-            let way = way.unwrap_or_else(|| by_hand(client, &programs));
-            let recipe = client.recipe(&programs, way);
-            let state = match plan::present(&recipe, record.as_ref()) {
-                Ok((_, 0)) => "unknown: no file of its settings is known".to_owned(),
-                Ok((0, _)) => "not installed".to_owned(),
-                Ok((present, all)) if present == all => format!("installed by {}", way.name()),
-                Ok((present, all)) => format!("in part: {present} of {all} settings by {}", way.name()),
-                Err(failed) => failed.message,
-            };
-            lines.push((client, state, recipe));
-        }
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let lines = CLIENTS.iter().map(|client| Line::of(client, options));
+        let lines: Vec<Line> = lines.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         if self.json {
-            let line = |(client, state, recipe): &(&Client, String, Recipe)| json!({ "client": client.name, "state": state, "open": recipe.open });
-            print::json(&lines.iter().map(line).collect::<Vec<Value>>())?;
+            print::json(&lines.iter().map(Line::json).collect::<Vec<Value>>())?;
         } else if lines.is_empty() {
             print::result(b"no client that is known was found\n")?;
         } else {
-            let line = |(client, state, recipe): &(&Client, String, Recipe)| {
-                let open = if state.starts_with("installed") { open(recipe) } else { String::new() };
-                format!("{:<16}{state}\n{open}", client.name)
-            };
-            print::result(for_terminal(&lines.iter().map(line).collect::<String>()).as_bytes())?;
+            print::result(for_terminal(&lines.iter().map(Line::text).collect::<String>()).as_bytes())?;
         }
         Ok(exit::OK)
     }
 }
 
 /// The way in which a person has installed it by hand, as far as the settings show.
-fn by_hand(client: &Client, programs: &orchestrator_install::Programs) -> Way {
+fn by_hand(client: &Client, programs: &Programs) -> Way {
     let count =
         |way: &Way| plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present);
     let best = client.ways.iter().rev().max_by_key(|way| count(way));

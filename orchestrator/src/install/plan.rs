@@ -2,14 +2,18 @@
 
 use broker_protocol::Failed;
 use orchestrator_install::files;
+use orchestrator_install::recipes::USUAL_SERVER;
 use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
 use orchestrator_records::state_directory::{home, variable};
+use orchestrator_sidecar::token::new_id;
 use orchestrator_text::diff;
 use orchestrator_text::settings::line_hider;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Length of the name of our server: 40 bits of it are random.
+const NAME_MAX: usize = USUAL_SERVER.len() + 1 + 10;
 /// How long to search for the shortest diff.
 const TIME: Duration = Duration::from_millis(200);
 
@@ -107,13 +111,25 @@ pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize
     Ok(count)
 }
 
-/// The programs that a client is to start.
+/// The programs that a client is to start, with a server's name that no repository can know: one that had the same name could take the
+/// place of ours, and be called unasked.
+pub fn new_programs() -> Result<Programs, Failed> {
+    let random = new_id(USUAL_SERVER)
+        .map_err(|error| Failed::internal(format!("cannot choose a name for the server: {error}")))?;
+    // Clients put it before the names of tools, which may have 64 characters in all.
+    let server = random.chars().take(NAME_MAX).collect();
+    Ok(Programs { server, ..programs()? })
+}
+
+/// The programs, with the name that a person would write for the server.
 pub fn programs() -> Result<Programs, Failed> {
     let own = std::env::current_exe()
         .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
     let text = |path: &Path| path.to_str().map(str::to_owned);
     match (text(&own), text(&own.with_file_name("lazaret-bash"))) {
-        (Some(lazaret), Some(lazaret_bash)) => Ok(Programs { lazaret, lazaret_bash }),
+        (Some(lazaret), Some(lazaret_bash)) => {
+            Ok(Programs { lazaret, lazaret_bash, server: USUAL_SERVER.to_owned() })
+        }
         _ => Err(Failed::invalid(format!(
             "{}: no client can be given a path that is not UTF-8",
             own.display()

@@ -56,6 +56,13 @@ impl Front {
         }
     }
 
+    fn is_armed(&self) -> bool {
+        match self {
+            Front::Text(screen) => screen.is_armed(),
+            Front::Json(_) => true,
+        }
+    }
+
     /// Shows more of the question. Discards earlier input, which cannot be an answer to that.
     async fn more(&mut self, answers: &mut Answers<'_>) -> io::Result<()> {
         if let Answers::Person(lines) = answers {
@@ -176,6 +183,10 @@ async fn answer(
         "n" | "no" => Answer::No,
         "q" | "quit" => Answer::NoAndStop,
         _ if !front.has_shown_all() => return front.more(answers).await,
+        "y" | "yes" | "s" | "session" if !front.is_armed() => {
+            front.problem("that came too soon to be an answer to this question").await?;
+            return front.question(confirm, answers).await;
+        }
         "y" | "yes" => Answer::Once,
         "s" | "session" if confirm.session != "once" => Answer::Session,
         _ => {

@@ -9,6 +9,7 @@ use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use serde_json::Value;
 use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
 
 /// Lines of a command's output to show while it runs.
 const LINES: usize = 8;
@@ -33,6 +34,8 @@ pub struct Screen {
 
 /// Rows of the screen besides those of a question: its head, and the line for the answer.
 const HEAD: usize = 4;
+/// How long a question must stand before a yes counts: what is typed earlier was meant for something else.
+const ARMED: Duration = Duration::from_millis(400);
 /// Minimum rows of a page.
 const PAGE_MIN: usize = 5;
 
@@ -43,6 +46,8 @@ struct Question {
     /// Whether the rows are complete.
     is_whole: bool,
     answers: String,
+    /// When the last row was shown.
+    complete: Option<Instant>,
 }
 
 impl Question {
@@ -58,11 +63,15 @@ impl Question {
         let session = for_session(confirm);
         let again = if confirm.again { "the answer was rejected; " } else { "" };
         let answers = format!("[{again}y once{session}, n no, q no and stop; {} s] ", confirm.seconds_left);
-        Self { rows, shown: 0, is_whole: confirm.input.is_some(), answers }
+        Self { rows, shown: 0, is_whole: confirm.input.is_some(), answers, complete: None }
     }
 
     fn has_shown_all(&self) -> bool {
         self.is_whole && self.shown == self.rows.len()
+    }
+
+    fn is_armed(&self) -> bool {
+        self.complete.is_some_and(|since| since.elapsed() >= ARMED)
     }
 
     /// The next rows for a screen with `height` rows, and the possible answers.
@@ -70,6 +79,9 @@ impl Question {
         let end = (self.shown + height.saturating_sub(HEAD).max(PAGE_MIN)).min(self.rows.len());
         let mut page = self.rows[self.shown..end].concat();
         self.shown = end;
+        if self.has_shown_all() {
+            self.complete = Some(Instant::now());
+        }
         page.push_str(&match (self.rows.len() - end, self.is_whole) {
             (0, true) => self.answers.clone(),
             (0, false) => "[n no, q no and stop] ".to_owned(),
@@ -151,6 +163,11 @@ impl Screen {
     /// Whether the whole question has been shown: nobody can approve what they have not seen.
     pub fn has_shown_all(&self) -> bool {
         self.asked.as_ref().is_none_or(Question::has_shown_all)
+    }
+
+    /// Whether the whole question has been on the screen for so long that what is typed can be an answer to it.
+    pub fn is_armed(&self) -> bool {
+        self.asked.as_ref().is_none_or(Question::is_armed)
     }
 
     /// Prompts a person for the next text, or for its next line.
@@ -270,12 +287,9 @@ fn failed(ran: &HookRan) -> String {
 }
 
 /// What a question says of a yes for the session; nothing if it does not offer that.
-fn for_session(confirm: &Confirm) -> &'static str {
-    match confirm.session {
-        "rule" => ", s for the rest of the session",
-        "call" => ", s for this very call in this session",
-        _ => "",
-    }
+fn for_session(confirm: &Confirm) -> String {
+    let covered = confirm.for_session.as_ref().map(|covered| format!(", s for {covered} in this session"));
+    covered.unwrap_or_default()
 }
 
 /// What to reply to an answer that is none: the answers that this question has.
@@ -314,6 +328,7 @@ mod tests {
             seconds_left: 30,
             channel: "relay",
             session: "rule",
+            for_session: Some("all commands that run only ls".into()),
             part: None,
             again: false,
             diff: None,
@@ -323,6 +338,16 @@ mod tests {
 
     fn question(input: Option<Value>) -> Question {
         Question::new(&confirm(input), 40)
+    }
+
+    #[test]
+    fn yes_counts_only_when_the_question_has_stood() {
+        let mut short = question(Some(json!({ "command": "ls" })));
+        assert!(!short.is_armed());
+        short.page(40);
+        assert!(short.has_shown_all() && !short.is_armed());
+        short.complete = Instant::now().checked_sub(ARMED);
+        assert!(short.is_armed());
     }
 
     #[test]
@@ -342,9 +367,10 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_told_the_right_ones() {
-        let with = |session| Confirm { session, ..confirm(Some(json!({}))) };
-        assert!(no_answer(&with("rule")).ends_with("type y, s, n or q"));
-        assert!(no_answer(&with("once")).ends_with("type y, n or q"));
+        let lasting = confirm(Some(json!({})));
+        assert!(no_answer(&lasting).ends_with("type y, s, n or q"));
+        let once = Confirm { session: "once", for_session: None, ..lasting };
+        assert!(no_answer(&once).ends_with("type y, n or q"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ pub mod characters;
 pub mod utf8;
 pub mod clean;
 pub mod escape;
+pub mod coverage;
+pub mod markdown;
 mod forms;
 pub mod redact;
 pub mod known;

@@ -209,8 +209,11 @@ impl Registry {
             return Err(RegistryError::Description(description.len()));
         }
         let description = clean_description(&description);
-        let schema =
-            Schema::new(schema).map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
+        let schema = match origin {
+            Origin::Server { .. } => Schema::of_server(schema),
+            Origin::Client { .. } => Schema::new(schema),
+        };
+        let schema = schema.map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
         let bytes = description.len() + schema.length();
         if self.registered.values().map(|tool| tool.bytes).sum::<usize>() + bytes > BYTES_MAX {
             return Err(RegistryError::TooLarge);
@@ -391,7 +394,7 @@ impl ClientTool {
         Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
     }
 
-    /// Checks an input against the tool's schema.
+    /// Checks a client's tool's input against its schema; a server checks its own.
     ///
     /// # Errors
     /// See [`Schema::check`].

@@ -1,8 +1,9 @@
 //! Checks inputs against JSON Schemas: those of our tools, generated from the structs of their inputs, and those that a client
 //! wrote for its own tools.
 //!
-//! A client's schema is untrusted. It is bounded, nothing is fetched for it, its patterns run in linear time, and the number of
-//! steps for an input is computed before the first step.
+//! A client's schema is untrusted. It is bounded, nothing is fetched for it, its patterns are few and small and run in linear time,
+//! and the number of steps for an input is computed before the first step. A server's schema is only passed on to the model: the
+//! server checks its own input, so no pattern of a stranger's is compiled here.
 
 use crate::input_error::{FieldError, excerpt};
 use crate::schema_cost::{SchemaCost, TooComplex};
@@ -14,9 +15,14 @@ use thiserror::Error;
 /// Most bytes of a schema as JSON.
 pub const SCHEMA_MAX: usize = 64 << 10;
 /// Maximum size of a compiled pattern, in bytes.
-const PATTERN_MAX: usize = 1 << 20;
+const PATTERN_MAX: usize = 64 << 10;
+/// Maximum number of patterns in a schema. Each keeps its compiled form and a cache of up to [`PATTERN_MAX`].
+const PATTERNS_MAX: usize = 64;
 /// Maximum number of steps to check one input.
 const STEPS_MAX: u64 = 4_000_000;
+/// Steps that a pattern counts for each [step of text](crate::schema_cost): at worst each byte takes one for each state of the
+/// compiled pattern, and the largest has some thousands.
+const PATTERN_STEPS: u64 = 2048;
 /// Maximum number of steps for which all errors are collected, to report the most important. An error takes a few hundred bytes.
 const COLLECTED_MAX: u64 = 20_000;
 /// Maximum characters of a rule in an error message.
@@ -27,8 +33,17 @@ const RULE_MAX: usize = 200;
 pub struct Schema {
     value: Value,
     length: usize,
+    /// `None` for a server's tool.
+    checker: Option<Checker>,
+}
+
+#[derive(Debug)]
+struct Checker {
     validator: Validator,
+    /// How long a check takes.
     cost: SchemaCost,
+    /// How many errors there can be.
+    errors: SchemaCost,
 }
 
 /// Why a schema is refused.
@@ -46,32 +61,48 @@ pub enum SchemaError {
     /// The cost of checking an input cannot be computed in few steps.
     #[error("a schema with too many parts that refer to each other")]
     TooComplex,
+    /// It has more than [`PATTERNS_MAX`] patterns.
+    #[error("a schema with {0} patterns; {PATTERNS_MAX} are allowed")]
+    Patterns(usize),
     /// It is not JSON Schema 2020-12.
     #[error("not a JSON Schema: {0}")]
     Invalid(String),
 }
 
 impl Schema {
-    /// Compiles a schema.
+    /// Compiles a schema, to check inputs against it.
     ///
     /// # Errors
     /// See [`SchemaError`].
     pub fn new(value: Value) -> Result<Self, SchemaError> {
-        let length = value.to_string().len();
-        if length > SCHEMA_MAX {
-            return Err(SchemaError::TooLong(length));
-        }
-        if value.get("type") != Some(&Value::from("object")) {
-            return Err(SchemaError::NotAnObject);
-        }
+        let length = bounded(&value)?;
         if has_foreign_reference(&value) {
             return Err(SchemaError::Reference);
         }
-        let cost = SchemaCost::new(&value).map_err(|TooComplex| SchemaError::TooComplex)?;
+        let patterns = patterns(&value);
+        if patterns > PATTERNS_MAX {
+            return Err(SchemaError::Patterns(patterns));
+        }
+        let cost = |pattern_steps| {
+            SchemaCost::new(&value, pattern_steps).map_err(|TooComplex| SchemaError::TooComplex)
+        };
+        let (cost, errors) = (cost(PATTERN_STEPS)?, cost(1)?);
         let patterns = PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
         let validator = options.build(&value).map_err(|error| SchemaError::Invalid(masked(&error)))?;
-        Ok(Self { value, length, validator, cost })
+        Ok(Self { value, length, checker: Some(Checker { validator, cost, errors }) })
+    }
+
+    /// Takes the schema of a server's tool, which inputs are not checked against.
+    ///
+    /// # Errors
+    /// [`SchemaError::TooLong`], [`SchemaError::NotAnObject`], and [`SchemaError::Invalid`], as model vendors refuse a whole
+    /// request for one schema that is not valid.
+    pub fn of_server(value: Value) -> Result<Self, SchemaError> {
+        let length = bounded(&value)?;
+        let valid = jsonschema::draft202012::meta::validate(&value);
+        valid.map_err(|error| SchemaError::Invalid(masked(&error)))?;
+        Ok(Self { value, length, checker: None })
     }
 
     /// The schema as it was given.
@@ -92,20 +123,20 @@ impl Schema {
         if !input.is_object() {
             return Err(FieldError::NotAnObject(excerpt(input)));
         }
-        let steps = self.cost.of(input);
-        if steps > STEPS_MAX {
+        let Some(Checker { validator, cost, errors }) = &self.checker else { return Ok(()) };
+        if cost.of(input) > STEPS_MAX {
             return Err(rule("expected less: this schema would take too many steps to check it", input));
         }
-        if self.validator.is_valid(input) {
+        if validator.is_valid(input) {
             return Ok(());
         }
-        let error = match steps {
-            ..=COLLECTED_MAX => self.validator.iter_errors(input).min_by_key(rank),
+        let error = match errors.of(input) {
+            ..=COLLECTED_MAX => validator.iter_errors(input).min_by_key(rank),
             // All errors of each branch would be collected.
-            _ if self.cost.branches() => {
+            _ if errors.branches() => {
                 return Err(rule("expected something that matches the tool's schema", input));
             }
-            _ => self.validator.validate(input).err(),
+            _ => validator.validate(input).err(),
         };
         error.map_or(Ok(()), |error| Err(self.field_error(&error, input)))
     }
@@ -142,6 +173,37 @@ impl Schema {
                 FieldError::Rule { name, rule, found: excerpt(error.instance()) }
             }
         }
+    }
+}
+
+/// The bytes of a schema, if it is not too long and describes an object.
+fn bounded(schema: &Value) -> Result<usize, SchemaError> {
+    let length = schema.to_string().len();
+    if length > SCHEMA_MAX {
+        return Err(SchemaError::TooLong(length));
+    }
+    if schema.get("type") != Some(&Value::from("object")) {
+        return Err(SchemaError::NotAnObject);
+    }
+    Ok(length)
+}
+
+/// How many patterns a schema may have compiled, counted wherever the keywords stand.
+fn patterns(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(keyword, value)| {
+                let own = match (keyword.as_str(), value) {
+                    ("pattern", Value::String(_)) => 1,
+                    ("patternProperties", Value::Object(map)) => map.len(),
+                    _ => 0,
+                };
+                own + patterns(value)
+            })
+            .sum(),
+        Value::Array(items) => items.iter().map(patterns).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -420,6 +482,51 @@ mod tests {
         let start = std::time::Instant::now();
         assert!(schema.check(&input).is_err());
         assert!(start.elapsed().as_secs() < 5);
+    }
+
+    #[test]
+    fn patterns_of_everyday_schemas_compile() {
+        for pattern in
+            [r"^\w+@\w+\.\w+$", r"^[a-z0-9]+(?:-[a-z0-9]+)*$", r"^\d{4}-\d{2}-\d{2}$", r"^[\w.-]{1,64}$"]
+        {
+            let schema = json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
+            assert!(Schema::new(schema).is_ok(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_bounded_in_number_size_and_work() {
+        let with = |pattern: &str, number: usize| {
+            let choices: Vec<_> = (0..number).map(|n| json!({"pattern": format!("{pattern}{n}")})).collect();
+            Schema::new(json!({"type": "object", "properties": {"a": {"anyOf": choices}}}))
+        };
+        assert!(with("x", PATTERNS_MAX).is_ok());
+        assert_eq!(with("x", PATTERNS_MAX + 1).unwrap_err(), SchemaError::Patterns(PATTERNS_MAX + 1));
+        assert!(matches!(with(r"[\x80-\u{10ffff}]{1,400}", 1), Err(SchemaError::Invalid(_))));
+        let texts = |bytes: usize| json!({"a": "ж".repeat(bytes / 2)});
+        let heavy = with("[a-d].{30}|^x", 12).unwrap();
+        let error = heavy.check(&texts(60_000)).unwrap_err().to_string();
+        assert!(error.contains("too many steps"), "{error}");
+        assert!(heavy.check(&texts(2_000)).unwrap_err().to_string().contains("anyOf"));
+    }
+
+    /// 1,000 patterns of a megabyte each would take seconds and gigabytes.
+    #[test]
+    fn a_servers_patterns_are_not_compiled() {
+        let many: serde_json::Map<_, _> =
+            (0..1000).map(|n| (format!("p{n}"), json!({"pattern": r"\w{1,60}x"}))).collect();
+        let before = peak_memory();
+        let schema = Schema::of_server(json!({"type": "object", "properties": many})).unwrap();
+        assert_eq!(schema.check(&json!({"p0": 1, "other": "x".repeat(100_000)})), Ok(()));
+        assert!(schema.check(&json!([])).is_err());
+        assert!(peak_memory() - before < 32 << 10, "{} KiB more", peak_memory() - before);
+        assert!(matches!(
+            Schema::of_server(json!({"type": "object", "properties": 5})),
+            Err(SchemaError::Invalid(_))
+        ));
+        assert_eq!(Schema::of_server(json!({})).unwrap_err(), SchemaError::NotAnObject);
+        let long = json!({"type": "object", "description": "x".repeat(SCHEMA_MAX)});
+        assert!(matches!(Schema::of_server(long), Err(SchemaError::TooLong(_))));
     }
 
     #[test]

@@ -51,6 +51,7 @@ struct Parts<'v> {
     parts: Vec<Part<'v>>,
     /// The parts that definitions were compiled to.
     definitions: BTreeMap<&'v str, usize>,
+    pattern_steps: u64,
     /// Steps left for the counting itself.
     left: usize,
 }
@@ -59,10 +60,10 @@ struct Parts<'v> {
 type Counts = BTreeMap<usize, u64>;
 
 impl SchemaCost {
-    /// Counts the steps of `schema`, all of whose references lead to its own `$defs`.
-    pub fn new(schema: &Value) -> Result<Self, TooComplex> {
-        let mut parts =
-            Parts { root: schema, parts: Vec::new(), definitions: BTreeMap::new(), left: COUNTING_MAX };
+    /// Counts the steps of `schema`, all of whose references lead to its own `$defs`; a pattern counts as `pattern_steps`.
+    pub fn new(schema: &Value, pattern_steps: u64) -> Result<Self, TooComplex> {
+        let (parts, definitions) = (Vec::new(), BTreeMap::new());
+        let mut parts = Parts { root: schema, parts, definitions, pattern_steps, left: COUNTING_MAX };
         let root = parts.add(schema);
         let mut counts = Counts::new();
         parts.apply(root, 1, &mut counts)?;
@@ -133,7 +134,9 @@ impl<'v> Parts<'v> {
                 ("properties", Value::Object(map)) => {
                     part.by_name.extend(map.iter().map(|(name, schema)| (name.as_str(), self.add(schema))));
                 }
+                ("pattern", Value::String(_)) => part.weight += self.pattern_steps,
                 ("patternProperties", Value::Object(map)) => {
+                    part.weight += self.pattern_steps * map.len() as u64;
                     part.below.extend(map.values().map(|schema| self.add(schema)).collect::<Vec<_>>());
                 }
                 ("prefixItems", Value::Array(list)) => {

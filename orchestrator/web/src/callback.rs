@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use url::Url;
 
 /// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
@@ -36,18 +37,20 @@ impl Callback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// The address with which a browser returned, including its query. Any other request gets an error.
+    /// The address with which a browser returned from the page `login`, including its query. Any other request gets an error: every
+    /// program of the machine and every page can send one, but only who has seen that page knows its `state`.
     ///
     /// # Errors
     /// Those of the socket.
-    pub async fn returned(self) -> io::Result<String> {
+    pub async fn returned(self, login: &str) -> io::Result<String> {
+        let state = Url::parse(login).ok().and_then(|url| state_of(&url));
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         loop {
             let (mut stream, _) = listener.accept().await?;
             // Do not wait for a silent connection; another one may come.
             let asked = timeout(REQUEST, asked(&mut stream)).await.ok().flatten();
-            let found =
-                asked.filter(|path| path.strip_prefix(PATH).is_some_and(|rest| rest.starts_with('?')));
+            let found = asked.map(|path| format!("http://127.0.0.1:{}{path}", self.port));
+            let found = found.filter(|address| answers(address, state.as_deref()));
             let (status, text) = match found {
                 Some(_) => ("200 OK", "Lazaret has heard of it. You can close this page."),
                 None => ("404 Not Found", "There is nothing here."),
@@ -57,11 +60,22 @@ impl Callback {
                 "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
             );
             let _ = timeout(REQUEST, stream.write_all(answer.as_bytes())).await;
-            if let Some(path) = found {
-                return Ok(format!("http://127.0.0.1:{}{path}", self.port));
+            if let Some(address) = found {
+                return Ok(address);
             }
         }
     }
+}
+
+/// Whether this is the return from the login with this `state`.
+fn answers(address: &str, state: Option<&str>) -> bool {
+    let Ok(url) = Url::parse(address) else { return false };
+    url.path() == PATH && state.is_some() && state_of(&url).as_deref() == state
+}
+
+/// The state of a login (RFC 6749, 4.1.1).
+fn state_of(url: &Url) -> Option<String> {
+    url.query_pairs().find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
 }
 
 /// The path of a request for a page.
@@ -101,14 +115,17 @@ mod tests {
             for other in [
                 "GET / HTTP/1.1\r\n\r\n".to_owned(),
                 "POST /callback?code=1 HTTP/1.1\r\n\r\n".to_owned(),
-                "GET /callbacks?code=1 HTTP/1.1\r\n\r\n".to_owned(),
+                "GET /callbacks?code=1&state=2 HTTP/1.1\r\n\r\n".to_owned(),
+                "GET /callback?code=1 HTTP/1.1\r\n\r\n".to_owned(),
+                "GET /callback?error=access_denied&state=3 HTTP/1.1\r\n\r\n".to_owned(),
+                "GET /callback?state=3&code=1&state=2 HTTP/1.1\r\n\r\n".to_owned(),
             ] {
                 assert!(ask(port, &other).starts_with("HTTP/1.1 404"), "{other}");
             }
             ask(port, &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(REQUEST_MAX)));
             ask(port, "GET /callback?code=1&state=2 HTTP/1.1\r\nHost: x\r\n\r\n")
         });
-        let returned = callback.returned().await.unwrap();
+        let returned = callback.returned("https://a.example/login?client_id=1&state=2").await.unwrap();
         assert_eq!(returned, format!("http://127.0.0.1:{port}/callback?code=1&state=2"));
         assert!(browser.join().unwrap().starts_with("HTTP/1.1 200"));
     }

@@ -1,6 +1,7 @@
 //! Findings for a person, and as JSON. A hostile program may have chosen any part of them, so each text is on one line and escaped.
 
 use crate::findings::{Finding, Findings, Grant};
+use broker_protocol::paste::shell_word;
 use broker_protocol::{Command, Denial, Ended, limit};
 use orchestrator_text::escape::{for_terminal, one_line};
 use orchestrator_text::known::redactor;
@@ -62,17 +63,8 @@ fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     denial
 }
 
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 pub fn text(rerun: &Rerun, findings: &Findings) -> String {
-    let words: Vec<_> = rerun.words().iter().map(|word| quoted(word)).collect();
+    let words: Vec<_> = rerun.words().iter().map(|word| shell_word(word).into_owned()).collect();
     let command = words.join(" ");
     let mut page = format!(
         "{}\nran again under a tracer, without network; its changes were discarded. In this run {}.\n",
@@ -99,7 +91,8 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
 /// Everything that is not a single denial.
 fn write_rest(page: &mut String, findings: &Findings) {
     if let Some(profile) = &findings.profile {
-        let profile = quoted(&clean(profile));
+        let profile = clean(profile);
+        let profile = shell_word(&profile);
         let _ = writeln!(
             page,
             "\nAnother profile shows a program that was not found:\n  with --profile {profile}"
@@ -127,7 +120,8 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
         return;
     }
     let options: Vec<_> = grants.iter().map(option).collect();
-    let (profile, options) = (quoted(&clean(&rerun.profile)), options.join(" "));
+    let profile = clean(&rerun.profile);
+    let (profile, options) = (shell_word(&profile), options.join(" "));
     let opens_all = findings.more == 0 && findings.list.iter().all(|finding| finding.grant.is_some());
     let what = if opens_all {
         "all of this"
@@ -151,7 +145,7 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
 
 /// The option for a grant. None is offered for a path that cannot be printed exactly.
 fn option(grant: &Grant) -> String {
-    format!("{} {}", grant.option, quoted(&for_program(&grant.value)))
+    format!("{} {}", grant.option, shell_word(&for_program(&grant.value)))
 }
 
 /// Groups to print together: many paths of one directory, denied and opened in the same way.
@@ -242,7 +236,7 @@ mod tests {
 
     fn read(path: &str) -> Denial {
         let by = Barrier::Layer(Layer::MountNamespace, None);
-        let remedy = Remedy::Option(format!("--read {path}"));
+        let remedy = Remedy::Option(format!("--read {}", shell_word(path)));
         let denial = Denial::new(AttemptKind::Read, path, by, "why", remedy);
         denial.with_lease((!path.contains('\n')).then(|| Leased::Read(path.into())))
     }

@@ -8,7 +8,6 @@ use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::LazyLock;
 use thiserror::Error;
 
@@ -160,11 +159,10 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
     });
     // An address is known already; a name's only when it is looked up.
     let closed = asked.iter().find_map(|pattern| {
-        let (host, port) = pattern.one()?;
-        let address: IpAddr = host.trim_matches(['[', ']']).parse().ok()?;
-        let port = port.unwrap_or(443);
-        let is_closed = not_public(address).is_some() && !policy.opens(host, port, address);
-        is_closed.then(|| PrivatePlace::text_to_open(host, port, address))
+        let (address, port) = pattern.address()?;
+        let (host, port) = (address.to_string(), port.unwrap_or(443));
+        let is_closed = not_public(address).is_some() && !policy.opens(&host, port, address);
+        is_closed.then(|| PrivatePlace::text_to_open(&host, port, address))
     });
     if let Some(host) = closed {
         return Err(NetworkError::NotPublic { host });

@@ -8,7 +8,7 @@
 
 pub use crate::runners::base_name;
 
-use crate::runners::{runs_others, sets_variables};
+use crate::runners::{VARIABLE, runs_others, sets_variables, variable_runs};
 use crate::steps;
 use broker_protocol::Command;
 
@@ -122,9 +122,12 @@ impl SimpleCommand {
 }
 
 fn parse(text: &str) -> Vec<Unit> {
-    let mut parser = Parser { rest: text, units: Vec::new(), depth: 0 };
+    let mut parser = Parser { rest: text, units: Vec::new(), depth: 0, sets_what_runs: false };
     let done = parser.list(None);
     let mut units = parser.units;
+    if parser.sets_what_runs {
+        units.push(Unit::Unparsed(VARIABLE));
+    }
     if let Err(reason) = done {
         units.push(Unit::Unparsed(reason));
     }
@@ -138,6 +141,8 @@ struct Parser<'a> {
     rest: &'a str,
     units: Vec<Unit>,
     depth: usize,
+    /// Whether a variable is set whose value is run.
+    sets_what_runs: bool,
 }
 
 /// A word that is being read.
@@ -174,6 +179,11 @@ impl Word {
         let name = name.strip_suffix('+').unwrap_or(name);
         let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         first && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    }
+
+    /// What stands before the first `=`.
+    fn name(&self) -> &str {
+        self.text.split('=').next().unwrap_or_default()
     }
 
     fn is_number(&self) -> bool {
@@ -290,6 +300,10 @@ impl<'a> Parser<'a> {
                 return Err(GRAMMAR);
             }
             if word.is_assignment() {
+                // A substitution that quotes have kept from the shell may be evaluated where the variable is.
+                let kept = word.text.contains("$(") || word.text.contains('`');
+                let runs = if word.unknown { variable_runs(word.name()) } else { variable_runs(&word.text) };
+                self.sets_what_runs |= kept || runs;
                 simple.sets_or_writes = true;
                 return Ok(false);
             }
@@ -306,6 +320,7 @@ impl<'a> Parser<'a> {
         let own = variable
             .bare()
             .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+        self.sets_what_runs |= variable_runs(&variable.text);
         if !own {
             self.add_command(SimpleCommand { words: Vec::new(), sets_or_writes: true })?;
         }
@@ -624,6 +639,13 @@ mod tests {
     #[test]
     fn assignments_and_redirections_are_no_words() {
         for (text, want) in [
+            ("PS4='$(git push)'; set -x", "!|set -x|…"),
+            ("PS4=$x; a", "!|a|…"),
+            ("x='b[$(a)]' b", "!b|…"),
+            ("GIT_PAGER=cat git log", "!git log"),
+            ("GIT_PAGER='sh -c x' git log", "!git log|…"),
+            ("export LD_PRELOAD=x; a", "!export LD_PRELOAD=x|a|…"),
+            ("for PS4 in x; do b; done", "!|b|…"),
             ("A=1 B+=2 git push", "!git push"),
             ("A=1", "!"),
             ("A[0]=1 a", "…"),
@@ -713,7 +735,8 @@ mod tests {
             ("export PATH=x", "!export PATH=x"),
             ("unset PATH", "!unset PATH"),
             ("mapfile -t a", "!mapfile -t a"),
-            ("test -v \"$x\"", "!test -v ?"),
+            ("test -v \"$x\"", "!test -v ?|…"),
+            ("test -f \"$x\"", "!test -f ?"),
             ("wait -n $x", "!wait -n ?"),
             // And those do nothing of it.
             ("printf '%s [$5]\\n' a", "printf %s [$5]\\n a"),

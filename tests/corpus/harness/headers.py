@@ -59,7 +59,7 @@ NEEDS = {
 FIXTURES = {
     "argv-secret", "btrfs", "callback-reuse", "callback-tcp", "callback-udp", "env-interpreter", "env-preload", "git", "late-secret",
     "leak-canary", "leak-dir", "leak-lsock", "leak-opath", "leak-ro", "leak-rw", "leak-sock", "lease", "lock", "peer-session",
-    "reader", "reader-concurrent", "second-call", "second-project", "stdout-file", "stub", "toucher", "tty", "typed",
+    "reader", "reader-concurrent", "second-call", "second-project", "stdout-file", "store-link", "stub", "toucher", "tty", "typed",
 }  # fmt: skip
 
 

@@ -242,6 +242,7 @@ class World:
         os.setxattr(outside + "/canary.txt", "user.ctk_token", tokens["XATTR"].encode())
         put(outside + "/notes.txt", "notes of the host user\n" * 5)
         put(outside + "/movable.txt", "movable\n")
+        put(outside + "/store.js", "module.exports = 1\n")
         put(outside + "/db.lock", "lock\n")
         size = secrets.randbelow(90000) + 10000
         put(outside + "/sized.bin", "x" * size)

@@ -345,6 +345,7 @@ mod tests {
             write: Vec::new(),
             throw_away: false,
             reveal: Vec::new(),
+            answer_s: None,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
@@ -427,6 +428,7 @@ mod tests {
             expires_s: 30,
             channel: Channel::Relay,
             covers: Coverage::Rule,
+            programs: Vec::new(),
             wants: broker_protocol::Wants::default(),
         };
         let asked = FromBroker::Asked { call: 1, challenge };

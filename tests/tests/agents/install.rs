@@ -1,6 +1,7 @@
 //! `lazaret install`: the settings of clients are changed as the golden files say, and back to the byte.
 
 use lazaret_tests::{Finished, LIMIT, Place, Test, World, once, programs, run};
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,13 @@ pub fn tests() -> Vec<Test> {
         keys_in_settings_are_written_and_not_shown,
         secrets_of_every_form_are_written_and_not_shown,
         settings_that_cannot_be_read_are_left_alone,
-        status_says_what_is_installed_and_what_stays_open
+        status_says_what_is_installed_and_what_stays_open,
+        each_installation_has_a_server_of_another_name,
+        each_tool_of_a_released_agent_is_denied_or_said_to_be_open
     ]
 }
 
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/agents");
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/install");
 
 /// Its name, the way to install, and its files with their text before.
@@ -74,8 +78,7 @@ fn each_client_is_changed_as_its_golden_file_says() {
     for (client, way, files) in CLIENTS {
         let world = with_settings(files);
         let finished = lazaret(&world, &["install", client, "--by", way, "--dry-run"]);
-        let shown = finished
-            .success()
+        let shown = with_the_usual_name(finished.success())
             .replace(&world.home.display().to_string(), "~")
             .replace(&programs::folder().display().to_string(), "/BIN");
         let golden = PathBuf::from(GOLDEN).join(format!("{client}.{way}.txt"));
@@ -92,6 +95,18 @@ fn each_client_is_changed_as_its_golden_file_says() {
             );
         }
     }
+}
+
+/// The text with `NAME` for what is random in the name of our server.
+fn with_the_usual_name(text: String) -> String {
+    let mut parts = text.split("lazaret-");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (random, rest) = part.split_at_checked(10).unwrap_or((part, ""));
+        let is_random = random.len() == 10 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+        plain += &if is_random { format!("lazaret-NAME{rest}") } else { format!("lazaret-{part}") };
+    }
+    plain
 }
 
 /// Everything below a folder, with what is in it.
@@ -308,4 +323,64 @@ fn status_says_what_is_installed_and_what_stays_open() {
     let json: serde_json::Value =
         serde_json::from_slice(&lazaret(&world, &["status", "--json"]).stdout).unwrap();
     assert_eq!(json[0]["client"], "codex", "{json}");
+}
+
+/// A repository that knew the name could put a server of its own in the place of ours, which is called unasked.
+fn each_installation_has_a_server_of_another_name() {
+    let name = || {
+        let world = with_settings(&[(".claude.json", CLAUDE), (".claude/settings.json", SETTINGS)]);
+        lazaret(&world, &["install", "claude-code", "--yes"]).success();
+        let read = |path: &str| -> Value {
+            serde_json::from_slice(&fs::read(world.home.join(path)).unwrap()).unwrap()
+        };
+        let servers =
+            read(".claude.json")["mcpServers"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let settings = read(".claude/settings.json");
+        let [name] = servers.as_slice() else { panic!("{servers:?}") };
+        assert_eq!(settings["permissions"]["allow"], json!([format!("mcp__{name}")]));
+        assert_eq!(
+            settings["disabledMcpjsonServers"],
+            json!(["lazaret", name]),
+            "no project's server is taken for ours"
+        );
+        name.clone()
+    };
+    let (one, other) = (name(), name());
+    assert!(one != other && one.len() == "lazaret-".len() + 10, "{one} {other}");
+}
+
+/// The recorded tools of the released agents; `outside_agents` compares them with the agents themselves.
+fn each_tool_of_a_released_agent_is_denied_or_said_to_be_open() {
+    for (client, settings) in
+        [("claude-code", ".claude/settings.json"), ("opencode", ".config/opencode/opencode.json")]
+    {
+        let world = with_settings(&[(settings, "{}")]);
+        lazaret(&world, &["install", client, "--yes"]).success();
+        let installed: Value = serde_json::from_slice(&fs::read(world.home.join(settings)).unwrap()).unwrap();
+        let recorded = fs::read_to_string(PathBuf::from(TOOLS).join(format!("{client}.txt"))).unwrap();
+        assert_eq!(undecided(&installed, &recorded), [""; 0], "{client}");
+        let planted = format!("{recorded}\nNewTool denied\n");
+        assert_eq!(undecided(&installed, &planted), ["NewTool"], "{client}: a planted tool is found");
+    }
+}
+
+/// The recorded tools that are not denied, and of which no reason is recorded why they are not.
+fn undecided(installed: &Value, recorded: &str) -> Vec<String> {
+    let denied = |tool: &str| {
+        let rules = installed["permissions"]["deny"].as_array();
+        rules.is_some_and(|rules| rules.iter().any(|rule| rule == tool))
+            || installed["permission"][tool] == "deny"
+    };
+    let lines = recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let parts = lines.map(|line| line.split_once(' ').unwrap_or((line, "")));
+    parts
+        .filter(|(tool, state)| match *state {
+            "denied" => !denied(tool),
+            state => match state.strip_prefix("denied by ") {
+                Some(rule) => !denied(rule),
+                None => !state.starts_with("open: ") || denied(tool),
+            },
+        })
+        .map(|(tool, _)| tool.to_owned())
+        .collect()
 }

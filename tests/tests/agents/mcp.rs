@@ -455,7 +455,7 @@ fn the_project_is_the_clients() {
     assert_eq!(where_it_is(&mut client), project, "it was not said that they have changed");
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
     assert_eq!(where_it_is(&mut client), sub.display().to_string());
-    let mut command = anywhere(&world, &world.outside);
+    let mut command = anywhere(&world, &world.project);
     let mut client = Client::open(command.env("CLAUDE_PROJECT_DIR", &sub), roots.clone());
     client.roots = vec![uri(&world.project)];
     assert_eq!(where_it_is(&mut client), sub.display().to_string(), "Claude Code says it by a variable");

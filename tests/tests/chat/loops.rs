@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::Command;
+use std::time::Duration;
 
 pub fn tests() -> Vec<Test> {
     [
@@ -179,6 +180,9 @@ fn a_person_at_a_terminal_is_asked() {
     terminal.send("what?\n");
     terminal.expect("type y, s, n or q", LIMIT);
     terminal.expect("bash wants to run", LIMIT);
+    terminal.expect("s for this very call again", LIMIT);
+    // A yes counts when the question has stood for 0.4 s.
+    std::thread::sleep(Duration::from_millis(600));
     terminal.send("y\n");
     terminal.expect("Two.", LIMIT);
     terminal.expect("bash wants to run", LIMIT);

@@ -23,7 +23,7 @@ pub fn tests() -> Vec<Test> {
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
 /// What branches add that a shell may make: the user allows, calls or pushes it before anything acts on it.
 const MADE: [&str; 6] =
-    [".github/workflows/x.yml", ".gitlab-ci.yml", ".bazelrc", ".npmrc", "pkg/.yarnrc.yml", ".env.test"];
+    [".github/workflows/x.yml", ".gitlab-ci.yml", ".bazelrc", ".buckconfig", "pkg/.yarnrc.yml", ".env.test"];
 /// What the host acts on by itself.
 const REFUSED: [&str; 5] =
     [".vscode/settings.json", ".husky/pre-commit", ".mise.toml", ".claude/settings.json", "lib/.envrc"];
@@ -149,9 +149,9 @@ fn a_checkout_does_not_change_what_was_there(place: Place) {
     let world = repository(place);
     on_host(&world, "git checkout -q made");
     let printed = in_cell(&world, "git checkout -q main");
-    assert!(printed.errors().contains("unable to unlink '.npmrc'"), "{}", printed.errors());
+    assert!(printed.errors().contains("unable to unlink '.buckconfig'"), "{}", printed.errors());
     assert!(!world.project.join(".env.test").exists(), "it holds what is committed");
-    assert_eq!(world.get(".npmrc"), b"text\n");
+    assert_eq!(world.get(".buckconfig"), b"text\n");
     assert_eq!(world.get(".github/workflows/x.yml"), b"text\n");
 }
 
@@ -159,7 +159,7 @@ fn worktrees_work(place: Place) {
     let world = repository(place);
     let script = "git worktree add -q -b topic trees/topic; git worktree add -q \"$CENTRAL/away\" made; cd trees/topic
             git status --porcelain; echo x > x; git add x; git commit -qm topic; git log --format=%s
-            git -C \"$CENTRAL/away\" status --porcelain; cat \"$CENTRAL/away/.npmrc\"; cd ../..; git worktree list | wc -l
+            git -C \"$CENTRAL/away\" status --porcelain; cat \"$CENTRAL/away/.buckconfig\"; cd ../..; git worktree list | wc -l
             git worktree add -q gone plain; cat gone/plain; git worktree remove gone; git worktree prune -v; ls";
     let script = format!("CENTRAL='{}'; {script}", world.central.display());
     let printed = in_cell(&world, &script);
@@ -211,8 +211,10 @@ fn archives_are_unpacked_and_settings_written(place: Place) {
             printed.errors()
         );
     }
-    let printed =
-        in_cell(&world, "mkdir n; cd n; echo 'save-exact=true' > .npmrc; cp .npmrc ../.npmrc; cat ../.npmrc");
+    let printed = in_cell(
+        &world,
+        "mkdir n; cd n; echo 'save-exact=true' > .npmrc; cp .npmrc ../new; mv ../new ../.npmrc; cat ../.npmrc",
+    );
     assert_eq!(printed.success(), "save-exact=true\n", "{}", printed.errors());
 }
 

@@ -12,6 +12,9 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![
             caches_live_on_with_their_project,
+            a_grant_inside_what_is_shown_leaves_the_users_files,
+            closed_files_above_the_project_are_missing,
+            another_owner_is_not_permitted,
             nothing_is_written_beside_a_project_and_lost,
             packages_are_unpacked_without_their_protected_names,
             git_status_and_commit_work,
@@ -136,21 +139,75 @@ fn npm_tests_pass(place: Place) {
     assert_eq!(world.get("out"), b"y");
 }
 
-/// This workspace itself. Needs a toolchain that the place's user can read; where the ordinary user has none, only the
-/// current user's is used, with a message.
+/// As where a toolchain lies below `/usr`, or `CARGO_HOME` in the project: grants of files below what is shown anyway.
+fn a_grant_inside_what_is_shown_leaves_the_users_files(place: Place) {
+    let world = World::new(place);
+    let (tools, settings) = (world.home.join("tools"), world.project.join("settings"));
+    let paths = [tools.clone(), tools.join("bin/env"), tools.join("bin"), settings.join("env")];
+    let grants: Vec<String> = paths.iter().map(|path| format!("{{ path = '{}' }}", path.display())).collect();
+    let policy = format!("version = 1\n[profile.own]\ngrants = [{}]\n", grants.join(", "));
+    world.write(&world.home.join("config/lazaret/policy.toml"), policy);
+    for file in [tools.join("bin/env"), tools.join("other"), settings.join("env")] {
+        world.write(&file, "of the user\n");
+    }
+    let mut command = world.lazaret("run");
+    command.env("XDG_CONFIG_HOME", world.home.join("config")).args(["--profile", "own", "--", "bash", "-c"]);
+    let tools = tools.display();
+    command.arg(format!(
+        "cat {tools}/bin/env {tools}/other settings/env; echo x > {tools}/bin/env || echo closed"
+    ));
+    let done = run(&mut command, LIMIT);
+    assert_eq!(done.success(), "of the user\n".repeat(3) + "closed\n", "{}", done.errors());
+    assert_eq!(world.get("settings/env"), b"of the user\n");
+}
+
+/// `rsync -a`, `tar` and fakeroot take `EPERM` for an ordinary user's answer, and fail at any other.
+fn another_owner_is_not_permitted(place: Place) {
+    const SCRIPT: &str = "
+import os
+f = os.open('file', 0)
+for ids in ((-1, 54321), (54321, -1), (54321, 54321)):
+    for call in (os.chown, os.lchown, lambda _, *ids: os.fchown(f, *ids)):
+        try: call('file', *ids); print('allowed')
+        except OSError as e: print(e.errno, end=' ')
+os.chown('file', os.getuid(), os.getgid()); os.chown('file', -1, -1); print('own')
+";
+    let world = World::new(place);
+    world.put("file", "");
+    world.put("owner.py", SCRIPT);
+    let done = run(&mut world.cell("python3 owner.py"), LIMIT);
+    assert_eq!(done.success(), "1 ".repeat(9) + "own\n", "{}", done.errors());
+}
+
+/// Yarn, prettier, uv, pytest and rustfmt search upwards, and stop where a file may not be read.
+fn closed_files_above_the_project_are_missing(place: Place) {
+    let world = World::new(place);
+    let beside = world.project.parent().unwrap().join(".prettierrc");
+    world.write(&beside, &world.canary);
+    let look =
+        format!("[ -e {0} ] && echo there; cat {0} 2>&1; cat ../.prettierrc 2>&1; true", beside.display());
+    let control = run(world.host("bash").current_dir(&world.project).args(["-c", &look]), LIMIT);
+    assert_eq!(control.success(), format!("there\n{0}{0}", world.canary));
+    let done = run(&mut world.cell(&look), LIMIT);
+    let missing = "No such file or directory\n";
+    let expected = format!("cat: {}: {missing}cat: ../.prettierrc: {missing}", beside.display());
+    assert_eq!(done.success(), expected);
+    run(&mut world.cell(&format!("echo x > {}", beside.display())), LIMIT);
+    assert_eq!(fs::read_to_string(&beside).unwrap(), world.canary);
+}
+
+/// This workspace itself, in the places whose user can run a toolchain; the others are counted as not run.
 fn this_workspace_is_tested_with_the_rust_profile() {
     let mut ran = 0;
     for place in Place::all() {
-        let Some(home) = home_with_toolchain(place) else {
-            println!("{place}: no cargo that this user can read; not run");
+        let Some(variables) = toolchain(place) else {
+            println!("{place}: no cargo that this user can run; not run");
             continue;
         };
         let world = World::new(place);
         copy_workspace(&world);
         let mut command = world.lazaret("run");
-        command
-            .env("HOME", &home)
-            .env("PATH", format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin", home.display()));
+        command.envs(variables);
         command.args(["--profile", "rust", "--timeout", "600", "--"]);
         command.args(["cargo", "test", "-p", "broker-protocol", "--offline"]);
         // No later build and no debugger reads any of it, and these tests need no fast macros.
@@ -165,16 +222,28 @@ fn this_workspace_is_tested_with_the_rust_profile() {
         ran += 1;
     }
     println!("ran in {ran} places");
-    assert!(ran > 0, "nobody here can run cargo");
 }
 
-/// The home of the place's user, if there is a toolchain in it. Root may use its own, whatever HOME says.
-fn home_with_toolchain(place: Place) -> Option<std::path::PathBuf> {
-    let home = place.account().home.clone();
-    let mut try_it = Command::new(home.join(".cargo/bin/cargo"));
-    place.as_user(try_it.arg("--version").env("HOME", &home).current_dir("/"));
-    let works = try_it.output().is_ok_and(|output| output.status.success());
-    (works || place.user == User::Root && home.join(".cargo").exists()).then_some(home)
+/// Variables with which the place's user runs cargo: a toolchain of its own, this process's, the official Rust image's, the system's.
+fn toolchain(place: Place) -> Option<Vec<(&'static str, String)>> {
+    const SYSTEM: &str = "/usr/local/bin:/usr/bin:/bin";
+    let home = place.account().home.display().to_string();
+    let with = |rustup: String, cargo: String| {
+        let path = format!("{cargo}/bin:{SYSTEM}");
+        vec![("HOME", home.clone()), ("PATH", path), ("RUSTUP_HOME", rustup), ("CARGO_HOME", cargo)]
+    };
+    let given = |name| std::env::var(name).ok();
+    let candidates = [
+        Some(vec![("HOME", home.clone()), ("PATH", format!("{home}/.cargo/bin:{SYSTEM}"))]),
+        given("RUSTUP_HOME").zip(given("CARGO_HOME")).map(|(rustup, cargo)| with(rustup, cargo)),
+        Some(with("/usr/local/rustup".into(), "/usr/local/cargo".into())),
+    ];
+    candidates.into_iter().flatten().find(|variables| {
+        let mut command = Command::new("cargo");
+        command.arg("--version").env_clear().envs(variables.iter().cloned()).current_dir("/");
+        place.as_user(&mut command);
+        command.output().is_ok_and(|output| output.status.success())
+    })
 }
 
 /// The checkout without what is built or versioned.

@@ -379,15 +379,15 @@ fn what_is_not_committed_stays_a_secret(place: Place) {
 /// What commands of a project have made under protected names, later ones change and remove.
 fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     let world = World::new(place);
-    let made = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml; echo one > .npmrc";
+    let made = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml; echo one > .bazelrc";
     run(&mut world.cell(made), LIMIT).success();
-    let changed = "set -e; cat .env.test .github/workflows/ci.yml .npmrc; echo two >> .env.test; echo two >> .github/workflows/ci.yml
-        echo new > .github/workflows/new.yml; rm .npmrc; mv .env.test .env.prod; echo three > .env.test";
+    let changed = "set -e; cat .env.test .github/workflows/ci.yml .bazelrc; echo two >> .env.test; echo two >> .github/workflows/ci.yml
+        echo new > .github/workflows/new.yml; rm .bazelrc; mv .env.test .env.prod; echo three > .env.test";
     let finished = run(&mut world.cell(changed), LIMIT);
     assert_eq!(finished.success(), "one\none\none\n", "{}", finished.errors());
     // In a session of several calls too.
     let mut session = Session::open(&world);
-    let read = "cat .env.prod .env.test .github/workflows/*; ls .npmrc 2>/dev/null; echo four > .env.prod";
+    let read = "cat .env.prod .env.test .github/workflows/*; ls .bazelrc 2>/dev/null; echo four > .env.prod";
     assert_eq!(session.bash(read).success(), "one\ntwo\nthree\none\ntwo\nnew\n");
     session.close(LIMIT);
     let finished =

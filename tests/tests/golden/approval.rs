@@ -12,6 +12,7 @@ pub fn challenge(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        programs: Vec::new(),
         wants: broker_protocol::Wants::default(),
     }
 }
@@ -26,6 +27,7 @@ fn standing() -> Vec<SessionGrant> {
         rule: "trust:guided".into(),
         tool: "bash".into(),
         calls: 3,
+        programs: vec!["git".into()],
         only: None,
         opens: None,
         ends_s: None,

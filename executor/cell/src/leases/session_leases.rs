@@ -279,6 +279,7 @@ impl Leases {
             rule: RULE.to_owned(),
             tool: "bash".to_owned(),
             calls: held.calls,
+            programs: Vec::new(),
             only: held.lease.key.map(|_| held.digest),
             opens: Some(held.lease.opens.clone()),
             ends_s: held.ends.and_then(|ends| ends.saturating_duration_since(now).as_secs().try_into().ok()),

@@ -2,7 +2,6 @@
 //! those that cells of earlier sessions have created, if nobody else has changed them (`created_record.rs`).
 
 use super::created_record::{CreatedRecord, inspect, state};
-use super::left_files::LeftFiles;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
 use super::watch::RepositoryWatch;
 use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
@@ -43,7 +42,10 @@ pub fn open_created_files(
     let secrets = secrets(spec, found);
     let mut tracked = None;
     if let Some(repository) = ProjectRepository::of(spec) {
-        let (files, own) = (secrets.keys().cloned().collect(), CreatedFiles::of(created.memory()?));
+        // There is room for so many in a question, and commands can make more: what is older comes first.
+        let mut files: Vec<PathBuf> = secrets.keys().cloned().collect();
+        files.sort_by_key(|path| secrets.get(path).and_then(|metadata| metadata.created().ok()));
+        let own = CreatedFiles::of(created.memory()?);
         let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, own, files, ask);
         tracked = Some(secrets_now);
         for path in open {
@@ -57,9 +59,9 @@ pub fn open_created_files(
         let why = || WhyClosed::Tracked(record_path(&spec.central));
         found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
     }
-    let left = LeftFiles::new(&found.objects.repositories, &spec.project);
+    let watch = RepositoryWatch::new(&found.objects, spec, tracked);
     let (memory, record) = CreatedRecord::open(spec, found, created)?;
-    Ok(OpenedFiles { memory, record, watch: RepositoryWatch { tracked, left } })
+    Ok(OpenedFiles { memory, record, watch })
 }
 
 /// Files of the project with names of secrets that commands may create, and with no second name.

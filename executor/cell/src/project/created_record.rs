@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "created";
 /// The temporary name of a new record.
@@ -33,6 +33,9 @@ const ENTRIES_MAX: usize = 1024;
 /// Maximum size of a recorded file, and maximum number of files in a recorded directory.
 const FILE_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 256;
+
+/// A search that took longer than this is done only when the session ends.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// One recorded file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +59,8 @@ pub struct CreatedRecord {
     known: BTreeMap<PathBuf, (Entry, [i64; 7])>,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
+    /// Whether the last search for what cells have created took long.
+    is_slow: bool,
 }
 
 impl CreatedRecord {
@@ -88,11 +93,15 @@ impl CreatedRecord {
         }
         let memory = created.memory()?;
         let seen = created.count();
-        Ok((memory, Self { created, committed, seen, known, directory }))
+        Ok((memory, Self { created, committed, seen, known, directory, is_slow: false }))
     }
 
-    /// Records what cells have created so far, if it differs from the record. A failure to write is ignored.
-    pub fn update(&mut self, spec: &SandboxSpec) {
+    /// Records what cells have created so far, if it differs from the record. A failure to write is ignored. Where a search takes long,
+    /// other calls would wait for it: then it is done only at the session's end, `last`.
+    pub fn update(&mut self, spec: &SandboxSpec, last: bool) {
+        if self.is_slow && !last {
+            return;
+        }
         let count = self.created.count();
         let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else { return };
         let matcher = &spec.policy.matcher;
@@ -108,9 +117,11 @@ impl CreatedRecord {
         }
         self.seen = count;
         let zones = [spec.project.as_path(), spec.central.as_path()];
+        let begun = Instant::now();
         let Ok(found) = discovery::discover(zones, spec.linked.as_ref(), None, matcher, usize::MAX) else {
             return;
         };
+        self.is_slow = begun.elapsed() > SLOW;
         let made: Vec<Vec<u8>> = self.created.identities().skip(self.committed).collect();
         let mut entries = BTreeMap::new();
         self.known.clear();
@@ -139,7 +150,7 @@ impl Entry {
     /// other protected name above or below it, and with only rules that let commands create it.
     fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
         let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
-        if !matcher.closings(below).iter().all(|(_, new)| *new == WhenNew::Open) {
+        if !matcher.closings(below).iter().all(|(_, new)| *new != WhenNew::Closed) {
             return None;
         }
         let (file, metadata) = inspect(path).ok()?;

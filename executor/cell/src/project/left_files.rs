@@ -1,14 +1,16 @@
 //! In the broker: files in the user's repositories that make programs outside act, fail, or show something
 //! else, if a call has left or changed them. What must not stay is removed; all of it is reported.
 //!
-//! *Does not*: check repositories created after the session opened, or more than
-//! [`REPOSITORIES_MAX`]. Until the call has ended, programs act on a file that a command writes.
+//! *Does not*: check repositories created after the session opened; those for which there is no room are closed for writing
+//! (`executor_layers::discovery`). Until the call has ended, programs act on a file that a command writes.
 
 use super::created_record::{inspect, is_recent, read_short, state};
+use super::kept_repositories::unlock;
+use super::locks::Locks;
+use super::repository_changes::with_existing_parent;
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::worker::REFERENCES_MAX;
-use executor_supervisor::unlock;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
@@ -17,13 +19,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of repositories that are checked.
-const REPOSITORIES_MAX: usize = 64;
 /// Maximum bytes read of a file that holds a number or the name of an object.
 const TEXT_MAX: u64 = 128;
 
@@ -42,8 +41,6 @@ enum Left {
     Autostash,
     /// It makes git show another history, or other objects.
     History,
-    /// It makes Git or Mercurial fail. Checked when no command is running any more.
-    Lock,
     /// `hg recover` writes the files that it names. Checked when no command is running any more.
     Journal,
 }
@@ -53,12 +50,20 @@ impl Left {
     fn is_judged_by_content(self) -> bool {
         match self {
             Left::Counter | Left::BranchName | Left::Branch => true,
-            Left::Autostash | Left::History | Left::Lock | Left::Journal => false,
+            Left::Autostash | Left::History | Left::Journal => false,
+        }
+    }
+
+    /// Whether it is looked at only when no command is running any more.
+    fn waits(self) -> bool {
+        match self {
+            Left::Autostash | Left::Journal => true,
+            Left::Counter | Left::BranchName | Left::Branch | Left::History => false,
         }
     }
 }
 
-/// Files of a repository, relative to its directory. Locks are recognised by the end of their names.
+/// Files of a repository, relative to its directory; locks are recognised by the end of their names (`locks.rs`).
 const GIT: [(&str, Left); 13] = [
     ("rebase-merge/msgnum", Left::Counter),
     ("rebase-merge/end", Left::Counter),
@@ -77,37 +82,73 @@ const GIT: [(&str, Left); 13] = [
 const MERCURIAL: [(&str, Left); 2] =
     [("store/journal", Left::Journal), ("store/journal.backupfiles", Left::Journal)];
 
-/// The repositories of a session, and which of these files existed at the last check.
-#[derive(Debug, Default)]
+/// Directories in which these files come about.
+const GIT_DIRECTORIES: [&str; 7] =
+    ["", "rebase-merge", "rebase-apply", "info", "objects", "objects/info", "objects/info/commit-graphs"];
+const MERCURIAL_DIRECTORIES: [&str; 2] = ["", "store"];
+
+/// One repository, and which of these files existed at the last check.
+#[derive(Debug)]
 pub struct LeftFiles {
-    /// Each with the directory that has its references.
-    repositories: Vec<(PathBuf, PathBuf)>,
+    at: PathBuf,
+    /// The directory that has its references.
+    common: PathBuf,
+    is_git: bool,
     seen: BTreeMap<PathBuf, [i64; 7]>,
+    locks: Locks,
 }
 
 impl LeftFiles {
-    /// Covers these repositories, and Mercurial's in the project. Files that exist now are the user's, except counters that are no numbers.
-    pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, project: &Path) -> Self {
-        let mercurial = project.join(".hg");
-        let repositories = repositories.into_iter().take(REPOSITORIES_MAX).cloned();
-        let with_common = |repository: PathBuf| (repository.clone(), common_directory(repository));
-        let repositories = repositories.chain([mercurial]).map(with_common).collect();
-        let mut new = Self { repositories, seen: BTreeMap::new() };
+    /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
+    pub fn of_git(at: &Path) -> Self {
+        Self::new(at.to_owned(), common_directory(at.to_owned()), true)
+    }
+
+    /// Covers the project's repository of Mercurial's, whether it exists or not.
+    pub fn of_mercurial(project: &Path) -> Self {
+        let at = project.join(".hg");
+        Self::new(at.clone(), at, false)
+    }
+
+    fn new(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
+        let mut new = Self { at, common, is_git, seen: BTreeMap::new(), locks: Locks::default() };
+        if new.is_absent() {
+            return new;
+        }
         new.seen = new
             .present()
             .filter(|(.., left)| !matches!(left, Left::Counter))
             .map(|(path, state, _)| (path, state))
             .collect();
+        new.locks.update(&new.at);
         new
     }
 
-    /// What calls have left or changed since the last check; `alone`: no command is running any more.
-    pub fn update(&mut self, alone: bool) -> Vec<Denial> {
+    /// Whether there is nothing to look at: no repository of Mercurial's. One lookup shows that.
+    pub fn is_absent(&self) -> bool {
+        !self.is_git && !self.at.is_dir()
+    }
+
+    /// What must be watched so that every change of these files is noticed.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let (directories, files): (&[&str], _) =
+            if self.is_git { (&GIT_DIRECTORIES, &GIT[..]) } else { (&MERCURIAL_DIRECTORIES, &MERCURIAL[..]) };
+        let files = files.iter().map(|(name, _)| *name);
+        let own = directories.iter().copied().chain(files).map(|name| self.at.join(name));
+        let references = references(&self.at, &self.common);
+        own.chain(references.iter().flat_map(|path| with_existing_parent(path))).collect()
+    }
+
+    /// What calls have left or changed since the last check; `alone`: no command is running any more. Locks are added to `locks`.
+    pub fn update(&mut self, alone: bool, locks: &mut NewLocks) -> Vec<Denial> {
+        if self.is_absent() {
+            return Vec::new();
+        }
         let present: Vec<_> = self.present().collect();
         let mut seen = BTreeMap::new();
         let mut denials = Vec::new();
         for (path, state, left) in present {
-            let waits = !alone && matches!(left, Left::Autostash | Left::Lock | Left::Journal);
+            let waits = !alone && left.waits();
             let before = self.seen.get(&path);
             match before {
                 Some(before) if waits => drop(seen.insert(path, *before)),
@@ -123,38 +164,72 @@ impl LeftFiles {
             }
         }
         self.seen = seen;
+        if alone {
+            locks.add(&self.at, self.locks.update(&self.at));
+        }
         denials
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
-        // Most projects have none of Mercurial's; one lookup shows that.
-        let exist = self.repositories.iter().filter(|(at, _)| !at.ends_with(".hg") || at.is_dir());
-        let paths = exist.flat_map(|(repository, common)| {
-            let files: &[_] = if repository.ends_with(".hg") { &MERCURIAL } else { &GIT };
-            let files = files.iter().map(|(name, left)| (repository.join(name), *left));
-            let branch = branch_with_commands(repository, common).map(|path| (path, Left::Branch));
-            files.chain(branch).chain(locks(repository).map(|path| (path, Left::Lock)))
-        });
-        paths.filter_map(|(path, left)| {
+        let files: &[_] = if self.is_git { &GIT } else { &MERCURIAL };
+        let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
+        let branch = Some(()).filter(|()| self.is_git);
+        let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
+        files.chain(branch.map(|path| (path, Left::Branch))).filter_map(|(path, left)| {
             let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
             Some((path, state, left))
         })
     }
 }
 
+/// The locks that calls have left in all repositories: one finding, however many there are.
+#[derive(Debug, Default)]
+pub struct NewLocks {
+    first: Option<PathBuf>,
+    count: usize,
+}
+
+impl NewLocks {
+    fn add(&mut self, repository: &Path, (first, count): (Option<OsString>, usize)) {
+        self.count += count;
+        self.first = self.first.take().or_else(|| first.map(|first| repository.join(first)));
+    }
+
+    /// What is reported of them.
+    pub fn denial(self) -> Option<Denial> {
+        let first = self.first?;
+        let more = match self.count.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let why = format!(
+            "A command left this lock{more}, which makes your next `git add` or `git commit` fail; or a git process of yours holds it."
+        );
+        let advice = "remove it if no git process of yours is running";
+        Some(of_repository(&first, &why, Remedy::Advice(advice.into())))
+    }
+}
+
 /// The reference, after `HEAD`, in which the name of another one stands that is not only text to a shell. Git follows references, and
 /// prints the last name.
 fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
-    let max = GIT_HEAD_MAX as u64;
-    let mut head = read_short(&repository.join("HEAD"), max)?;
-    for _ in 0..REFERENCES_MAX {
-        let path = common.join(OsStr::from_bytes(branch_of(&head).filter(|_| is_git_head(&head))?));
-        head = read_short(&path, max)?;
-        if branch_of(&head).is_some() && !is_valid_git_head(&head) {
-            return Some(path);
-        }
+    let is_bad = |path: &PathBuf| {
+        let head = read_short(path, GIT_HEAD_MAX as u64);
+        head.is_some_and(|head| branch_of(&head).is_some() && !is_valid_git_head(&head))
+    };
+    references(repository, common).into_iter().skip(1).find(is_bad)
+}
+
+/// `HEAD`, and the references to which it leads one after the other; the last may not exist.
+fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
+    let mut all = vec![repository.join("HEAD")];
+    while all.len() <= REFERENCES_MAX {
+        let head = all.last().and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
+        let Some(head) = head.filter(|head| is_git_head(head)) else { break };
+        let Some(branch) = branch_of(&head) else { break };
+        all.push(common.join(OsStr::from_bytes(branch)));
     }
-    None
+    all
 }
 
 /// The directory that has a repository's references: another one for a worktree, and no command changes which.
@@ -162,12 +237,6 @@ fn common_directory(repository: PathBuf) -> PathBuf {
     let named = text(&repository.join("commondir"), GIT_HEAD_MAX as u64);
     let named = named.and_then(|named| repository.join(OsStr::from_bytes(&named)).canonicalize().ok());
     named.unwrap_or(repository)
-}
-
-/// The lock files directly in a repository's directory.
-fn locks(repository: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(repository).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "lock"))
 }
 
 /// Treats a file as needed, and reports it.
@@ -213,14 +282,6 @@ fn left_in(path: &Path, left: Left) -> Option<Denial> {
                        from the real ones.";
             let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
             Some(of_repository(path, why, Remedy::Advice(advice.into())))
-        }
-        Left::Lock => {
-            let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
-            Some(of_repository(
-                path,
-                why,
-                Remedy::Advice("remove it if no git process of yours is running".into()),
-            ))
         }
         Left::Journal => {
             let why = "A command left it, and your `hg recover` would write the files that it names";

@@ -115,7 +115,8 @@ fn move_into(
     fchmod(&holder, Mode::empty())
 }
 
-fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
+/// The lock on names, if no cell holds it for long.
+pub(super) fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
     (0..LOCK_TRIES).find_map(|_| {
         let lock = names.try_lock_renames().ok();
         if lock.is_none() {

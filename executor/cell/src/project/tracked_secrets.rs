@@ -14,6 +14,8 @@
 
 use super::created_record::{inspect, is_recent, open, read_short, state};
 use super::left_files::{of_repository, set_aside};
+use super::repository_changes::with_existing_parent;
+use broker_protocol::paste::shell_word;
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
@@ -33,8 +35,10 @@ use std::time::{Duration, Instant};
 const NAME: &str = "tracked";
 /// The temporary name of a new record.
 const NEW: &str = "tracked.new";
-/// Maximum bytes read of it.
-const RECORD_MAX: u64 = 1 << 20;
+/// Maximum bytes of it. A record with more says [`ALL`].
+const RECORD_MAX: usize = 1 << 20;
+/// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
+const ALL: &str = "\\*";
 /// Maximum bytes read of a `HEAD` file.
 const HEAD_MAX: u64 = 4096;
 /// An answer that took longer than this is not waited for while commands run.
@@ -68,6 +72,11 @@ impl ProjectRepository {
 
     /// State that changes when another name becomes tracked; the index is based on `shared`.
     fn state(&self, shared: &[String]) -> Vec<Option<[i64; 7]>> {
+        self.files(shared).iter().map(|path| state_of(path)).collect()
+    }
+
+    /// The files that decide what is tracked.
+    fn files(&self, shared: &[String]) -> Vec<PathBuf> {
         let head = self.own.join("HEAD");
         let next = |reference: &PathBuf| {
             let text = read_short(reference, HEAD_MAX)?;
@@ -79,7 +88,7 @@ impl ProjectRepository {
         let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
         let indexes = shared.iter().map(String::as_str).filter(|name| !name.contains('/'));
         let files = std::iter::once("index").chain(indexes).map(|name| self.own.join(name)).chain(common);
-        files.chain(references).map(|path| state_of(&path)).collect()
+        files.chain(references).collect()
     }
 }
 
@@ -178,10 +187,12 @@ impl TrackedSecrets {
         let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
         let still = |path: &&PathBuf| {
-            of(path).is_some_and(|path| before.contains(&line(&path)) && tracked.may_have(&path))
+            let is_recorded = |path: &[u8]| before.contains(ALL) || before.contains(&line(path));
+            of(path).is_some_and(|path| is_recorded(&path) && tracked.may_have(&path))
         };
         let tainted: Vec<PathBuf> = files.iter().filter(still).cloned().collect();
-        let record = tainted.iter().filter_map(of).map(|path| line(&path)).collect();
+        let all = before.get(ALL).cloned();
+        let record = tainted.iter().filter_map(of).map(|path| line(&path)).chain(all).collect();
         let (open, closed): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
@@ -248,6 +259,14 @@ impl TrackedSecrets {
         self.tracked = now;
         denials.extend(self.in_submodules(spec));
         denials
+    }
+
+    /// What must be watched so that every change of what is tracked is noticed.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let git = |path: &Vec<u8>| self.repository.project.join(OsStr::from_bytes(path)).join(".git");
+        let places = self.tracked.submodules.difference(&self.known).map(git);
+        let files = self.repository.files(&self.tracked.shared).into_iter().chain(places);
+        files.flat_map(|path| with_existing_parent(&path)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
@@ -367,7 +386,8 @@ impl TrackedSecrets {
         let name = String::from_utf8_lossy(path);
         let record = record_path(&spec.central);
         let advice = format!(
-            "run `git rm --cached -- {name}` outside the sandbox; or, if you want git to track it, remove its line from {}",
+            "run `git rm --cached -- {}` outside the sandbox; or, if you want git to track it, remove its line from {}",
+            shell_word(&name),
             record.display()
         );
         Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
@@ -378,7 +398,10 @@ impl TrackedSecrets {
     fn write(&mut self, before: &BTreeSet<String>) {
         let Some(directory) = &self.directory else { return };
         self.record.extend(read(directory).difference(before).cloned());
-        let lines: String = self.record.iter().map(|line| format!("{line}\n")).collect();
+        let mut lines: String = self.record.iter().map(|line| format!("{line}\n")).collect();
+        if HEADER.len() + lines.len() > RECORD_MAX {
+            lines = format!("{ALL}\n");
+        }
         let write = || -> io::Result<()> {
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
             open(directory, NEW, flags)?.write_all(format!("{HEADER}{lines}").as_bytes())?;
@@ -397,8 +420,11 @@ fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
     let why = "A command has put this name into git's index so that `git status` does not show it (`skip-worktree`, `assume-unchanged`). \
                Git would create the file at a checkout, and programs of yours act on files with this name.";
     let name = String::from_utf8_lossy(path);
-    let advice =
-        format!("look at `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}`");
+    let (object, word) = (format!(":{name}"), shell_word(&name));
+    let advice = format!(
+        "look at `git show {}` outside the sandbox, and run `git rm --cached -- {word}`",
+        shell_word(&object)
+    );
     Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
 }
 
@@ -421,14 +447,16 @@ fn added(spec: &SandboxSpec, paths: &[Vec<u8>]) -> Option<Denial> {
          takes it from there, and some programs read it there (git-lfs `.lfsconfig`)."
     );
     let name = String::from_utf8_lossy(path);
+    let (object, word) = (format!(":{name}"), shell_word(&name));
     let advice = format!(
-        "look at `git diff --cached` and `git show :{name}` outside the sandbox, and run `git rm --cached -- {name}` if it is not yours"
+        "look at `git diff --cached` and `git show {}` outside the sandbox, and run `git rm --cached -- {word}` if it is not yours",
+        shell_word(&object)
     );
     Some(Denial::new(AttemptKind::Write, name, by(spec, path), &why, Remedy::Advice(advice)))
 }
 
 fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
-    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed)
+    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new != WhenNew::Open)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
@@ -460,7 +488,10 @@ fn read(directory: &OwnedFd) -> BTreeSet<String> {
     let read = || {
         let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
         let mut bytes = Vec::new();
-        file.take(RECORD_MAX).read_to_end(&mut bytes).ok()?;
+        file.take(RECORD_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() > RECORD_MAX {
+            return Some(ALL.to_owned());
+        }
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().unwrap_or_default();

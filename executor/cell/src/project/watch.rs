@@ -1,21 +1,59 @@
-//! The checks after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
+//! The checks after each call in the repositories of a project, in the broker: that they still are repositories, what git tracks, and
+//! what calls have left there. Only those in which something has happened are looked at.
 
-use super::left_files::LeftFiles;
+use super::kept_repositories::KeptRepository;
+use super::left_files::{LeftFiles, NewLocks};
+use super::quarantine::lock_of;
+use super::repository_changes::RepositoryChanges;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
 use broker_protocol::Denial;
+use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
+use executor_supervisor::CreatedFiles;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long repositories are looked at while commands run, when other calls wait; the rest is looked at later.
+const TIME: Duration = Duration::from_millis(100);
 
 /// The repositories of a session.
 #[derive(Debug)]
 pub struct RepositoryWatch {
     /// The secrets that git tracks, if the project has a repository.
-    pub(super) tracked: Option<TrackedSecrets>,
-    pub(super) left: LeftFiles,
+    tracked: Option<TrackedSecrets>,
+    /// Those that are looked at, the user's first, and Mercurial's at the end.
+    all: Vec<Watched>,
+    /// What happens in these, by their places, and behind them in what decides what git tracks.
+    changes: RepositoryChanges,
+    /// Whether there was a look before: a session of one call needs no watches.
+    is_used: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    kept: Option<KeptRepository>,
+    left: LeftFiles,
 }
 
 impl RepositoryWatch {
+    /// Covers the watched ones of `objects`, and Mercurial's in the project.
+    pub(super) fn new(
+        objects: &ProtectedObjects,
+        spec: &SandboxSpec,
+        tracked: Option<TrackedSecrets>,
+    ) -> Self {
+        let git = objects.watched.iter().map(|path| {
+            let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
+            Watched { kept, left }
+        });
+        let mercurial = Watched { kept: None, left: LeftFiles::of_mercurial(&spec.project) };
+        let all: Vec<Watched> = git.chain([mercurial]).collect();
+        let changes = RepositoryChanges::new(all.len() + 1);
+        Self { tracked, all, changes, is_used: false }
+    }
+
     /// What commands have caused since the last check; `alone`: no command is running any more.
     pub fn update(
         &mut self,
@@ -23,10 +61,65 @@ impl RepositoryWatch {
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Denial> {
-        let mut denials = self.left.update(alone);
-        if let Some(tracked) = &mut self.tracked {
+        self.changes.receive();
+        let is_restored = self.restore(spec);
+        let mut watched = if alone && self.is_used { self.watch() } else { BTreeSet::new() };
+        self.is_used = true;
+        let (mut denials, mut locks) = (Vec::new(), NewLocks::default());
+        let until = Instant::now() + TIME;
+        for (place, repository) in self.all.iter_mut().enumerate() {
+            if self.changes.has(place) && (alone || Instant::now() < until) {
+                denials.extend(repository.left.update(alone, &mut locks));
+            }
+        }
+        denials.extend(locks.denial());
+        let last = self.all.len();
+        if let Some(tracked) = self.tracked.as_mut().filter(|_| self.changes.has(last)) {
+            let before = tracked.watched();
             denials.extend(tracked.update(spec, alone, ask));
+            if tracked.watched() != before {
+                watched.remove(&last);
+            }
+        }
+        if alone {
+            self.changes.settle(|place| watched.contains(&place) && is_restored);
         }
         denials
+    }
+
+    /// Watches those in which something has happened, before they are looked at; returns the places of those that are watched.
+    fn watch(&mut self) -> BTreeSet<usize> {
+        let mut watched = BTreeSet::new();
+        let last = self.all.len();
+        for place in 0..last {
+            let left = &self.all[place].left;
+            if self.changes.has(place) && !left.is_absent() && self.changes.watch(place, &left.watched()) {
+                watched.insert(place);
+            }
+        }
+        if self.changes.has(last) {
+            let paths = self.tracked.as_ref().map(TrackedSecrets::watched).unwrap_or_default();
+            if self.changes.watch(last, &paths) {
+                watched.insert(last);
+            }
+        }
+        watched
+    }
+
+    /// Restores the parts that make directories repositories, before anything is watched in them; whether all were looked at.
+    fn restore(&mut self, spec: &SandboxSpec) -> bool {
+        let changes = &self.changes;
+        let is_due = |place: &usize| changes.has(*place);
+        if !(0..self.all.len() - 1).any(|place| is_due(&place)) {
+            return true;
+        }
+        let memory = spec.created.as_ref().and_then(|memory| memory.try_clone().ok());
+        let Some(names) = memory.map(CreatedFiles::of) else { return false };
+        let Some(_lock) = lock_of(&names) else { return false };
+        for (_, repository) in self.all.iter_mut().enumerate().filter(|(place, _)| is_due(place)) {
+            // If it fails, the user's git will report it.
+            let _ = repository.kept.iter_mut().try_for_each(KeptRepository::restore);
+        }
+        true
     }
 }

@@ -1,4 +1,4 @@
-//! What is protected because the user's git settings name it.
+//! What is protected because the user's git settings name it, or a link in the home directory leads to it.
 
 use super::{Search, mode};
 use crate::git_settings::{MayBe, NamedPath};
@@ -16,7 +16,7 @@ impl Search<'_> {
         let Some(end) = links::follow(directory, path).end else { return Ok(()) };
         let metadata = fs::symlink_metadata(&end);
         let closes = match (may_be, &metadata) {
-            (MayBe::Anything, _) => true,
+            (MayBe::Anything | MayBe::Linked, _) => true,
             (MayBe::File | MayBe::Own, metadata) => {
                 !metadata.as_ref().is_ok_and(|metadata| metadata.is_dir())
             }
@@ -34,6 +34,7 @@ impl Search<'_> {
         for closed in &mut self.also_closed[before..] {
             closed.why = match may_be {
                 MayBe::Own => WhyClosed::Own,
+                MayBe::Linked => WhyClosed::HomeLink(file.clone()),
                 MayBe::Anything | MayBe::File | MayBe::Present => {
                     WhyClosed::Setting { file: file.clone(), key: key.clone() }
                 }
@@ -46,7 +47,7 @@ impl Search<'_> {
     fn open_when_new(&mut self, end: &Path) {
         let Some(zone) = self.zone_of(end) else { return };
         let relative = end.strip_prefix(zone).unwrap_or(end).as_os_str().as_bytes();
-        let open = self.names.closings(relative).iter().any(|(_, new)| *new == WhenNew::Open);
+        let open = self.names.closings(relative).iter().any(|(_, new)| *new != WhenNew::Closed);
         if open && self.objects.protection_of_place(end).is_none() {
             self.objects.places.insert(end.to_owned(), Protection::Write);
             let why = WhyClosed::TargetOf(end.to_owned());

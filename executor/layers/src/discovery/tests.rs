@@ -198,3 +198,93 @@ fn a_central_root_in_what_is_leased_is_closed_as_a_whole() {
     let hidden = |path: &str, directory| Pin { path: zone.at(path), mode: PinMode::Hidden { directory } };
     assert!(pins.contains(&hidden("data/x", true)) && pins.contains(&hidden("other", false)), "{pins:?}");
 }
+
+/// The search of a project and a central root, each with room for so many entries.
+fn within(project: &Zone, central: &Zone, entries_max: usize) -> Result<Discovery, ProtectError> {
+    let clean = |zone: &Zone| zone.at("").components().collect::<PathBuf>();
+    let (project, central) = (clean(project), clean(central));
+    let env = ProtectedName {
+        pattern: ".env".into(),
+        protection: Protection::All,
+        new: Default::default(),
+        except: vec![],
+        why: String::new(),
+        origin: Default::default(),
+    };
+    let names = Matcher::new(&[env]).unwrap();
+    let zones = [project.as_path(), central.as_path()];
+    let mut search = Search { entries_max, ..Search::new(zones.to_vec(), zones, None, &names) };
+    for root in zones {
+        search.left.push(Directory::root(root));
+        search.all_left()?;
+    }
+    search.choose_repositories();
+    search.finish(PINS_MAX)
+}
+
+fn too_large(found: &Discovery) -> Vec<&Path> {
+    let closed = found.also_closed.iter().filter(|closed| closed.why == WhyClosed::TooLarge);
+    closed.map(|closed| closed.path.as_path()).collect()
+}
+
+#[test]
+fn what_has_the_most_entries_is_closed_and_the_rest_is_found() {
+    let (project, central) = (Zone::new(), Zone::new());
+    (0..30).for_each(|number| project.put(&format!("many/{number}/file")));
+    ["a/.env", "z/.env", ".env"].into_iter().for_each(|name| project.put(name));
+    central.put("caches/.env");
+    let found = within(&project, &central, 40).unwrap();
+    assert_eq!(too_large(&found), [project.at("many")]);
+    assert!(
+        found.pins.contains(&Pin { path: project.at("many"), mode: PinMode::Hidden { directory: true } })
+    );
+    for (zone, name) in
+        [(&project, "a/.env"), (&project, "z/.env"), (&project, ".env"), (&central, "caches/.env")]
+    {
+        assert!(found.named.contains(&zone.at(name)), "{name}");
+    }
+    assert!(too_large(&within(&project, &central, 100).unwrap()).is_empty());
+}
+
+#[test]
+fn one_root_takes_no_room_from_another() {
+    let (project, central) = (Zone::new(), Zone::new());
+    (0..30).for_each(|number| central.put(&format!("s/{number}")));
+    (0..15).for_each(|number| project.put(&format!("src/{number}")));
+    let found = within(&project, &central, 20).unwrap();
+    assert_eq!(too_large(&found), [central.at("s")]);
+}
+
+#[test]
+fn a_root_that_has_too_many_names_itself_is_named() {
+    let (project, central) = (Zone::new(), Zone::new());
+    (0..30).for_each(|number| central.put(&format!("{number}")));
+    let full = within(&project, &central, 20);
+    assert!(matches!(full, Err(ProtectError::CentralTooLarge { .. })), "{full:?}");
+    let full = within(&central, &project, 20);
+    assert!(matches!(full, Err(ProtectError::TooLarge { .. })), "{full:?}");
+}
+
+#[test]
+fn the_projects_own_repository_is_watched_first_and_those_of_the_central_root_last() {
+    let (project, central) = (Zone::new(), Zone::new());
+    let repository = |zone: &Zone, at: &str| {
+        ["objects/x", "refs/x", "HEAD"].into_iter().for_each(|part| zone.put(&format!("{at}/{part}")));
+    };
+    (0..3).for_each(|number| repository(&central, &format!("s/{number}.git")));
+    repository(&project, "zzz/old.git");
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    (0..crate::protected::REPOSITORIES_MAX)
+        .for_each(|number| repository(&project, &format!("new/{number:04}.git")));
+    repository(&project, ".git");
+    let found = within(&project, &central, 100_000).unwrap();
+    let watched = &found.objects.watched;
+    assert_eq!(watched[..2], [project.at(".git"), project.at("zzz/old.git")]);
+    let closed: Vec<&AlsoClosed> =
+        found.also_closed.iter().filter(|closed| closed.why == WhyClosed::NotWatched).collect();
+    assert_eq!((watched.len(), closed.len()), (512, 5));
+    assert!(closed.iter().filter(|closed| closed.path.starts_with(central.at(""))).count() == 3);
+    assert!(closed.iter().all(|closed| {
+        found.objects.protection_of_place(&closed.path.join("config")) == Some(Protection::Write)
+    }));
+}

@@ -113,19 +113,21 @@ impl Greeting {
         Ok(Connection::new(socket.into_std()?, decoder, opened, relay)?)
     }
 
-    /// Waits for the result of the probe, then tries to open a session. Needs a runtime.
+    /// Waits for the result of the probe, then tries to open a session and to run a command in it. Needs a runtime.
     ///
     /// # Errors
     /// If the executor does not answer.
-    pub async fn probed(self, open: Open) -> Result<(Machine, Result<Opened, ExecutorError>), ExecutorError> {
+    pub async fn probed(
+        self,
+        open: Open,
+        command: Bash,
+    ) -> Result<(Machine, Result<Tried, ExecutorError>), ExecutorError> {
         let mut greeted = self.greeted().await?;
         let machine = match greeted.next().await? {
             FromBroker::Probed(machine) => machine,
             other => return Err(out_of_turn(other)),
         };
-        greeted.send(&ToBroker::Open(open)).await?;
-        let opened = greeted.opened().await;
-        Ok((machine, opened))
+        Ok((machine, greeted.tried(open, command).await))
     }
 
     /// Waits for the session and runs one command in it until it ends. Approves a question about it if the policy accepts that
@@ -170,7 +172,28 @@ struct Greeted {
     descriptors: Vec<OwnedFd>,
 }
 
+/// A session that was opened to try it.
+#[derive(Debug)]
+pub struct Tried {
+    /// The session.
+    pub opened: Opened,
+    /// The outcome of a command in it; `None` if the policy asks a person about that first.
+    pub outcome: Option<Outcome>,
+}
+
 impl Greeted {
+    async fn tried(&mut self, open: Open, command: Bash) -> Result<Tried, ExecutorError> {
+        self.send(&ToBroker::Open(open)).await?;
+        let opened = self.opened().await?;
+        self.send(&ToBroker::Call { call: 1, request: Request::Bash(command) }).await?;
+        let outcome = match self.next().await? {
+            FromBroker::Done { call: 1, outcome, .. } => Some(outcome),
+            FromBroker::Asked { call: 1, .. } => None,
+            other => return Err(out_of_turn(other)),
+        };
+        Ok(Tried { opened, outcome })
+    }
+
     async fn opened(&mut self) -> Result<Opened, ExecutorError> {
         match self.next().await? {
             FromBroker::Opened(opened) => Ok(opened),

@@ -10,5 +10,5 @@ mod socket;
 pub use approver::{ApproverConnections, FromSession};
 pub use connection::{Connection, Control, HadPaths, RequestEvent, RunningRequest};
 pub use error::ExecutorError;
-pub use greeting::{Dial, Dialed, Greeting};
+pub use greeting::{Dial, Dialed, Greeting, Tried};
 pub use socket::connect;

@@ -101,6 +101,7 @@ pub fn config() -> Config {
         write: Vec::new(),
         throw_away: false,
         reveal: Vec::new(),
+        answer_s: None,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }
@@ -247,6 +248,7 @@ pub fn question(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        programs: Vec::new(),
         wants: broker_protocol::Wants::default(),
     }
 }

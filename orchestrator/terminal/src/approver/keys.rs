@@ -228,6 +228,7 @@ mod tests {
             expires_s: 60,
             channel: Channel::Separate,
             covers: broker_protocol::Coverage::Rule,
+            programs: Vec::new(),
             wants: broker_protocol::Wants::default(),
         };
         let proposal = Proposal::new(&request, None);

@@ -4,7 +4,7 @@
 //! a line could be on none. So what changes with time, the seconds left, is no part of them.
 
 use crate::approver::queue::PendingCall;
-use broker_protocol::Coverage;
+use orchestrator_text::coverage::for_session;
 use orchestrator_text::escape;
 use orchestrator_tools::proposal::Proposal;
 use std::time::Instant;
@@ -30,11 +30,9 @@ pub fn title(pending: &PendingCall) -> String {
 pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
     let Proposal { about, body, bytes } = &pending.proposal;
     let rule = escape::line(&pending.challenge.rule);
-    let lasting = match pending.challenge.covers {
-        Coverage::Rule => "",
-        Coverage::Call => "session allows this very call only; ",
-        Coverage::Wants => "session opens what it wants to every call; ",
-        Coverage::Once => "session allows no more than once, as input may follow; ",
+    let lasting = match for_session(&pending.challenge, pending.request.asked_as()) {
+        Some(covered) => format!("session allows {covered}; "),
+        None => "session allows no more than once, as input may follow; ".to_owned(),
     };
     let size = format!("rule `{rule}`; {lasting}{bytes} bytes, {} lines:", body.len());
     let head = [title(pending), size];

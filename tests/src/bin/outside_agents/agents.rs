@@ -5,7 +5,7 @@ use lazaret_tests::{LIMIT, World, programs, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A way in which an agent is held.
@@ -45,7 +45,7 @@ impl Way {
     }
 
     /// Whether the agent has our server, and no tools of its own.
-    fn is_server(self) -> bool {
+    pub fn is_server(self) -> bool {
         matches!(self, Way::Server | Way::Asked | Way::Unanswered)
     }
 
@@ -154,6 +154,9 @@ const GEMINI_SETTINGS: &str = "gemini-settings.json";
 const GEMINI_START: &str =
     "mkdir -p ~/.gemini; cp gemini-settings.json ~/.gemini/settings.json; exec \"$0\" \"$@\"";
 
+/// The tools of each agent, with what becomes of each.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/agents");
+
 /// The packages, with the versions that are tried.
 const PACKAGES: [&str; 6] = [
     "node@22",
@@ -204,6 +207,24 @@ impl Packages {
 impl Agent {
     pub fn tool(&self, way: Way) -> Tool {
         if way.is_server() { Tool::Served } else { Tool::Own(self.shell) }
+    }
+
+    /// The tools that it offers although nobody has recorded them; behind our server, also those that are recorded as denied. In a
+    /// cell as a whole it may have any.
+    pub fn unknown_tools(&self, way: Way, offered: &[String]) -> Vec<String> {
+        if way == Way::Whole {
+            return Vec::new();
+        }
+        let Ok(recorded) = fs::read_to_string(Path::new(RECORDED).join(format!("{}.txt", self.client)))
+        else {
+            return Vec::new();
+        };
+        // One that is denied only for some parameters is offered all the same.
+        let is_offered = |state: &str| state.starts_with("open: ") || state.contains('(');
+        let lines = recorded.lines().filter_map(|line| line.split_once(' '));
+        let known: Vec<&str> =
+            lines.filter(|(_, state)| !way.is_server() || is_offered(state)).map(|(tool, _)| tool).collect();
+        offered.iter().filter(|tool| !known.contains(&tool.as_str())).cloned().collect()
     }
 
     pub fn input(&self, way: Way, command: &str) -> Value {
@@ -265,7 +286,10 @@ impl Agent {
             let servers = world.home.join(".claude.json");
             let installed = fs::read_to_string(&servers).expect("it was written a line ago");
             let mut installed: Value = serde_json::from_str(&installed).expect("Claude Code reads it");
-            installed["mcpServers"]["lazaret"]["args"] = json!(["mcp", "--trust", "guided"]);
+            let servers = installed["mcpServers"].as_object_mut().expect("a server was installed");
+            for server in servers.values_mut() {
+                server["args"] = json!(["mcp", "--client", self.client, "--trust", "guided"]);
+            }
             put(".claude.json", installed.to_string());
         }
     }

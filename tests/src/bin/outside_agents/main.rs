@@ -76,7 +76,8 @@ fn main() -> ExitCode {
 fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
     let Seen { escaped, worked, own } = seen;
     let held = own.iter().filter(|name| !way.holds(agent, name)).cloned().collect::<Vec<_>>();
-    let good = *worked == way.works() && *escaped == (way == Way::Plain);
+    let unknown = agent.unknown_tools(way, own);
+    let good = *worked == way.works() && *escaped == (way == Way::Plain) && unknown.is_empty();
     println!(
         "| {} | {} | {place} | {} | {} | {} |{}",
         agent.name,
@@ -86,6 +87,12 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
         held.join(", "),
         if good { "" } else { " WRONG" }
     );
+    if !unknown.is_empty() {
+        println!(
+            "  tools that are not recorded as {}: {unknown:?}",
+            if way.is_server() { "open" } else { "known" }
+        );
+    }
     good
 }
 

@@ -1,73 +1,50 @@
-//! Ensures that directories that were repositories when the session opened still are repositories after a call.
+//! In the broker: directories that were repositories when the session opened still are repositories after a call.
 //!
 //! Git ignores a `.git` that is no repository and uses the directory above it, whose settings may be a stranger's. In the flat tier no call
 //! may remove a repository's parts; in the namespaced tier removals are not supervised, as `rm -r` of a large tree would be slow. So the
-//! parts are restored here, once the cell is dead: `HEAD` as it was after the last call, and empty directories.
+//! parts are restored here, before the result: `HEAD` as it was after the last call, and empty directories.
 
-use crate::created::{Identity, identity_of};
-use crate::object::{by_descriptor, errno, is};
 use executor_layers::stale_temporaries::{DIGITS, PREFIX};
+use executor_supervisor::CreatedFiles;
 use executor_sys::random;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 use policies::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of repositories that are checked after a call.
-const KEPT_MAX: usize = 64;
-/// Bytes for a `HEAD` and its length in the memory that the cells of a session share.
-const SLOT: usize = 4 + GIT_HEAD_MAX;
-
-pub struct KeptRepositories {
-    /// Each directory with its identity.
-    directories: Vec<(PathBuf, Identity)>,
-    /// The `HEAD` of each as it was after the last call.
-    heads: File,
+/// A directory that was a repository.
+#[derive(Debug)]
+pub struct KeptRepository {
+    path: PathBuf,
+    /// Device, inode and birth time.
+    identity: Vec<u8>,
+    /// `HEAD` as it was after the last call.
+    head: Vec<u8>,
 }
 
-impl KeptRepositories {
-    /// Those of `directories` that are repositories, at most [`KEPT_MAX`].
-    pub fn new<'d>(directories: impl Iterator<Item = &'d PathBuf>) -> Result<Self> {
-        let heads = memfd_create("heads", MFdFlags::MFD_CLOEXEC)?.into();
-        let mut kept = Self { directories: Vec::new(), heads };
-        for path in directories {
-            let Ok(directory) = open_directory(path) else { continue };
-            let Ok(Some(head)) = head_of(&directory) else { continue };
-            let Ok(identity) = identity_of(&directory) else { continue };
-            if kept.directories.len() == KEPT_MAX {
-                break;
-            }
-            kept.write(kept.directories.len(), &head)?;
-            kept.directories.push((path.clone(), identity));
-        }
-        Ok(kept)
+impl KeptRepository {
+    /// The directory, if it is a repository.
+    pub fn of(path: &Path) -> Option<Self> {
+        let directory = open_directory(path).ok()?;
+        let head = head_of(&directory).ok()??;
+        let identity = CreatedFiles::identity(&directory)?;
+        Some(Self { path: path.to_owned(), identity, head })
     }
 
-    /// The descriptor that a cell must keep open.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.heads.as_fd()
-    }
-
-    /// Restores their parts, with the cell dead and under the lock on names. If that fails, the
-    /// user's git will report it.
-    pub fn restore(&self) {
-        for (slot, (path, identity)) in self.directories.iter().enumerate() {
-            let _ = self.restore_one(slot, path, identity);
-        }
-    }
-
-    fn restore_one(&self, slot: usize, path: &Path, identity: &Identity) -> Result<()> {
-        let directory = open_directory(path)?;
+    /// Restores its parts, under the lock on names. If that fails, the user's git will report it.
+    ///
+    /// # Errors
+    /// The kernel's; `ESTALE` if another directory lies there.
+    pub fn restore(&mut self) -> Result<()> {
+        let directory = open_directory(&self.path)?;
         // Another directory is not the user's repository, and nothing is restored there.
-        if identity_of(&directory)? != *identity {
+        if CreatedFiles::identity(&directory).as_ref() != Some(&self.identity) {
             return Err(Errno::ESTALE);
         }
         unlock(&directory, ".", &fstat(&directory)?)?;
@@ -82,26 +59,28 @@ impl KeptRepositories {
                 }
             }
         }
-        let last = self.read(slot)?;
         match head_of(&directory) {
-            Ok(Some(head)) if head == last => Ok(()),
+            Ok(Some(head)) if head == self.head => Ok(()),
             // The user's own may have any name that git takes; what commands write may not.
-            Ok(Some(head)) if is_valid_git_head(&head) => self.write(slot, &head),
-            Ok(_) | Err(_) => replace_head(&directory, &last),
+            Ok(Some(head)) if is_valid_git_head(&head) => {
+                self.head = head;
+                Ok(())
+            }
+            Ok(_) | Err(_) => replace_head(&directory, &self.head),
         }
     }
+}
 
-    fn read(&self, slot: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; SLOT];
-        let read = self.heads.read_at(&mut bytes, (slot * SLOT) as u64).map_err(errno)?;
-        let (length, text) = bytes[..read].split_first_chunk().ok_or(Errno::EIO)?;
-        Ok(text.get(..u32::from_le_bytes(*length) as usize).ok_or(Errno::EIO)?.to_vec())
-    }
+fn errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
 
-    fn write(&self, slot: usize, head: &[u8]) -> Result<()> {
-        let bytes = [&(head.len() as u32).to_le_bytes(), head].concat();
-        self.heads.write_all_at(&bytes, (slot * SLOT) as u64).map_err(errno)
-    }
+fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
+    stat.st_mode & libc::S_IFMT == kind
+}
+
+fn by_descriptor(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd> {

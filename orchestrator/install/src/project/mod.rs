@@ -1,0 +1,225 @@
+//! What a project sets for agents that undoes Lazaret: files of agents and editors that a repository brings along.
+//!
+//! A repository's settings may give an agent its own shell back, put a program in the place of our server, or set variables for what
+//! the agent starts. Who opens a session for an agent asks here first.
+
+mod accepted;
+mod places;
+mod read;
+
+pub use accepted::Accepted;
+pub use read::Digest;
+
+use crate::document::Format;
+use places::{FILES, Kind, Place};
+use read::{Entry, Opened, Unread};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Most directories above a working directory that are examined; deeper ones make the project hostile.
+pub const DIRECTORIES_MAX: usize = 128;
+/// Most keys of a file that a finding names.
+const KEYS_MAX: usize = 8;
+/// What OpenCode reads no file of a project with.
+pub const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
+
+/// A file that a project brings along, and what in it undoes Lazaret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The clients that read it.
+    pub clients: &'static [&'static str],
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What it does.
+    pub what: What,
+    /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
+    pub digest: Option<Digest>,
+}
+
+/// What a file of a project does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Sets these keys.
+    Sets(Vec<String>),
+    /// Is there: an agent starts or loads what is in it.
+    Present,
+    /// Cannot be read as its agent might read it.
+    Unreadable(Unread),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.what {
+            What::Present => write!(f, "{path} is there"),
+            What::Unreadable(why) => write!(f, "{path} cannot be examined: {why}"),
+            What::Sets(keys) => {
+                let shown = keys.iter().take(KEYS_MAX).map(|key| format!("`{key}`")).collect::<Vec<_>>();
+                write!(f, "{path} sets {}", shown.join(", "))?;
+                match keys.len().saturating_sub(KEYS_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+        }
+    }
+}
+
+/// Examines the files of agents in each of these directories; those of `client` alone, if it is named.
+pub fn examine(
+    directories: &[PathBuf],
+    client: Option<&str>,
+    variable: &dyn Fn(&str) -> bool,
+) -> Vec<Finding> {
+    let reads = |place: &&Place| match client {
+        Some(client) => place.clients.contains(&client),
+        // Many projects have a `.env`, and its variables reach us only from clients that name themselves.
+        None => !matches!(place.kind, Kind::Variables),
+    };
+    let switched_off = |place: &&Place| place.clients == ["opencode"] && variable(OPENCODE_SWITCH);
+    let places: Vec<_> = FILES.iter().filter(reads).filter(|place| !switched_off(place)).collect();
+    let mut findings = Vec::new();
+    for path in directories {
+        let Some(opened) = Opened::of(path) else { continue };
+        // Most have none of these: each name is looked for once.
+        let mut looked: BTreeMap<&str, bool> = BTreeMap::new();
+        for place in &places {
+            let top = place.path.split('/').next().unwrap_or_default();
+            if *looked.entry(top).or_insert_with(|| opened.has(top)) {
+                findings.extend(find(&opened, path, place));
+            }
+        }
+    }
+    findings
+}
+
+/// What one file does, if anything.
+fn find(opened: &Opened, directory: &Path, place: &Place) -> Option<Finding> {
+    let (what, digest) = match opened.entry(place.path, &place.kind)? {
+        Entry::Unread(why) => (What::Unreadable(why), None),
+        Entry::Directory => judge_directory(opened, place)?,
+        Entry::File(text) => (judge(&text, &place.kind)?, Some(Digest::of(text.as_bytes()))),
+    };
+    Some(Finding { clients: place.clients, path: directory.join(place.path), what, digest })
+}
+
+fn judge_directory(opened: &Opened, place: &Place) -> Option<(What, Option<Digest>)> {
+    // Only prompts have heads; what else lies beside them is read by nobody on its own.
+    let ending = if matches!(place.kind, Kind::Prompts(_)) { ".md" } else { "" };
+    let files = match opened.files_below(place.path, ending) {
+        Ok(files) => files,
+        Err(why) => return Some((What::Unreadable(why), None)),
+    };
+    let digest = Some(Digest::of_files(&files));
+    let what = match &place.kind {
+        Kind::Prompts(keys) => {
+            let found = files.iter().filter_map(|(name, bytes)| prompt_keys(name, bytes, keys));
+            let found: Vec<String> = found.flatten().collect();
+            (!found.is_empty()).then_some(What::Sets(found))
+        }
+        Kind::Directory => (!files.is_empty()).then_some(What::Present),
+        Kind::Except(..) | Kind::Keys(..) | Kind::Variables | Kind::Present => {
+            Some(What::Unreadable(Unread::NotRegular))
+        }
+    };
+    what.map(|what| (what, digest))
+}
+
+fn judge(text: &str, kind: &Kind) -> Option<What> {
+    let keys = match kind {
+        Kind::Present => return Some(What::Present),
+        Kind::Variables => variables(text),
+        Kind::Prompts(_) | Kind::Directory => return Some(What::Unreadable(Unread::NotDirectory)),
+        Kind::Except(format, harmless) => match top(*format, text) {
+            Ok(top) => harmful(&top, harmless),
+            Err(why) => return Some(What::Unreadable(why)),
+        },
+        Kind::Keys(format, listed) => match top(*format, text) {
+            Ok(top) => listed_keys(&top, listed),
+            Err(why) => return Some(What::Unreadable(why)),
+        },
+    };
+    (!keys.is_empty()).then_some(What::Sets(keys))
+}
+
+fn top(format: Format, text: &str) -> Result<serde_json::Map<String, Value>, Unread> {
+    let document = crate::edit::read(format, text).map_err(|error| Unread::Syntax(error.to_string()))?;
+    match document.whole() {
+        Some(Value::Object(keys)) => Ok(keys),
+        None => Ok(serde_json::Map::new()),
+        Some(_) => Err(Unread::Syntax("it is not an object".into())),
+    }
+}
+
+/// The keys that are not harmless. Of an object with a harmless key (`permissions.deny`) the others count, and of one without, each
+/// of its keys is named.
+fn harmful(top: &serde_json::Map<String, Value>, harmless: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in top.iter().filter(|(key, _)| !harmless.contains(&key.as_str())) {
+        match value {
+            Value::Object(inner) if inner.is_empty() => {}
+            Value::Object(inner) => {
+                let names = inner.keys().map(|name| format!("{key}.{name}"));
+                found.extend(names.filter(|name| !harmless.contains(&name.as_str())));
+            }
+            Value::Array(list) if list.is_empty() => {}
+            _ => found.push(key.clone()),
+        }
+    }
+    found
+}
+
+/// The keys that stand in `listed`, or begin with an entry that ends with a dot; also where objects take the place of the dots.
+fn listed_keys(top: &serde_json::Map<String, Value>, listed: &[&str]) -> Vec<String> {
+    let is_listed = |name: &str| {
+        listed.iter().any(|entry| match entry.strip_suffix('.') {
+            Some(above) => name == above || name.starts_with(*entry),
+            None => name == *entry,
+        })
+    };
+    let mut found = Vec::new();
+    let mut waiting: Vec<(String, &Value)> = top.iter().map(|(key, value)| (key.clone(), value)).collect();
+    while let Some((name, value)) = waiting.pop() {
+        if is_listed(&name) {
+            found.push(name);
+        } else if let Value::Object(inner) = value {
+            waiting.extend(inner.iter().map(|(key, value)| (format!("{name}.{key}"), value)));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The variables of a dotenv file that are ours, or that choose programs and directories.
+fn variables(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let line = line.trim_start();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        Some(line.split_once('=')?.0.trim().to_owned())
+    };
+    text.lines().filter_map(name).filter(|name| places::is_of_ours(name)).collect()
+}
+
+/// The keys in the head of a prompt (`---`, YAML, `---`) that give it more than words.
+fn prompt_keys(name: &str, bytes: &[u8], keys: &[&str]) -> Option<Vec<String>> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Some(vec![format!("{name}: (no text)")]) };
+    let text = text.trim_start_matches(crate::document::BYTE_ORDER_MARK);
+    let head = text.strip_prefix("---")?;
+    let (head, _) = head.split_once("\n---").unwrap_or((head, ""));
+    let found = match serde_saphyr::from_str::<Value>(head) {
+        Ok(Value::Object(head)) => head
+            .keys()
+            .filter(|key| keys.contains(&key.as_str()))
+            .map(|key| format!("{name}: {key}"))
+            .collect(),
+        Ok(_) => Vec::new(),
+        // Agents read such a head by rules of their own.
+        Err(_) => vec![format!("{name}: (a head that is no YAML)")],
+    };
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Whether a project's settings for agents undo Lazaret: asked before a session opens for an agent.
+//!
+//! An agent reads settings in its working directory and above, so all directories up to the user's home are examined. What a user has
+//! looked at and accepted (`lazaret accept`) stays accepted until it changes.
+
+use crate::caller::Caller;
+use crate::origin::{account_home, is_repository};
+use crate::start::{self, Reader};
+use broker_protocol::Failed;
+use orchestrator_install::project::{Accepted, DIRECTORIES_MAX, Finding, examine};
+use orchestrator_records::state_directory::variable;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What keeps a stranger's repository away from everything.
+pub const WHOLE: &str = "for a stranger's repository: `lazaret run --profile claude -- claude`";
+/// How many findings an error names.
+const SHOWN: usize = 4;
+
+/// What the project around `places` and the working directory sets, and nobody has accepted; for `client` alone, if it is known.
+///
+/// # Errors
+/// If that cannot be told.
+pub fn findings(places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, Failed> {
+    let caller = match Caller::find() {
+        Caller::At(directory) => Some(directory),
+        // Our own working directory is all that is known.
+        Caller::Unknown | Caller::Lost => None,
+    };
+    let places = places.iter().copied().chain([Path::new(".")]).chain(caller.as_deref());
+    findings_in(places, client)
+}
+
+/// The same for one place, whatever the working directory is.
+///
+/// # Errors
+/// As for [`findings`].
+pub fn findings_at(place: &Path, client: Option<&str>) -> Result<Vec<Finding>, Failed> {
+    findings_in([place].into_iter(), client)
+}
+
+/// Whether nothing of the project undoes Lazaret.
+///
+/// # Errors
+/// If something does: which file and key, and what helps.
+pub fn check(places: &[&Path], client: Option<&str>) -> Result<(), Failed> {
+    refuse(&findings(places, client)?)
+}
+
+/// An error that names the findings, if there are any.
+fn refuse(findings: &[Finding]) -> Result<(), Failed> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    Err(Failed::invalid(format!(
+        "the project's own settings for agents may undo Lazaret: {}",
+        advice(findings)
+    )))
+}
+
+/// The findings in one sentence, with what helps.
+pub fn advice(findings: &[Finding]) -> String {
+    let shown = findings.iter().take(SHOWN).map(Finding::to_string).collect::<Vec<_>>().join("; ");
+    let more = match findings.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let accept = match findings.iter().all(|finding| finding.digest.is_some()) {
+        true => "look at it, then remove it, or accept it as it is with `lazaret accept`",
+        false => "remove it",
+    };
+    format!("{shown}{more}; {accept}; {WHOLE}")
+}
+
+fn findings_in<'p>(
+    places: impl Iterator<Item = &'p Path>,
+    client: Option<&str>,
+) -> Result<Vec<Finding>, Failed> {
+    let directories = directories(places)?;
+    let is_set = |name: &str| {
+        variable(name).is_some_and(|value| ["1", "true"].iter().any(|set| value.eq_ignore_ascii_case(set)))
+    };
+    let mut found = examine(&directories, client, &is_set);
+    if !found.is_empty() {
+        let accepted =
+            Accepted::read().map_err(|error| Failed::internal(format!("what was accepted: {error}")))?;
+        found.retain(|finding| !accepted.has(finding));
+    }
+    Ok(found)
+}
+
+/// The places and all directories above them, up to a home.
+fn directories<'p>(places: impl Iterator<Item = &'p Path>) -> Result<Vec<PathBuf>, Failed> {
+    let mut homes: Vec<PathBuf> = account_home().into_iter().collect();
+    // A project may have set `HOME`; where a repository is, it is no home.
+    homes.extend(
+        variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_repository(home)),
+    );
+    let homes: Vec<PathBuf> = homes.into_iter().map(|home| fs::canonicalize(&home).unwrap_or(home)).collect();
+    let mut all: Vec<PathBuf> = Vec::new();
+    for place in places.filter_map(|place| fs::canonicalize(place).ok()) {
+        // What lies in a home is its user's; no session opens there.
+        for directory in place.ancestors().take_while(|directory| !homes.iter().any(|home| home == directory))
+        {
+            if !all.iter().any(|known| known == directory) {
+                all.push(directory.to_owned());
+            }
+        }
+    }
+    match all.len() > DIRECTORIES_MAX {
+        true => Err(Failed::invalid(format!(
+            "the project lies below more than {DIRECTORIES_MAX} directories: its settings for agents are not examined"
+        ))),
+        false => Ok(all),
+    }
+}
+
+/// Examines projects for a program that can no longer open files itself: in a process of its own, started before.
+#[derive(Debug)]
+pub struct Examiner(Reader);
+
+impl Examiner {
+    /// Starts it, for the settings of `client` alone, if it is known.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(client: Option<&str>) -> Result<Self, Failed> {
+        let started = start::start_examiner(client);
+        let failed =
+            |error: io::Error| Failed::internal(format!("cannot start what examines projects: {error}"));
+        started.map(Self).map_err(failed)
+    }
+
+    /// As [`check`], for the project at `root` and the working directory.
+    ///
+    /// # Errors
+    /// As for [`check`], or if there is no answer.
+    pub fn check(&mut self, root: &str) -> Result<(), Failed> {
+        let question = serde_json::Value::from(root).to_string();
+        let answer = self.0.ask(&question).map_err(|error| {
+            Failed::internal(format!(
+                "no answer from what examines the project's settings for agents: {error}"
+            ))
+        })?;
+        match serde_json::from_str::<Option<String>>(&answer) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(Failed::invalid(why)),
+            Err(error) => Err(Failed::internal(format!("what examines the project has failed: {error}"))),
+        }
+    }
+}
+
+/// Answers the questions of an [`Examiner`] on standard input, until that ends.
+pub fn answer(client: Option<&str>) -> io::Result<()> {
+    for question in io::stdin().lines() {
+        let root: String = serde_json::from_str(&question?)?;
+        let checked = check(&[Path::new(&root)], client);
+        println!("{}", serde_json::Value::from(checked.err().map(|failed| failed.message)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "trees of the test's own")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_above_the_working_directory_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let sub = folder.path().join("a/b");
+        fs::create_dir_all(&sub).unwrap();
+        assert_eq!(findings_at(&sub, Some("opencode")).unwrap(), []);
+        fs::write(folder.path().join("opencode.json"), r#"{"shell":"/bin/sh"}"#).unwrap();
+        let found = findings_at(&sub, Some("opencode")).unwrap();
+        assert!(advice(&found).contains("opencode.json sets `shell`; look at it"), "{}", advice(&found));
+        assert!(refuse(&found).is_err() && refuse(&[]).is_ok());
+        std::os::unix::fs::symlink("x", sub.join("opencode.json")).unwrap();
+        let found = findings_at(&sub, Some("opencode")).unwrap();
+        assert!(found.len() == 2 && !advice(&found).contains("lazaret accept"), "{}", advice(&found));
+    }
+}

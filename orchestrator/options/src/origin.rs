@@ -1,0 +1,206 @@
+//! Whether a path that a variable names may have come from a project.
+//!
+//! Agents pass on variables that a repository sets (`env` of Claude Code's settings, `.env` of Gemini CLI). So a variable may name a
+//! program or a directory of settings only where no repository and no session can have put it.
+
+use crate::caller::Caller;
+use nix::unistd::{Uid, User};
+use orchestrator_records::state_directory::{self, home, variable};
+use policies::{FileFault, directories, source};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use thiserror::Error;
+
+/// The variable that names the executor to start.
+pub const EXECUTOR: &str = "LAZARET_EXECUTOR";
+
+/// Why the value of a variable is not believed.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the fields say what the messages do")]
+pub enum Unbelieved {
+    /// It depends on the working directory, or on what is made later.
+    #[error("{variable} is not an absolute path without `..`, so a project decides what it names; {REMEDY}")]
+    Relative { variable: &'static str },
+    /// A session may write there, or it came with the project.
+    #[error("{variable} names {path}, which lies in {root}: a project may have set it; {REMEDY}", path = .path.display(), root = .root.display())]
+    InRoot { variable: &'static str, path: PathBuf, root: PathBuf },
+    /// It came with a repository, this project's or another.
+    #[error("{variable} names {path}, which lies in the repository {root}: a project may have set it; {REMEDY}", path = .path.display(), root = .root.display())]
+    InRepository { variable: &'static str, path: PathBuf, root: PathBuf },
+    /// Somebody else can change it.
+    #[error("{variable} names {path}, which is not yours alone: {why}; {REMEDY}", path = .path.display())]
+    Foreign { variable: &'static str, path: PathBuf, why: FileFault },
+}
+
+const REMEDY: &str = "unset it, or name a place outside all projects that only you can write";
+
+/// Whether a variable names any such place. Most environments have none.
+pub fn is_any_named() -> bool {
+    let names = [EXECUTOR, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
+    names.into_iter().any(|name| variable(name).is_some()) || account_home().is_none()
+}
+
+/// The places that a project may have chosen.
+#[derive(Debug)]
+pub struct Origins {
+    roots: Vec<PathBuf>,
+    /// The home of the account; not `HOME`, which is a variable like the others.
+    home: PathBuf,
+}
+
+impl Origins {
+    /// Those of a session on `project` with the root `central`, as far as they are known.
+    pub fn of(project: Option<&Path>, central: Option<&Path>) -> Self {
+        let caller = match Caller::find() {
+            Caller::At(directory) => Some(directory),
+            Caller::Unknown | Caller::Lost => None,
+        };
+        let named = [project, central, caller.as_deref(), Some(Path::new("."))];
+        let roots = named.into_iter().flatten().filter_map(|root| fs::canonicalize(root).ok());
+        let home = account_home().unwrap_or_else(home);
+        Self::new(roots.collect(), fs::canonicalize(&home).unwrap_or(home))
+    }
+
+    fn new(found: Vec<PathBuf>, home: PathBuf) -> Self {
+        // What lies beside the working directory may have come with it, as in an archive: below a home all of its top directory counts.
+        let top = |root: &PathBuf| Some(home.join(root.strip_prefix(&home).ok()?.components().next()?));
+        let tops: Vec<_> = found.iter().filter_map(top).collect();
+        let holds_home = |root: &PathBuf| home.starts_with(root);
+        let roots = found.into_iter().chain(tops).filter(|root| !holds_home(root));
+        Self { roots: roots.collect(), home }
+    }
+
+    /// Checks all variables of ours that name a place.
+    ///
+    /// # Errors
+    /// A project may have set one of them.
+    pub fn check_environment(&self) -> Result<(), Unbelieved> {
+        executor().map_or(Ok(()), |program| self.check(EXECUTOR, &program, true))?;
+        let usual: directories::Variable = &|_| None;
+        let of_account = [directories::configuration, directories::state, directories::data];
+        let of_account = of_account.map(|of| of(&self.home, usual));
+        let used = [
+            ("XDG_CONFIG_HOME", directories::configuration(&home(), &variable)),
+            ("XDG_STATE_HOME", state_directory::directory()),
+            ("XDG_DATA_HOME", state_directory::data()),
+        ];
+        for ((name, used), usual) in used.into_iter().zip(of_account) {
+            if used != usual {
+                // Without the variable it lies below `HOME`, since the account has no home.
+                let name = if variable(name).is_some() { name } else { "HOME" };
+                self.check(name, &used, name == "XDG_CONFIG_HOME")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks one. With `alone`, nobody but the user and root may write there.
+    fn check(&self, variable: &'static str, named: &Path, alone: bool) -> Result<(), Unbelieved> {
+        if !named.is_absolute() || named.components().any(|part| part == Component::ParentDir) {
+            return Err(Unbelieved::Relative { variable });
+        }
+        let (path, found) = resolve(named);
+        if let Some(root) = self.roots.iter().find(|root| path.starts_with(root)) {
+            return Err(Unbelieved::InRoot { variable, root: root.clone(), path });
+        }
+        let above = path.ancestors().filter(|above| !self.home.starts_with(above));
+        if let Some(root) = above.filter(|above| above.parent().is_some()).find(|above| is_repository(above))
+        {
+            return Err(Unbelieved::InRepository { variable, root: root.to_owned(), path });
+        }
+        match source::check_place(&found) {
+            Err(why) if alone => Err(Unbelieved::Foreign { variable, path, why }),
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// The home of the account, if it has one.
+pub fn account_home() -> Option<PathBuf> {
+    let account = User::from_uid(Uid::effective()).ok().flatten()?;
+    Some(account.dir).filter(|home| home.parent().is_some() && home.is_dir())
+}
+
+/// The executor that the variable names, if it names one.
+pub fn executor() -> Option<PathBuf> {
+    variable(EXECUTOR).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// The path without links, and as much of it as exists.
+fn resolve(path: &Path) -> (PathBuf, PathBuf) {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (fs::canonicalize(above), path.strip_prefix(above)) {
+            // `join` with nothing would end in a slash.
+            return (real.join(rest).components().collect(), real);
+        }
+    }
+    (path.to_owned(), PathBuf::from("/"))
+}
+
+/// Whether a directory may be a repository, whoever's and however incomplete.
+pub fn is_repository(directory: &Path) -> bool {
+    let has = |name: &str| fs::symlink_metadata(directory.join(name)).is_ok();
+    has(".git")
+        || [".hg", ".jj", ".svn"].into_iter().any(has)
+        || ["HEAD", "objects", "refs"].into_iter().all(has)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "trees of the test's own")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_place_that_a_project_can_fill_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        for directory in [
+            "home/src/p/sub",
+            "home/src/cfg",
+            "home/.config",
+            "other/.git",
+            "bare/refs",
+            "bare/objects",
+            "free/x",
+        ] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        fs::write(at("bare/HEAD"), "").unwrap();
+        fs::write(at("free/program"), "").unwrap();
+        fs::set_permissions(at("free/program"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(at("home/src/p"), at("free/link")).unwrap();
+        let origins = Origins::new(vec![at("home/src/p/sub")], at("home"));
+        let check = |path: PathBuf| origins.check("V", &path, true);
+        for path in ["home/src/p/sub/cfg", "home/src/cfg", "home/src/none", "free/link/x", "free/link/none/x"]
+        {
+            assert!(
+                matches!(check(at(path)), Err(Unbelieved::InRoot { .. })),
+                "{path}: {:?}",
+                check(at(path))
+            );
+        }
+        for path in ["other/cfg", "other/a/b", "bare/x", "other"] {
+            assert!(matches!(check(at(path)), Err(Unbelieved::InRepository { .. })), "{path}");
+        }
+        for path in ["program".into(), at("free/none/../../other/x")] {
+            assert_eq!(check(path), Err(Unbelieved::Relative { variable: "V" }));
+        }
+        for path in ["free/program", "free/none", "home/.config/x"] {
+            assert_eq!(check(at(path)), Ok(()), "{path}");
+        }
+        fs::set_permissions(at("free"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(check(at("free/program")), Err(Unbelieved::Foreign { .. })));
+        assert_eq!(origins.check("V", &at("free/program"), false), Ok(()));
+    }
+
+    #[test]
+    fn a_home_that_is_a_repository_is_no_project() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap().join("home");
+        fs::create_dir_all(home.join(".git")).unwrap();
+        fs::create_dir_all(home.join("cfg")).unwrap();
+        let origins = Origins::new(vec![home.clone()], home.clone());
+        assert_eq!(origins.check("V", &home.join("cfg"), true), Ok(()));
+    }
+}

@@ -1,0 +1,403 @@
+//! Bounds that a command can fill: what is the user's is looked after first, what had no room is closed or said, and the next session
+//! opens. And the work of a call does not grow with what lies in the project.
+
+use crate::kept_world::KeptWorld;
+use lazaret_tests::process::until;
+use lazaret_tests::programs;
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        the_users_repository_is_watched_before_those_of_commands,
+        repositories_over_the_bound_are_closed_for_writing,
+        settings_of_many_repositories_of_commands_open_a_session,
+        a_root_that_a_command_closes_is_open_again,
+        a_root_that_a_background_command_closes_is_open_again,
+        a_closed_central_root_opens_a_session,
+        who_may_use_a_root_is_given_back,
+        what_the_user_changes_between_calls_stays,
+        many_names_in_the_central_root_open_a_session,
+        many_protected_names_in_the_project_root_open_a_session,
+        many_locks_are_one_finding,
+        what_changes_after_several_calls_is_found,
+        what_changes_under_another_name_is_found,
+        the_calls_of_a_call_do_not_grow_with_the_repositories,
+    ]
+}
+
+/// Git's own shell prompt runs what a counter says.
+const COUNTER: &str = ".git/rebase-merge/msgnum";
+const PLANT: &str = "mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum";
+
+fn repository(world: &World) {
+    let script =
+        "git init -q .; git config user.email a@b; git config user.name a; git commit -q --allow-empty -m a";
+    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+}
+
+/// Makes `count` bare repositories in the directory `at`, as quickly as a shell can.
+fn repositories(at: &str, count: usize) -> String {
+    format!(
+        "mkdir -p {at}; cd {at}; for i in $(seq -w {count}); do d=\"$d $i.git/objects $i.git/refs\"; done; mkdir -p $d
+        for i in $(seq -w {count}); do echo 'ref: refs/heads/m' > $i.git/HEAD; done; ls | wc -l"
+    )
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Where commands may write besides the project.
+fn central(world: &World) -> String {
+    world.central.display().to_string()
+}
+
+fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    let kept = KeptWorld::of(world);
+    let world = kept.restore();
+    run(world.host("bash").args(["-c", PLANT]), LIMIT).success();
+    assert!(world.project.join(COUNTER).exists(), "the control");
+    for at in [central(world) + "/s", "0".to_owned()] {
+        let world = kept.restore();
+        let made = run(&mut world.cell(&repositories(&at, 600)), LIMIT);
+        assert_eq!(made.text().trim(), "600", "the control: {}", made.errors());
+        let mut session = Session::open(world);
+        let said = session.bash(PLANT).result.to_string();
+        assert!(!world.project.join(COUNTER).exists(), "{at}: {said}");
+        assert!(said.contains("msgnum") && said.contains("is removed"), "{at}: {said}");
+        let head = world.get(".git/HEAD");
+        session.bash("rm -rf .git/HEAD .git/refs; true");
+        assert!(world.project.join(".git/refs").is_dir(), "{at}");
+        assert_eq!(world.get(".git/HEAD"), head, "{at}");
+    }
+}
+
+fn repositories_over_the_bound_are_closed_for_writing(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    let at = central(&world) + "/s";
+    run(&mut world.cell(&repositories(&at, 600)), LIMIT).success();
+    let mut session = Session::open(&world);
+    let said = session.ready.to_string();
+    assert!(said.contains("no room among the 512"), "{said}");
+    let write = |name: &str| {
+        format!("for i in {at}/*.git; do echo x 2>/dev/null > $i/{name} && echo $i; done | wc -l")
+    };
+    let said = session.bash(&write("description")).result.to_string();
+    // Those of the central root have the places that the project's own leaves.
+    assert!(said.contains("511"), "{said}");
+    session.bash("echo x > .git/description && git commit -q --allow-empty -m b").success();
+}
+
+/// More than Lazaret reads in all, if each counted.
+const SETTINGS: &str = r#"python3 -c '
+import os, sys
+os.makedirs(sys.argv[1]); os.chdir(sys.argv[1])
+line = "\tname = /" + "a" * 500 + "\n"; text = "[user]\n" + line * 127
+for i in range(150):
+    for d in ("objects", "refs"): os.makedirs(f"{i}.git/{d}")
+    open(f"{i}.git/HEAD", "w").write("ref: refs/heads/m\n")
+    open(f"{i}.git/config.lock", "w").write(text); os.rename(f"{i}.git/config.lock", f"{i}.git/config")
+print(len(os.listdir(".")))
+' "#;
+
+fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    for at in [central(&world) + "/s", "0".to_owned()] {
+        let made = run(&mut world.cell(&format!("{SETTINGS} {at}")), LIMIT);
+        assert_eq!(made.text().trim(), "150", "the control: {}", made.errors());
+    }
+    assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+    // What the user's own settings name is closed all the same.
+    run(world.host("git").args(["config", "core.hooksPath", "tools/hooks"]), LIMIT).success();
+    let said = run(&mut world.cell("mkdir -p tools; echo x > tools/hooks"), LIMIT);
+    assert_ne!(said.code(), 0, "{}", said.errors());
+}
+
+fn a_root_that_a_command_closes_is_open_again(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    for root in [world.project.clone(), world.central.clone()] {
+        let before = mode(&root);
+        let close = format!("chmod 0 {}", root.display());
+        run(world.host("bash").args(["-c", &close]), LIMIT).success();
+        assert_eq!(mode(&root), 0, "the control");
+        fs::set_permissions(&root, fs::Permissions::from_mode(before)).unwrap();
+        let mut session = Session::open(&world);
+        let said = session.bash(&close).result.to_string();
+        assert_eq!(mode(&root), before, "{said}");
+        assert!(said.contains("changed who may use this root"), "{said}");
+        session.bash("true").success();
+        session.close(LIMIT);
+        assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+    }
+}
+
+fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
+    for end in ["", "; sleep 300"] {
+        let world = World::new(place);
+        let before = mode(&world.project);
+        let mut session = Session::open(&world);
+        let command = format!("touch done; chmod 0 .{end}");
+        session.call("bash", json!({"command": command, "background": true})).success();
+        assert!(until(LIMIT, || world.central.join("x").exists()
+            || mode(&world.project) != before
+            || end.is_empty()));
+        session.close(LIMIT);
+        assert!(until(LIMIT, || mode(&world.project) == before), "{end}");
+    }
+}
+
+fn a_closed_central_root_opens_a_session(place: Place) {
+    let world = World::new(place);
+    run(&mut world.cell("true"), LIMIT).success();
+    fs::set_permissions(&world.central, fs::Permissions::from_mode(0)).unwrap();
+    let mut session = Session::open(&world);
+    let said = session.ready.to_string();
+    assert!(place.user == lazaret_tests::User::Root || said.contains("it is open again"), "{said}");
+    session.bash(&format!("touch {}/x", world.central.display())).success();
+}
+
+/// Adds an entry for the user to an access list, with all rights, and opens the mode to everybody.
+const OPEN: &str = r#"python3 -c '
+import os, struct, sys
+entries = ((1, 7, 0xffffffff), (2, 7, os.getuid()), (4, 7, 0xffffffff), (16, 7, 0xffffffff), (32, 7, 0xffffffff))
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+for name in ("system.posix_acl_access", "system.posix_acl_default"):
+    try: os.setxattr(sys.argv[1], name, acl)
+    except OSError as error: print(error, file=sys.stderr)
+os.chmod(sys.argv[1], 0o2777)
+' "#;
+
+fn who_may_use_a_root_is_given_back(place: Place) {
+    let world = World::new(place);
+    for root in [world.project.clone(), world.central.clone()] {
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+        let lists = || {
+            let listed = run(
+                Command::new("getfattr").args(["-d", "-m", "system", "--absolute-names"]).arg(&root),
+                LIMIT,
+            );
+            listed.text()
+        };
+        let before = lists();
+        let mut session = Session::open(&world);
+        let said = session.bash(&format!(
+            "{OPEN} {}; touch {}/new; stat -c %a {}",
+            root.display(),
+            root.display(),
+            root.display()
+        ));
+        let said = said.result.to_string();
+        assert!(said.contains("2777") || said.contains("777"), "the control: {said}");
+        assert_eq!(mode(&root), 0o700, "{said}");
+        assert_eq!(lists(), before, "{said}");
+        assert!(said.contains("it is given back"), "{said}");
+    }
+}
+
+fn what_the_user_changes_between_calls_stays(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    fs::set_permissions(&world.project, fs::Permissions::from_mode(0o750)).unwrap();
+    let said = session.bash("true").result.to_string();
+    assert_eq!(mode(&world.project), 0o750);
+    assert!(!said.contains("changed who may use"), "{said}");
+    session.call("file_list", json!({"path": "."})).success();
+}
+
+/// A hundred thousand here; the bounds themselves are tested where they are.
+fn many_names_in_the_central_root_open_a_session(place: Place) {
+    let world = World::new(place);
+    let script = r#"python3 -c '
+import os, sys
+os.makedirs(sys.argv[1]); os.chdir(sys.argv[1]); open("0", "w")
+for n in range(100): os.mkdir(f"d{n}"); [os.link("0", f"d{n}/{i}") for i in range(200)]
+' "#;
+    run(&mut world.cell(&format!("{script} {}/s", world.central.display())), LIMIT).success();
+    assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+}
+
+/// More than there may be mounts. What the user had stays, and stays closed.
+fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
+    let world = World::new(place);
+    world.put(".env", &world.canary);
+    let script = "python3 -c 'for n in range(4500): open(f\".env.{n}\", \"w\").close()'; ls -A | wc -l";
+    let made = run(&mut world.cell(script), LIMIT);
+    assert_eq!(made.text().trim(), "4501", "the control: {}", made.errors());
+    let opened = run(&mut world.cell("echo opens; cat .env"), LIMIT);
+    assert!(opened.text().starts_with("opens"), "{}", opened.errors());
+    assert!(!opened.text().contains(&world.canary));
+    assert_eq!(world.get(".env"), world.canary.as_bytes());
+}
+
+fn many_locks_are_one_finding(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    let script = "python3 -c 'for n in range(20000): open(f\".git/{n}.lock\", \"w\").close()'";
+    let answer = session.bash(script);
+    let denied = answer.result["metadata"]["denied"].as_array().cloned().unwrap_or_default();
+    assert_eq!(denied.len(), 1, "{}", answer.result);
+    assert!(denied[0].to_string().contains(" more, which makes"), "{}", answer.result);
+    let said = session.bash("true").result;
+    assert!(said["metadata"]["denied"].is_null(), "it is said once: {said}");
+    let said = session.bash("touch .git/index.lock").result.to_string();
+    assert!(said.contains("index.lock"), "{said}");
+}
+
+/// After some calls only what has changed is looked at.
+fn what_changes_after_several_calls_is_found(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    let mut session = Session::open(&world);
+    for _ in 0..3 {
+        session.bash("true").success();
+    }
+    let head = world.get(".git/HEAD");
+    session.bash("rm -rf .git/HEAD .git/refs/heads .git/refs .git/objects; true");
+    let parts = ["HEAD", "refs", "objects"].map(|part| world.project.join(".git").join(part));
+    assert!(parts.iter().all(|part| part.exists()), "{parts:?}");
+    assert_eq!(world.get(".git/HEAD"), head);
+    session.bash("true").success();
+    for (script, file) in [
+        (PLANT, "msgnum"),
+        ("mkdir r; echo '$(id)' > r/end; rm -rf .git/rebase-apply; mv r/end .git/rebase-merge/end", "end"),
+        ("mkdir -p .git/info; echo x > .git/info/grafts", "grafts"),
+        ("mkdir -p .git/objects/info; echo x > .git/objects/info/alternates", "alternates"),
+        ("echo x >> .git/objects/info/alternates", "alternates"),
+        (
+            "mkdir -p .git/refs/heads; echo 'ref: refs/heads/x$(id)' > .git/refs/heads/n; mv .git/refs/heads/n \".git/$(git symbolic-ref HEAD)\"",
+            "refs/heads",
+        ),
+        ("echo x > .git/MERGE_AUTOSTASH", "MERGE_AUTOSTASH"),
+    ] {
+        for _ in 0..2 {
+            session.bash("true").success();
+        }
+        let said = session.bash(&format!("{script}; true")).result.to_string();
+        assert!(said.contains(file) && said.contains("denied"), "{script}: {said}");
+    }
+}
+
+/// By a link to the file elsewhere, by a file that was open before it got its name, and by a mapping of it.
+fn what_changes_under_another_name_is_found(place: Place) {
+    let open_before = r#"python3 -c '
+import os, time
+f = open(".git/sub/y", "w"); f.write("1"); f.flush(); os.rename(".git/sub/y", ".git/rebase-merge/msgnum"); open("ready", "w")
+while not os.path.exists("go"): time.sleep(0.02)
+f.seek(0); f.write("$(id)"); f.flush(); open("done", "w")
+'"#;
+    let mapped = r#"python3 -c '
+import mmap, os, time
+open(".git/sub/z", "w").write("11111"); f = os.open(".git/sub/z", os.O_RDWR); m = mmap.mmap(f, 5); os.close(f)
+os.link(".git/sub/z", ".git/rebase-merge/msgnum"); open("ready", "w")
+while not os.path.exists("go"): time.sleep(0.02)
+m[:] = b"$(id)"; open("done", "w")
+'"#;
+    let world = World::new(place);
+    repository(&world);
+    // A directory in which nothing is looked at, on the same mount.
+    run(world.host("mkdir").arg(".git/sub"), LIMIT).success();
+    let kept = KeptWorld::of(world);
+    for background in [open_before, mapped] {
+        let world = kept.restore();
+        run(world.host("mkdir").arg(".git/rebase-merge"), LIMIT).success();
+        let mut session = Session::open(world);
+        for _ in 0..3 {
+            session.bash("true").success();
+        }
+        session.call("bash", json!({"command": background, "background": true})).success();
+        assert!(until(LIMIT, || world.project.join("ready").exists()));
+        session.bash("true").success();
+        session.bash("touch go").success();
+        assert!(
+            until(LIMIT, || world.project.join("done").exists() && !world.project.join(COUNTER).exists()),
+            "{background}"
+        );
+    }
+    let world = kept.restore();
+    let mut session = Session::open(world);
+    session.bash("true").success();
+    session
+        .bash("mkdir .git/rebase-merge; echo 1 > .git/sub/x; ln .git/sub/x .git/rebase-merge/msgnum")
+        .success();
+    for _ in 0..3 {
+        session.bash("true").success();
+    }
+    assert!(world.project.join(COUNTER).exists(), "a number may stay");
+    let said = session.bash("echo '$(id)' > .git/sub/x").result.to_string();
+    assert!(!world.project.join(COUNTER).exists(), "{said}");
+}
+
+/// System calls of the executor and all its processes in a session with so many commands and reads.
+fn system_calls(world: &World, commands: usize, reads: usize) -> usize {
+    let log = world.outside.join("log");
+    let _ = fs::remove_file(&log);
+    let wrapper = world.outside.join("executor");
+    let executor = programs::path("lazaret-executor");
+    let text = format!("#!/bin/sh\nexec strace -f -qq -o {} {} \"$@\"\n", log.display(), executor.display());
+    world.write(&wrapper, text);
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = world.lazaret("session");
+    command.env("LAZARET_EXECUTOR", OsString::from(&wrapper));
+    let mut session = Session::start(&mut command);
+    // The first calls of a session look at everything.
+    for _ in 0..3 {
+        session.bash("true").success();
+    }
+    for _ in 0..commands {
+        session.bash("true").success();
+    }
+    for _ in 0..reads {
+        session.call("file_read", json!({"path": "a"})).success();
+    }
+    session.close(LIMIT);
+    let is_whole = || fs::read_to_string(&log).unwrap_or_default().lines().count();
+    let mut last = 0;
+    until(LIMIT, || std::mem::replace(&mut last, is_whole()) == is_whole() && last > 0);
+    fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains('(')).count()
+}
+
+fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
+    const CALLS: usize = 60;
+    if !Path::new("/usr/bin/strace").exists() {
+        println!("strace is not installed: not counted");
+        return;
+    }
+    let mut costs = Vec::new();
+    for count in [0, 1, 64] {
+        let world = World::new(place);
+        world.put("a", "text");
+        if count > 0 {
+            repository(&world);
+        }
+        if count > 1 {
+            let script = repositories("r", count - 1);
+            run(world.host("bash").args(["-c", &script]), LIMIT).success();
+        }
+        // How many cells are made ahead depends on the time between calls.
+        let least =
+            |commands, reads| (0..2).map(|_| system_calls(&world, commands, reads)).min().unwrap_or(0);
+        let [none, commands, reads] = [least(0, 0), least(CALLS, 0), least(0, CALLS)];
+        costs.push([commands, reads].map(|all| (all as f64 - none as f64) / CALLS as f64));
+    }
+    for (with, without) in [(1, 0), (2, 0)] {
+        for kind in 0..2 {
+            let more = costs[with][kind] - costs[without][kind];
+            assert!(more <= 10.0, "{costs:?}");
+        }
+    }
+}
