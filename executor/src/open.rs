@@ -45,7 +45,7 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::throw_away;
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    caches, environment, git_settings, grant_exceptions, home_files, home_links, namespaces, probe, relay,
+    caches, environment, git_settings, grant_exceptions, home_files, home_links, probe, relay,
     stale_temporaries, undo_directory,
 };
 use executor_supervisor::SelfTest;
@@ -264,7 +264,6 @@ pub fn open(
     let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
     let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
     let forks = spec.has(Layer::PidNamespace);
-    let approved = approved_changes(&spec, user, &fds, cgroup.clone(), &opened.session)?;
     let worker = WorkerStart {
         program: user.worker.clone(),
         spec: worker,
@@ -282,7 +281,6 @@ pub fn open(
         user_namespace,
         pool,
         files: Files::new(worker),
-        approved: Files::new(approved),
         capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
         spec,
         profiles: Profiles { policies, user: user.clone() },
@@ -346,23 +344,6 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     // After the processes, which must not inherit it.
     let audit = user.open_audit()?;
     Ok(Beside { cgroup, self_test, worker, capacity, audit })
-}
-
-/// The worker for approved changes of protected files, which are mounts in the session's namespaces: one outside these, as in the flat tier.
-fn approved_changes(
-    spec: &SandboxSpec,
-    user: &User,
-    fds: &[OwnedFd],
-    cgroup: Option<Rc<Cgroup>>,
-    session: &str,
-) -> Result<WorkerStart, OpenError> {
-    let undo = fds.get(namespaces::count(spec.layers)).map(OwnedFd::try_clone).transpose();
-    let undo = undo.map_err(OpenError::Worker)?;
-    let names = if spec.has(Layer::ProtectedNames) { NameSpec::never_open(&spec.policy) } else { Vec::new() };
-    let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    let spec = encoded(WorkerSpec { tier: Tier::Flat, layers, names, ..worker_spec_of(spec) })?;
-    let (program, fds) = (user.worker.clone(), undo.into_iter().collect());
-    Ok(WorkerStart { program, spec, fds, forks: false, cgroup, session: session.to_owned() })
 }
 
 /// What the file worker is told when it starts.

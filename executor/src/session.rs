@@ -19,7 +19,6 @@ use executor_audit::audit::Audit;
 use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes};
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
-use policies::concerns_changeable;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -34,8 +33,6 @@ pub struct Session {
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
-    /// Carries out approved changes of protected files, and reads of these.
-    pub approved: Files,
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
@@ -123,10 +120,7 @@ impl Session {
             Work::File(request) => {
                 self.has_worked |= writes(&request);
                 let job = WorkerJob::Call(call.id);
-                // Nothing else than an approval permits such a change; to read is permitted as elsewhere.
-                let is_apart = concerns_changeable(&self.spec.policy, &request, call.real.last());
-                let files = if is_apart { &mut self.approved } else { &mut self.files };
-                files.submit(job, &request, &call.real).map_err(unencoded)?;
+                self.files.submit(job, &request, &call.real).map_err(unencoded)?;
                 call.state = CallState::Worker(request);
             }
             Work::BackgroundList => call.answer(&self.background.list())?,
@@ -162,7 +156,6 @@ impl Session {
             }
             CallState::Worker(_) => {
                 self.files.cancel(WorkerJob::Call(id));
-                self.approved.cancel(WorkerJob::Call(id));
                 call.cancel();
             }
             // The process is still killed; the client only stops waiting for its end.

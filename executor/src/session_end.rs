@@ -17,7 +17,6 @@ impl Session {
     /// kill what is left. The returned directory must be removed after they are gone.
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
-        self.approved.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
         self.end_commands();
@@ -31,7 +30,7 @@ impl Session {
         }
         let ends: Vec<_> = self.calls.into_values().filter_map(Call::into_cancelled).collect();
         // In the flat tier this kills the remaining processes, before the audit blocks on the disk.
-        drop((self.pool, self.files, self.approved, self.background));
+        drop((self.pool, self.files, self.background));
         let mut unfinished = self.kept.end().into_iter();
         // A failure is ignored: no client is left to report it to.
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));

@@ -17,7 +17,6 @@ impl Session {
             Token::Warden => self.pool.receive(),
             Token::Worker => {
                 self.files.receive(&mut self.buffer);
-                self.approved.receive(&mut self.buffer);
                 Ok(())
             }
             Token::Input(id) => {
@@ -78,7 +77,6 @@ impl Session {
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         waited.add_input(Token::Warden, self.pool.fd());
         self.files.wait_for(waited, client_full);
-        self.approved.wait_for(waited, client_full);
         self.background.wait_for(waited);
         self.approvals.wait_for(waited);
         self.calls.values().for_each(|call| call.wait_for(waited, client_full));
@@ -86,7 +84,7 @@ impl Session {
 
     /// Whether so much is queued for the file worker that no more should be taken from the client.
     pub fn is_full(&self) -> bool {
-        self.files.is_full() || self.approved.is_full()
+        self.files.is_full()
     }
 
     /// When the next timeout of the session is due.
@@ -95,7 +93,6 @@ impl Session {
         let others = [
             self.pool.deadline(),
             self.files.deadline(),
-            self.approved.deadline(),
             self.background.deadline(),
             self.approvals.deadline(),
             self.approvals.leases.deadline(),
@@ -109,7 +106,6 @@ impl Session {
         self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
         self.background.tick(now);
         self.files.tick(now);
-        self.approved.tick(now);
         self.approvals.leases.expire(now);
         let events = self.approvals.expire(now);
         events.into_iter().try_for_each(|event| self.take_approval(event))?;

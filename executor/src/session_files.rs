@@ -12,8 +12,7 @@ const PLACES_MAX: usize = 4;
 
 impl Session {
     pub fn collect_from_worker(&mut self) -> Result<(), Failed> {
-        let events = self.files.take_events().into_iter().chain(self.approved.take_events());
-        for event in events.collect::<Vec<_>>() {
+        for event in self.files.take_events() {
             match event {
                 WorkerEvent::Part(WorkerJob::Call(id), bytes) => {
                     let part = FromBroker::Part { call: id, bytes };

@@ -108,56 +108,13 @@ pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
     }
-    let change = protected_change(policy, facts);
-    if let Some((refused, origin)) = closed(policy, facts).filter(|_| change.is_none()) {
+    if let Some((refused, origin)) = closed(policy, facts) {
         return Judgement::deny(refused, Some(origin));
     }
-    let judged = match rules::judge(&policy.rules, facts) {
+    match rules::judge(&policy.rules, facts) {
         Some(found) => by_rule(policy, facts, &found),
         None => by_trust(policy, facts),
-    };
-    match (change, &judged.verdict) {
-        (Some((question, origin)), Verdict::Allow | Verdict::Ask(_)) => {
-            Judgement::ask(question, Some(origin))
-        }
-        (Some(_), Verdict::Deny(_)) | (None, _) => judged,
     }
-}
-
-/// Whether a call reads, or once it is approved changes, a protected file that such a call may change, by its own path or where links have
-/// led it. One worker does both: a file is changed only by one that has read it.
-pub fn concerns_changeable(policy: &EffectivePolicy, request: &Request, real: Option<&ZonePath>) -> bool {
-    let facts = Facts::of(request);
-    let there = real.map(|real| Facts::of(request).at(real));
-    [Some(facts), there].iter().flatten().any(|facts| match facts.touch {
-        Some(Touch::Read(path)) => facts.tool == "file_read" && changeable(policy, path).is_some(),
-        Some(Touch::Write(_)) => protected_change(policy, facts).is_some(),
-        Some(Touch::Enter(_) | Touch::Search(_)) | None => false,
-    })
-}
-
-/// The question about a file tool's change of a file that a profile could open. The person who answers sees the change as it will be;
-/// a command's change nobody sees beforehand, and in an autonomous session nobody is asked.
-fn protected_change<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Question, &'a Origin)> {
-    let Touch::Write(path) = facts.touch? else { return None };
-    let name = changeable(policy, path).filter(|_| ["file_write", "file_edit"].contains(&facts.tool))?;
-    let why = format!("The file is protected: {}", name.why);
-    let question =
-        Question { rule: format!("protect:{}", name.pattern), why, risk: Risk::High, whole: false };
-    Some((question, &name.origin))
-}
-
-/// The protected name of a file that a file tool may change once somebody has approved it.
-fn changeable<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<&'a ProtectedName> {
-    let asks = match policy.trust {
-        Trust::Supervised | Trust::Guided => true,
-        Trust::Autonomous => false,
-    };
-    let relative = path.relative().as_bytes();
-    if !asks || !policy.matcher.opens(relative) || read_only(policy, path.zone()).is_some() {
-        return None;
-    }
-    policy.matcher.protection(relative)
 }
 
 /// Applies a rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.

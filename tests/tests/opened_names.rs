@@ -1,7 +1,5 @@
-//! Protected names that a profile opens, and changes of such files by file tools that somebody has approved: what was named, and
-//! nothing else.
+//! Protected names that a profile opens: what was named, and nothing else.
 
-use lazaret_tests::approval::asked;
 use lazaret_tests::suite::Test;
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::json;
@@ -9,10 +7,7 @@ use serde_json::json;
 pub fn tests() -> Vec<Test> {
     in_each_place![
         a_profile_opens_what_it_names_and_nothing_beside_it,
-        what_acts_at_once_is_opened_by_no_profile,
-        a_file_tool_changes_a_protected_file_once_it_is_approved,
-        a_link_to_a_protected_file_is_refused,
-        nobody_is_asked_about_what_no_profile_opens
+        what_acts_at_once_is_opened_by_no_profile
     ]
 }
 
@@ -100,83 +95,5 @@ fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
         let refused = cell(&world, &["--profile", "own"], "echo ran");
         assert!(refused.code() != 0 && !refused.text().contains("ran"), "{name}: {}", refused.text());
         assert!(refused.errors().contains("open"), "{name}: {}", refused.errors());
-    }
-}
-
-fn guided(world: &World) -> Session {
-    Session::start(&mut lazaret(world, "session", &["--trust", "guided"]))
-}
-
-fn edit(session: &mut Session, path: &str, new: &str) -> String {
-    session.start_call("file_edit", json!({"path": path, "edits": [{"old": "old", "new": new}]}))
-}
-
-fn a_file_tool_changes_a_protected_file_once_it_is_approved(place: Place) {
-    let world = world(place);
-    let mut session = guided(&world);
-    for name in [".github/workflows/ci.yml", ".vscode/settings.json", "sub/.github/workflows/ci.yml"] {
-        session.call("file_read", json!({"path": name})).success();
-        let id = edit(&mut session, name, "refused");
-        let question = asked(&mut session, &id);
-        assert!(question["rule"].as_str().unwrap().starts_with("protect:"), "{question}");
-        session.send(&json!({"id": id, "approve": "no"}));
-        assert!(!session.answer_within(&id, LIMIT).ok());
-        assert_eq!(world.get(name), b"old\n");
-        let id = edit(&mut session, name, "new");
-        asked(&mut session, &id);
-        session.send(&json!({"id": id, "approve": "once"}));
-        let answer = session.answer_within(&id, LIMIT);
-        assert!(answer.ok(), "{}", answer.result);
-        assert_eq!(world.get(name), b"new\n");
-        for script in changes(name) {
-            let id = session.start_call("bash", json!({"command": script}));
-            asked(&mut session, &id);
-            session.send(&json!({"id": id, "approve": "once"}));
-            session.answer_within(&id, LIMIT);
-            assert_eq!(world.get(name), b"new\n", "commands change it no more than before: {script}");
-        }
-    }
-    let mut autonomous = Session::open(&world);
-    let answer = autonomous.call("file_write", json!({"path": ".github/workflows/x.yml", "content": "x"}));
-    assert!(
-        !answer.ok() && answer.result.to_string().contains("open = ['.github/workflows']"),
-        "{}",
-        answer.result
-    );
-}
-
-/// What a link leads to was not named in the call.
-fn a_link_to_a_protected_file_is_refused(place: Place) {
-    let world = world(place);
-    let mut session = guided(&world);
-    for (link, target) in [("harmless", ".github/workflows/ci.yml"), ("settings", ".git/config")] {
-        run(world.host("ln").args(["-s", target, link]), LIMIT).success();
-        let before = world.get(target);
-        let id = session.start_call("file_write", json!({"path": link, "content": "x", "overwrite": true}));
-        while let Some(event) = session.event(&id, LIMIT).filter(|event| event["event"] != "result") {
-            if event["event"] == "approval" {
-                session.send(&json!({"id": id, "approve": "once"}));
-            }
-        }
-        assert_eq!(world.get(target), before, "{link}");
-        assert!(std::fs::symlink_metadata(world.project.join(link)).unwrap().is_symlink(), "{link}");
-    }
-}
-
-fn nobody_is_asked_about_what_no_profile_opens(place: Place) {
-    let world = world(place);
-    world.put(".github/workflows/.envrc", "old\n");
-    world.put(".github/workflows/.env", "old\n");
-    let mut session = guided(&world);
-    for name in [
-        ".git/config",
-        ".claude/settings.json",
-        ".envrc",
-        ".env",
-        ".github/workflows/.envrc",
-        ".github/workflows/.env",
-    ] {
-        let answer = session.call("file_write", json!({"path": name, "content": "x", "overwrite": true}));
-        assert!(matches!(answer.kind(), "violation" | "denied_policy"), "{name}: {}", answer.result);
     }
 }

@@ -198,12 +198,6 @@ impl NameSpec {
         policy.protected.iter().map(of).collect()
     }
 
-    /// Those that no profile may open: for a worker that does only what was approved.
-    pub fn never_open(policy: &EffectivePolicy) -> Vec<Self> {
-        let all = Self::of(policy).into_iter().zip(policy.protected.iter());
-        all.filter(|(_, name)| !name.opens).map(|(spec, _)| spec).collect()
-    }
-
     fn restore(&self) -> ProtectedName {
         ProtectedName {
             pattern: self.pattern.clone(),

@@ -207,6 +207,7 @@ fn within(project: &Zone, central: &Zone, entries_max: usize) -> Result<Discover
         pattern: ".env".into(),
         protection: Protection::All,
         new: Default::default(),
+        opens: false,
         except: vec![],
         why: String::new(),
         origin: Default::default(),
