@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 17;
+pub const VERSION: u16 = 18;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -97,6 +97,9 @@ pub struct Open {
     /// Whether what commands change in both roots is discarded with the session. Such a session
     /// runs only traced foreground commands; they reach no host.
     pub throw_away: bool,
+    /// Files of secrets in the project that every command can read as they are: absolute, or relative to the project. At most
+    /// [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
+    pub reveal: Vec<String>,
     /// Seconds that a question of the session waits for its answer where the policy sets no time; at most
     /// [`limit::ANSWER_MAX_S`](crate::limit::ANSWER_MAX_S). Absent: [`limit::ANSWER_S`](crate::limit::ANSWER_S).
     pub answer_s: Option<u32>,
@@ -107,13 +110,15 @@ impl Open {
     pub fn check(&self) -> Result<(), TooLarge> {
         self.scope.as_ref().map_or(Ok(()), Scope::check)?;
         check_paths(&self.read, &self.write)?;
+        check_paths(&self.reveal, &[])?;
         self.network.as_ref().map_or(Ok(()), NetworkRequest::check)
     }
 
     /// Whether it names hosts or paths beyond the profile. Nobody is asked about those.
     pub fn is_wider(&self) -> bool {
         let named = |network: &NetworkRequest| !network.hosts.is_empty() || !network.presets.is_empty();
-        self.network.as_ref().is_some_and(named) || !self.read.is_empty() || !self.write.is_empty()
+        let paths = [&self.read, &self.write, &self.reveal];
+        self.network.as_ref().is_some_and(named) || paths.iter().any(|paths| !paths.is_empty())
     }
 }
 
@@ -295,6 +300,8 @@ pub struct Opened {
     pub over_bounds: u32,
     /// What cells may reach; absent if they have no network.
     pub network: Option<Network>,
+    /// How files of secrets are seen, and what the user's policy opens, for people. Some two dozen at most.
+    pub notices: Vec<String>,
 }
 
 /// What this machine supports, determined by trying.

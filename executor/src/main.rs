@@ -29,6 +29,7 @@ mod open;
 mod machine;
 mod repository_question;
 mod roots;
+mod secrets;
 mod user;
 mod poll;
 mod fault;

@@ -13,6 +13,7 @@ use crate::missing_program::Profiles;
 use crate::pool::Pool;
 use crate::repository_question;
 use crate::roots::{self, RootError};
+use crate::secrets::{self, NotRevealed};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
@@ -35,6 +36,7 @@ use executor_layers::discovery;
 use executor_layers::error::Privilege;
 use executor_layers::known_directories::DirectoryMemory;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
+use executor_layers::masks::{ReadableSecret, Seen};
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
@@ -115,6 +117,9 @@ pub enum OpenError {
          in the profile, or let a call ask for them (`wants`)"
     )]
     NotAsked,
+    /// A file of secrets is not revealed.
+    #[error(transparent)]
+    Reveal(#[from] NotRevealed),
     /// A path requested for the session cannot be granted.
     #[error("{}", .0.why)]
     Lease(Refused),
@@ -136,6 +141,7 @@ impl OpenError {
             | OpenError::NotAsked
             | OpenError::Required(_)
             | OpenError::Protect(_)
+            | OpenError::Reveal(_)
             | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
             | OpenError::Layer { .. }
@@ -198,6 +204,7 @@ pub fn open(
         return Err(OpenError::NotAsked);
     }
     let policy = if request.throw_away { policy.without_hosts()? } else { policy };
+    let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
@@ -235,6 +242,7 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
+        notices: spec.notices.clone(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),
@@ -245,7 +253,11 @@ pub fn open(
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
-    audit.append(&Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away))?;
+    let record = Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away);
+    audit.append(&record.with_opened(
+        &spec.policy.opened,
+        spec.secrets.iter().filter(|file| file.seen == Seen::Real).count(),
+    ))?;
     let approvers = match spec.policy.approval.channel {
         Channel::Relay => None,
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
@@ -606,24 +618,37 @@ fn discover(
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
-    let (found, opened) = look_through(spec, user, answerer)?;
+    let (found, readable, opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles { memory, record, mut watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
     spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
     watch.others.follow(spec);
     (spec.pins, spec.objects) = (found.pins, found.objects);
+    (spec.secrets, spec.notices) = readable;
+    spec.notices.extend(opened_names(&spec.policy));
     spec.also_closed.clone_from(&found.also_closed);
     // What a profile does not grant is news to nobody until a command asks for it.
     let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
     Ok((found.also_closed.into_iter().filter(is_told).collect(), Some((record, watch))))
 }
 
+/// What people are told about protected names that the profile opens.
+fn opened_names(policy: &EffectivePolicy) -> Option<String> {
+    let names = policy.opened.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let what = "on which programs act outside the sandbox";
+    (!names.is_empty())
+        .then(|| format!("the profile `{}` lets commands change {names}, {what}", policy.profile))
+}
+
+/// Files of secrets that commands can read, and what people are told about such files.
+type Readable = (Vec<ReadableSecret>, Vec<String>);
+
 /// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
 fn look_through(
     spec: &SandboxSpec,
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
-) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
+) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor protects every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
@@ -656,12 +681,15 @@ fn look_through(
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }
     if !is_protected {
-        return Ok((found, None));
+        return Ok((found, Readable::default(), None));
     }
     let opened = project::open_created_files(spec, &mut found, |repository, files| {
         answerer().as_ref().ok()?.repository(repository, files)
     });
-    Ok((found, Some(opened.map_err(OpenError::Plan)?)))
+    let opened = opened.map_err(OpenError::Plan)?;
+    let ask = |repository: &_, files: &_| answerer().as_ref().ok()?.repository(repository, files);
+    let readable = secrets::make_readable(&mut found, spec, user, ask)?;
+    Ok((found, readable, Some(opened)))
 }
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.

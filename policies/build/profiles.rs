@@ -101,6 +101,7 @@ fn protected_names(text: &str, table: &DeTable) -> String {
             other => panic!("no `new` {other:?}"),
         };
         let (protection, new) = (format!("Protection::{protection}"), format!("WhenNew::{new}"));
+        let opens = protect.get("opens").is_some_and(|value| value.get_ref().as_bool() == Some(true));
         let why = word("why").expect("a reason");
         let except = protect.get("except").into_iter().flat_map(items);
         let except: Vec<_> = except.map(|pattern| pattern.get_ref().as_str().expect("a pattern")).collect();
@@ -111,7 +112,7 @@ fn protected_names(text: &str, table: &DeTable) -> String {
             let pattern = pattern.as_str().expect("a pattern");
             writeln!(
                 code,
-                "ShippedName {{ pattern: {pattern:?}, except: &{except:?}, protection: {protection}, new: {new}, why: {why:?}, line: {line} }},"
+                "ShippedName {{ pattern: {pattern:?}, except: &{except:?}, protection: {protection}, new: {new}, opens: {opens}, why: {why:?}, line: {line} }},"
             )
             .expect("a string takes text");
         }

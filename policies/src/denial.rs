@@ -6,11 +6,13 @@ use crate::decide::OUTSIDE;
 use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
 use crate::names::{ProtectedName, Protection, WhenNew};
+use crate::secrets::SecretMode;
 use crate::source::{Origin, SourceKind};
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
+use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
 use std::path::Path;
 
@@ -31,6 +33,12 @@ impl EffectivePolicy {
         let remedy = match (rule.as_str(), kind) {
             // A path that is granted for a while is granted to commands alone.
             (OUTSIDE, AttemptKind::Read) => self.remedy_by_grant(Path::new(&target)),
+            (rule, AttemptKind::Read) if rule.starts_with("protect:") => {
+                self.remedy_to_reveal(Path::new(&target)).unwrap_or(remedy)
+            }
+            (rule, AttemptKind::Write) if rule.starts_with("protect:") => {
+                self.remedy_to_open(&target).unwrap_or(remedy)
+            }
             (network::LEASE_RULE, _) => {
                 network::remedy_to_lease(request, self.leases || self.path_leases.asked)
             }
@@ -143,6 +151,40 @@ impl EffectivePolicy {
             (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
             (grant, _) => grant,
         }
+    }
+
+    /// What lets commands and file tools change a file at this path of a root, if a profile may open what protects it.
+    pub fn remedy_to_open(&self, path: &str) -> Option<Remedy> {
+        let path = path.strip_prefix("central:").unwrap_or(path);
+        if !self.matcher.opens(path.as_bytes()) {
+            return None;
+        }
+        let rule = self.matcher.protection(path.as_bytes())?;
+        let names: Vec<&str> = path.split('/').collect();
+        let (end, _) = *self.matcher.closings(path.as_bytes()).first()?;
+        let begin = end.checked_sub(rule.pattern.split('/').count())?;
+        let name = names.get(begin..end)?.join("/");
+        (!name.contains(['\'', '\n', '\r'])).then(|| self.own_profile(&format!("open = ['{name}']")))
+    }
+
+    /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.
+    pub fn remedy_to_reveal(&self, path: &Path) -> Option<Remedy> {
+        let name = path.file_name()?.as_encoded_bytes();
+        if !is_dotenv_name(name) {
+            return None;
+        }
+        let seen = match self.secrets.of(name) {
+            SecretMode::Hide => "commands do not see it either",
+            SecretMode::Mask => "commands that read it see its keys, with placeholders for the values",
+            SecretMode::Show => "commands can read it",
+        };
+        let shown = match self.secrets.max(name) {
+            SecretMode::Hide | SecretMode::Mask => "",
+            SecretMode::Show => {
+                "; the user can show them the values with --reveal PATH, or with `secrets` in a profile"
+            }
+        };
+        Some(Remedy::Advice(format!("{seen}{shown}")))
     }
 
     /// What to write to see a path of the host, read-only, in commands and file tools.
@@ -315,7 +357,8 @@ why = 'Licences stay.'
         assert!(matches!(own.remedy, Remedy::Advice(_)));
         let shipped = denied(&policy, &read("sub/.env"));
         assert!(by(&shipped).1.starts_with("shipped "), "{shipped}");
-        assert_eq!(shipped.remedy, Remedy::Nothing);
+        let Remedy::Advice(advice) = shipped.remedy else { panic!("{:?}", shipped.remedy) };
+        assert!(advice.contains("placeholders") && advice.contains("--reveal"), "{advice}");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::limits::LimitsTable;
 use crate::model::{Environment, Profile};
+use crate::opened::OpenedName;
+use crate::secrets::SecretsTable;
 use crate::source::Origin;
 use crate::value::SetValue;
 use broker_protocol::Layer;
@@ -29,6 +31,8 @@ pub(crate) struct Draft {
     pub environment: EnvironmentRules,
     pub web: WebTable,
     pub network: NetworkTable,
+    pub open: BTreeSet<OpenedName>,
+    pub secrets: SecretsTable,
     pub limits: LimitsTable,
     pub required: BTreeSet<Layer>,
     pub expected: BTreeSet<Layer>,
@@ -96,6 +100,8 @@ impl Draft {
         }
         self.web.set(&profile.web);
         self.network.set(&profile.network);
+        self.open.extend(profile.open.iter().cloned());
+        self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);
         self.required.extend(profile.required.iter().map(|layer| layer.0));
         self.expected.extend(profile.expected.iter().map(|layer| layer.0));

@@ -8,6 +8,7 @@ use crate::limits::Limits;
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
+use crate::secrets::SecretModes;
 use crate::source::Origin;
 use crate::transit::TransitForm;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Scope, Trust, frame};
@@ -55,6 +56,8 @@ pub struct EffectivePolicy {
     /// Names inside the zones that are closed, in the order of the files.
     #[serde(serialize_with = "shared")]
     pub protected: Arc<Vec<ProtectedName>>,
+    /// The names that the profile has taken out of `protected`.
+    pub opened: Vec<String>,
     /// The forms of names in transit for one of `protected`, in the order of the files.
     pub transit: Vec<TransitForm>,
     /// `protected` and `transit`, compiled once for the session.
@@ -64,6 +67,8 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
+    /// What commands see of files of secrets in dotenv form.
+    pub secrets: SecretModes,
     /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
     pub leases: bool,
     /// Which paths may be granted beyond `grants`.
@@ -178,6 +183,18 @@ impl EffectivePolicy {
     /// As for [`Self::compute_digest`], which it calls.
     pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
         self.network = WebPolicy::default();
+        self.digested()
+    }
+
+    /// The same policy with files of secrets that the user reveals for the session.
+    ///
+    /// # Errors
+    /// See [`Self::compute_digest`].
+    pub fn with_revealed(mut self, paths: &[String]) -> Result<Self, PolicyError> {
+        if paths.is_empty() {
+            return Ok(self);
+        }
+        self.secrets.revealed = paths.to_vec();
         self.digested()
     }
 
@@ -307,7 +324,8 @@ impl EnvironmentRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies, Protection, WhenNew};
+    use crate::secrets::SecretName;
+    use crate::{Host, Policies, Protection, SecretMode, WhenNew};
     use broker_protocol::Permission;
 
     fn policy() -> EffectivePolicy {
@@ -411,8 +429,11 @@ mod tests {
     #[test]
     fn every_field_is_in_the_digest() {
         let base = policy();
+        fn secret() -> SecretName {
+            SecretName::try_from(".env".to_owned()).unwrap()
+        }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 56] = [
+        let changes: [fn(&mut EffectivePolicy); 61] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -433,7 +454,9 @@ mod tests {
             |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),
             |p| Arc::make_mut(&mut p.protected)[0].protection = Protection::Write,
             |p| Arc::make_mut(&mut p.protected)[0].new = WhenNew::Closed,
+            |p| Arc::make_mut(&mut p.protected)[0].opens ^= true,
             |p| Arc::make_mut(&mut p.protected)[0].why.push('x'),
+            |p| p.opened.push("x".into()),
             |p| p.transit.truncate(1),
             |p| p.transit[0].before.push('x'),
             |p| p.transit[0].after.push('x'),
@@ -446,6 +469,9 @@ mod tests {
             |p| p.web.own.http = Some(vec![]),
             |p| p.web.own.private = Some(vec![]),
             |p| p.web.bounds.push(Default::default()),
+            |p| p.secrets.own.extend([(secret(), SecretMode::Hide)]),
+            |p| p.secrets.bounds.push([(secret(), SecretMode::Hide)].into()),
+            |p| p.secrets.revealed.push(".env".into()),
             |p| p.leases = true,
             |p| p.path_leases.asked = true,
             |p| p.path_leases.read.push(vec!["/x".into()]),

@@ -1,6 +1,7 @@
 //! What can be wrong with policy files, with the line and column where there is one.
 
 use crate::host::HostPathError;
+use crate::open_fault::OpenFault;
 use crate::pattern::PatternError;
 use crate::source::{FILE_MAX, FileError};
 use broker_protocol::{ErrorKind, Failed};
@@ -49,6 +50,13 @@ pub enum PolicyError {
         #[source]
         why: HostPathError,
     },
+    #[error("profile `{profile}`: `open` cannot have `{name}`: {why}")]
+    Open {
+        profile: String,
+        name: String,
+        #[source]
+        why: OpenFault,
+    },
     #[error("the scope's path `{glob}` for `{tool}`: {why}")]
     Scope { tool: String, glob: String, why: String },
     /// The hosts of cells.
@@ -86,8 +94,11 @@ impl PolicyError {
             | PolicyError::NoLimit { .. }
             | PolicyError::Timeout { .. }
             | PolicyError::Path { .. }
+            | PolicyError::Open { .. }
             | PolicyError::Digest(_)
-            | PolicyError::Network(NetworkError::Bounded { .. } | NetworkError::TooMany)
+            | PolicyError::Network(
+                NetworkError::Bounded { .. } | NetworkError::NotPublic { .. } | NetworkError::TooMany,
+            )
             | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
         }
     }

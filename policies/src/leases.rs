@@ -77,6 +77,7 @@ fn names() -> impl Iterator<Item = ProtectedName> {
         except: Vec::new(),
         protection: *protection,
         new: WhenNew::Closed,
+        opens: false,
         why: (*why).to_owned(),
         origin: Origin::default(),
     })

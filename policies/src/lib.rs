@@ -27,10 +27,13 @@ mod package_config;
 pub mod paths;
 pub mod names;
 mod fold;
+pub mod opened;
+pub mod open_fault;
 pub mod transit;
 pub mod repository;
 pub mod pattern;
 pub mod secret;
+pub mod secrets;
 pub mod git_config;
 
 pub use broker_protocol::Channel;
@@ -49,7 +52,7 @@ pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
 pub use pattern::PatternError;
-pub use policies_targets::{address, network, shell, web};
+pub use policies_targets::{address, dotenv, network, shell, web};
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of, is_git_head,
     is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git, may_be_git_directory,
@@ -57,6 +60,7 @@ pub use repository::{
 pub use resolve::Policies;
 pub use rules::{Action, Rule};
 pub use scope::{Reach, ScopePaths};
+pub use secrets::{SecretMode, SecretModes};
 pub use source::{FILE_MAX, FileError, FileFault, Origin, Source, SourceKind};
 pub use transit::TransitForm;
 pub use web::WebPolicy;

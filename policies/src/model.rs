@@ -9,7 +9,9 @@ use crate::host::HostPath;
 use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
+use crate::opened::OpenedName;
 use crate::rules::{Rule, RuleEntry};
+use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
     self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName,
@@ -60,6 +62,9 @@ pub struct PolicyFile {
     /// Where paths may be leased, in every profile.
     #[serde(default)]
     pub leases: LeasesTable,
+    /// The most that commands see of files of secrets, in every profile and by `--reveal`.
+    #[serde(default)]
+    pub secrets: SecretsTable,
     /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
     #[serde(default)]
     pub profile: ProfileKey,
@@ -253,6 +258,10 @@ pub struct Profile {
     pub environment: Environment,
     pub web: WebTable,
     pub network: NetworkTable,
+    /// Protected names that commands and file tools may change in sessions of this profile.
+    pub open: Vec<OpenedName>,
+    /// What commands see of files of secrets in dotenv form, by name.
+    pub secrets: SecretsTable,
     pub limits: LimitsTable,
     /// Layers without which no session of this profile opens, in whatever tier.
     pub required: Vec<LayerName>,
@@ -320,6 +329,9 @@ pub struct Protect {
     pub protection: Protection,
     #[serde(default)]
     pub new: WhenNew,
+    /// Whether a profile's `open` may name it.
+    #[serde(default)]
+    pub opens: bool,
     pub why: String,
 }
 
@@ -368,6 +380,7 @@ mod tests {
         assert_eq!((file.web.search, profile.web.search), (Some(false), Some(true)));
         assert_eq!(profile.web.private.as_ref().unwrap()[0].text(), "localhost:8080");
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
+        assert_eq!((file.secrets.len(), profile.secrets.len()), (1, 2));
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
         assert_eq!(file.protect[0].new, WhenNew::Open);

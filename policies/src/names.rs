@@ -33,6 +33,8 @@ pub struct ProtectedName {
     pub protection: Protection,
     /// Whether commands may create it.
     pub new: WhenNew,
+    /// Whether a profile may open it.
+    pub opens: bool,
     /// The reason that the user and the model get.
     pub why: String,
     /// The line that protects it.
@@ -177,6 +179,13 @@ impl Matcher {
         let mut descent = Descent::new(&self.0);
         let rules = names_of(relative).filter_map(|(_, name)| self.0.strongest(descent.enter(name)));
         rules.reduce(|first, next| if next.protection > first.protection { next } else { first })
+    }
+
+    /// Whether a profile may open every rule about `relative`, of which there is at least one.
+    pub fn opens(&self, relative: &[u8]) -> bool {
+        let mut descent = Descent::new(&self.0);
+        let rules: Vec<usize> = names_of(relative).flat_map(|(_, name)| descent.enter(name)).collect();
+        !rules.is_empty() && rules.iter().all(|rule| self.0.names[*rule].opens)
     }
 
     /// The strongest rule that ends at `name`, an entry of the directory `parent` (relative to the zone's root, empty
@@ -464,6 +473,7 @@ mod tests {
             except: vec![],
             protection,
             new: WhenNew::Closed,
+            opens: false,
             why: "why".into(),
             origin: Origin::default(),
         }

@@ -14,8 +14,10 @@ use crate::host::Host;
 use crate::lease_bounds::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
+use crate::opened;
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
+use crate::secrets::{SecretModes, SecretsTable};
 use crate::shipped::ShippedName;
 use crate::source::{Origin, Source, SourceKind};
 use crate::transit::TransitForm;
@@ -189,11 +191,12 @@ impl Policies {
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let Draft { project, central, grants, read, listed, sockets, git_directories, environment, .. } =
             draft;
-        let Draft { image, web, network, limits, required, expected, .. } = draft;
+        let Draft { image, web, network, open, secrets, limits, required, expected, .. } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
-        let (protected, transit, approval) = (Arc::new(self.protected()), self.transit(), self.approval());
+        let protected = Arc::new(opened::open(self.protected(), &open, name)?);
+        let (transit, approval) = (self.transit(), self.approval());
         Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
@@ -216,9 +219,11 @@ impl Policies {
             environment,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,
+            opened: open.iter().map(|name| name.as_str().to_owned()).collect(),
             transit,
             web: WebPolicy { own: web, bounds: self.web_bounds() },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
+            secrets: SecretModes { own: secrets, bounds: self.secret_bounds(), revealed: Vec::new() },
             leases: false,
             path_leases: self.path_leases(host)?,
             limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
@@ -343,6 +348,11 @@ impl Policies {
         bounds.filter(|web| **web != WebTable::default()).cloned().collect()
     }
 
+    fn secret_bounds(&self) -> Vec<SecretsTable> {
+        let bounds = self.general().map(|(_, file)| &file.secrets);
+        bounds.filter(|table| !table.is_empty()).cloned().collect()
+    }
+
     fn protected(&self) -> Vec<ProtectedName> {
         let mut protected = Vec::new();
         for (file, content) in self.general() {
@@ -395,6 +405,7 @@ fn protected_name(
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
         new: protect.new,
+        opens: protect.opens,
         why: protect.why.clone(),
     }
 }

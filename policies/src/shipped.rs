@@ -11,6 +11,7 @@ pub(crate) struct ShippedName {
     pub except: &'static [&'static str],
     pub protection: Protection,
     pub new: WhenNew,
+    pub opens: bool,
     pub why: &'static str,
     pub line: usize,
 }
@@ -23,6 +24,7 @@ impl ShippedName {
             except: self.except.iter().map(|except| (*except).to_owned()).collect(),
             protection: self.protection,
             new: self.new,
+            opens: self.opens,
             why: self.why.to_owned(),
             origin: Origin { file: file.to_owned(), line: self.line },
         }

@@ -59,6 +59,10 @@ pub enum ValueError {
     Unasked,
     #[error("an exception is one name, without `/`")]
     Except,
+    #[error("a name to open is one or more names between `/`, none of them a pattern")]
+    OpenedName,
+    #[error("this is no name of a file of secrets in dotenv form, such as `.env`, `.env.*` or `*`")]
+    SecretName,
     #[error(
         "what a grant excepts is a path in it of at most {EXCEPT_NAMES_MAX} names or patterns, without `.`, `..` and `**`"
     )]

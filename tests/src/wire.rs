@@ -218,6 +218,7 @@ pub fn opening(world: &World) -> Open {
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
         answer_s: None,
     }
 }

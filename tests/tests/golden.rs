@@ -324,6 +324,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
         answer_s: None,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
@@ -332,6 +333,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
     let connected = Open { network: Some(wanted), ..open.clone() };
     let leased = Open { read: vec!["/r".into()], write: vec!["/w".into()], ..open.clone() };
+    let revealed = Open { reveal: vec![".env".into()], ..open.clone() };
     let boxed = Open { image: Some("/i".into()), ..open.clone() };
     let thrown_away = Open { throw_away: true, ..open.clone() };
     let mut frames = vec![
@@ -342,6 +344,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("open, with a network", ToBroker::Open(connected)),
         ("open, with an image", ToBroker::Open(boxed)),
         ("open, with paths", ToBroker::Open(leased)),
+        ("open, with a revealed secret", ToBroker::Open(revealed)),
         ("open, to be thrown away", ToBroker::Open(thrown_away)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
@@ -676,6 +679,7 @@ fn opened() -> Opened {
         session: "5e".repeat(16),
         also_closed: vec![],
         over_bounds: 0,
+        notices: vec![],
         network: None,
     }
 }

@@ -18,11 +18,13 @@ mod findings;
 mod image;
 mod kept_world;
 mod leases;
+mod masked_secrets;
 mod loopback;
 mod network;
 mod new_repositories;
 mod objects;
 mod objects_live;
+mod opened_names;
 mod path_leases;
 mod quarantine;
 mod records;
@@ -57,11 +59,13 @@ fn main() -> std::process::ExitCode {
             findings::tests(),
             image::tests(),
             leases::tests(),
+            masked_secrets::tests(),
             loopback::tests(),
             network::tests(),
             new_repositories::tests(),
             objects::tests(),
             objects_live::tests(),
+            opened_names::tests(),
             path_leases::tests(),
             quarantine::tests(),
             records::tests(),

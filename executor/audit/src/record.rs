@@ -76,6 +76,13 @@ impl Record {
         if throw_away { record.value("throw_away", true) } else { record }
     }
 
+    /// The same with the protected names that the session's profile opens, and how many files of secrets its commands can read.
+    #[must_use]
+    pub fn with_opened(self, names: &[String], shown: usize) -> Self {
+        let record = if names.is_empty() { self } else { self.text("opened_names", &names.join(", ")) };
+        if shown == 0 { record } else { record.value("shown_secrets", shown) }
+    }
+
     /// A call that runs a command or changes something may begin.
     pub fn started(call: CallId, entry: &AuditEntry) -> Self {
         entry.describe("started", call, entry.verdict())

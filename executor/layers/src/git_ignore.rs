@@ -1,4 +1,4 @@
-//! Makes git in cells ignore files of the project that are closed for reading.
+//! Makes git in cells ignore files of the project that are closed for reading, and secrets of which commands see a mask or the content.
 //!
 //! `git add -A` and `git stash -u` read every file that is neither tracked nor ignored, and fail at the first
 //! unreadable one. So the home of cells contains git's user-level ignore file (`.config/git/ignore`) with the
@@ -23,8 +23,10 @@ impl SandboxSpec {
     /// Makes git in cells ignore what is hidden in the project. If the policy shows a file of the
     /// user's at this place, its content is kept at the beginning.
     pub fn ignore_hidden(&mut self) {
-        let hidden = self.pins.iter().filter(|pin| pin.is_hidden());
-        let lines = lines(&self.project, hidden.map(|pin| pin.path.as_path()), is_repository);
+        let hidden = self.pins.iter().filter(|pin| pin.is_hidden()).map(|pin| pin.path.as_path());
+        // What commands can read of others is no secret to add either, or it is one.
+        let readable = self.secrets.iter().map(|secret| secret.path.as_path());
+        let lines = lines(&self.project, hidden.chain(readable), is_repository);
         if lines.is_empty() {
             return;
         }

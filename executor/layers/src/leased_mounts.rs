@@ -123,7 +123,8 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Re
     let (source, attributes) = match mode {
         PinMode::KeepPlace => (target.as_fd(), 0),
         PinMode::KeepLink | PinMode::ReadOnly => (target.as_fd(), MOUNT_ATTR_RDONLY),
-        PinMode::Hidden { directory: false } => (closed.file.as_fd(), MOUNT_ATTR_RDONLY),
+        // Secrets are masked in roots only.
+        PinMode::Masked | PinMode::Hidden { directory: false } => (closed.file.as_fd(), MOUNT_ATTR_RDONLY),
         PinMode::Hidden { directory: true } => (closed.directory.as_fd(), MOUNT_ATTR_RDONLY),
     };
     let tree = open_whole_tree_at(source)?;

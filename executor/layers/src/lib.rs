@@ -26,6 +26,7 @@ pub mod repository_programs;
 pub mod protected_objects;
 pub mod linked_repository;
 pub mod pins;
+pub mod masks;
 pub mod git_settings;
 pub mod grant_exceptions;
 pub mod home_links;

@@ -2,7 +2,7 @@
 //!
 //! *Guarantees*: a path that is not a view does not exist; system paths are read-only, and in zones set-user-ID
 //! programs and devices have no effect; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own;
-//! protected names that exist are pinned with all their parents; an image is not changed, and grants no rights; a
+//! protected names that exist are pinned with all their parents, over masked secrets their masks; an image is not changed, and grants no rights; a
 //! command that the session's scope restricts to directories finds nothing else of the zones. *Does not*: stand alone:
 //! Landlock is behind every mount, and refuses to change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user
 //! namespace with capabilities in it. *Order*: after the namespaces, before Landlock. *Fails*: the session opens in the
@@ -10,6 +10,7 @@
 //! `a_command_reaches_only_the_paths_of_its_scope`, `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use crate::error::{At, LayerError, Privilege};
+use crate::masks::Seen;
 use crate::pins::{Pin, PinMode};
 use crate::spec::{SandboxSpec, View, ViewKind};
 use crate::{home_files, namespaces, undo_directory};
@@ -23,12 +24,12 @@ use nix::sys::stat::{Mode, fstat, umask};
 use nix::unistd::{chdir, pivot_root};
 use policies::Access;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::ops::Bound;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -71,6 +72,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
     let scratch = scratch(base, spec)?;
+    let masks = masks(base, spec)?;
     // On top of the private storage, which is unmounted with everything hidden: unmounting it alone would cost a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
     let root = Root { base, made: RefCell::default() };
@@ -83,7 +85,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     namespaces::close_user_namespaces(spec.layers)?;
     namespaces::bound_counters(spec.layers)?;
     let undo = undo_directory::open(&spec.central);
-    pin_all(&spec.pins)?;
+    pin_all(&spec.pins, &masks)?;
     read_only("/proc")?;
     read_only("/")?;
     umask(mask);
@@ -193,6 +195,9 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
 fn proc_flags() -> MsFlags {
     MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC
 }
+
+/// Detached mounts of masks, by the paths that they cover.
+type Masks<'s> = BTreeMap<&'s Path, OwnedFd>;
 
 /// The source of a view, taken while the host's tree is still visible.
 enum ViewSource {
@@ -307,6 +312,21 @@ fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, O
     // Parents before children: a home may lie below /tmp or the other way round.
     parts.sort_by_key(|(path, _)| path.as_os_str().len());
     Ok(parts)
+}
+
+/// The files that are mounted over masked ones, by the path of each: in the private storage, at no path that leads there.
+fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, LayerError> {
+    let mut masks = Masks::new();
+    let step = || "write the masks of secrets".to_owned();
+    for (number, secret) in spec.secrets.iter().enumerate() {
+        let Seen::Masked(text) = &secret.seen else { continue };
+        let mask = storage.join(format!("mask-{number}"));
+        let file = File::options().write(true).create_new(true).mode(0o444).open(&mask);
+        file.and_then(|mut file| file.write_all(text)).at(Layer::ProtectedNames, step)?;
+        let tree = open_tree(&c_path(&mask)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        masks.insert(&secret.path, tree);
+    }
+    Ok(masks)
 }
 
 /// The new root while it is assembled at a place in the old one.
@@ -479,30 +499,38 @@ fn read_only(path: &str) -> Result<(), LayerError> {
 
 /// Pins protected names. Runs inside the new root: wherever a hostile link in a zone points, it can
 /// only reach what a cell may see anyway.
-fn pin_all(pins: &[Pin]) -> Result<(), LayerError> {
+fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), LayerError> {
     if pins.is_empty() {
         return Ok(());
     }
     let hidden = Hidden::make()?;
-    let done = pins.iter().try_for_each(|pin| self::pin(pin, &hidden));
+    let done = pins.iter().try_for_each(|pin| self::pin(pin, &hidden, masks));
     hidden.remove()?;
     done
 }
 
-fn pin(pin: &Pin, hidden: &Hidden) -> Result<(), LayerError> {
+fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), LayerError> {
     let step = || format!("pin {}", pin.path.display());
+    let attach = |tree: BorrowedFd, attributes| {
+        set_attributes(tree, attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)?;
+        move_mount(tree, &c_path(&pin.path))
+    };
     let (source, attributes) = match pin.mode {
         PinMode::KeepPlace => (pin.path.as_path(), 0),
         // A link can be mounted over itself: it is followed as before, and can be neither removed nor replaced.
         PinMode::KeepLink | PinMode::ReadOnly => (pin.path.as_path(), MOUNT_ATTR_RDONLY),
+        PinMode::Masked => {
+            let mask =
+                masks.get(pin.path.as_path()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
+            let mask = mask.at(Layer::ProtectedNames, step)?;
+            return attach(mask.as_fd(), MOUNT_ATTR_RDONLY).at(Layer::ProtectedNames, step);
+        }
         PinMode::Hidden { directory: false } => (hidden.file, MOUNT_ATTR_RDONLY),
         PinMode::Hidden { directory: true } => (hidden.directory, MOUNT_ATTR_RDONLY),
     };
     // If it was replaced by a link since it was found, that is not followed.
     let tree = open_tree_of_link(&c_path(source)).at(Layer::ProtectedNames, step)?;
-    set_attributes(tree.as_fd(), attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)
-        .at(Layer::ProtectedNames, step)?;
-    move_mount(tree.as_fd(), &c_path(&pin.path)).at(Layer::ProtectedNames, step)
+    attach(tree.as_fd(), attributes).at(Layer::ProtectedNames, step)
 }
 
 /// A file and a directory that nobody can open, to mount over what is hidden.

@@ -26,7 +26,9 @@ impl Pin {
     pub fn holds(&self, path: &Path) -> bool {
         match self.mode {
             PinMode::KeepPlace => false,
-            PinMode::KeepLink | PinMode::ReadOnly | PinMode::Hidden { .. } => path.starts_with(&self.path),
+            PinMode::KeepLink | PinMode::ReadOnly | PinMode::Masked | PinMode::Hidden { .. } => {
+                path.starts_with(&self.path)
+            }
         }
     }
 
@@ -45,6 +47,8 @@ pub enum PinMode {
     KeepLink,
     /// Keeps the name, and allows reading.
     ReadOnly,
+    /// Keeps the name of a file, and shows a text in place of the content.
+    Masked,
     /// Keeps the name, and hides the content.
     Hidden {
         /// Whether it is a directory.
@@ -172,7 +176,7 @@ impl Pins {
         let (first, _) = below.first()?;
         let strictest = below.iter().map(|(_, mode)| *mode).max()?;
         let mode = match strictest {
-            PinMode::Hidden { .. } => PinMode::Hidden { directory: true },
+            PinMode::Masked | PinMode::Hidden { .. } => PinMode::Hidden { directory: true },
             PinMode::KeepPlace | PinMode::KeepLink | PinMode::ReadOnly => PinMode::ReadOnly,
         };
         self.0.retain(|path, _| !path.starts_with(directory));

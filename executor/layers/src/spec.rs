@@ -4,6 +4,7 @@ use crate::ablation::Ablation;
 use crate::caller_access::CallerAccess;
 use crate::known_directories::DirectoryMemory;
 use crate::linked_repository::LinkedRepository;
+use crate::masks::ReadableSecret;
 use crate::pins::Pin;
 use crate::protected::AlsoClosed;
 use crate::protected_objects::ProtectedObjects;
@@ -49,6 +50,10 @@ pub struct SandboxSpec {
     pub pins: Vec<Pin>,
     /// The objects that were protected when the session opened, whatever their names.
     pub objects: ProtectedObjects,
+    /// Files of secrets that commands can read.
+    pub secrets: Vec<ReadableSecret>,
+    /// What people are told about files of secrets.
+    pub notices: Vec<String>,
     /// What is closed although its name does not show it.
     pub also_closed: Vec<AlsoClosed>,
     /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
@@ -135,6 +140,8 @@ impl SandboxSpec {
             scratch,
             pins: Vec::new(),
             objects: ProtectedObjects::default(),
+            secrets: Vec::new(),
+            notices: Vec::new(),
             also_closed: Vec::new(),
             created: None,
             directories: None,

@@ -230,6 +230,7 @@ impl NameSpec {
             except: self.except.clone(),
             protection: if self.readable { Protection::Write } else { Protection::All },
             new: WhenNew::Closed,
+            opens: false,
             why: self.why.clone(),
             origin: Origin::default(),
         }

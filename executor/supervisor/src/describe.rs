@@ -188,7 +188,18 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
     match rule(relative.as_bytes(), spec) {
         Some(name) => {
             let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
-            Denial::new(refusal.kind, target, by, &*name.why, name.remedy())
+            let remedy = match refusal.kind {
+                AttemptKind::Read => spec.policy.remedy_to_reveal(refusal.path()),
+                AttemptKind::Write => spec.policy.remedy_to_open(relative),
+                AttemptKind::Run
+                | AttemptKind::Metadata
+                | AttemptKind::Connect
+                | AttemptKind::Resolve
+                | AttemptKind::SystemCall
+                | AttemptKind::Use
+                | AttemptKind::Call => None,
+            };
+            Denial::new(refusal.kind, target, by, &*name.why, remedy.unwrap_or_else(|| name.remedy()))
         }
         None => by_object(refusal, target, spec),
     }

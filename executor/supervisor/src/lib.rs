@@ -26,6 +26,7 @@ mod new_names;
 mod created;
 mod open;
 mod read;
+mod masked;
 mod private_tmp;
 mod names;
 mod metadata;

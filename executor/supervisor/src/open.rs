@@ -131,9 +131,19 @@ impl Call<'_> {
             set_flags(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, close_on_exec));
         }
-        let opens = self.rules.may_open(&object, real, stat, how.writes());
-        let opens = opens.map_err(self.refused(how.kind(), real));
-        if how.writes() { opens } else { opens.map_err(self.missing(real, stat)) }?;
+        match self.rules.readable_secret(&object, real, stat).filter(|_| !how.writes()) {
+            Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
+            Some(secret) => {
+                if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
+                    return masked;
+                }
+            }
+            None => {
+                let opens = self.rules.may_open(&object, real, stat, how.writes());
+                let opens = opens.map_err(self.refused(how.kind(), real));
+                if how.writes() { opens } else { opens.map_err(self.missing(real, stat)) }?;
+            }
+        }
         let directory = is(stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -228,7 +238,10 @@ impl Call<'_> {
     pub fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, mask & libc::IN_DONT_FOLLOW == 0)?;
         let (stat, path) = (fstat(&object)?, real(&object)?);
-        self.rules.may_open(&object, &path, &stat, false).map_err(self.refused(Read, &path))?;
+        // A program that has read its settings waits for them to change.
+        if self.rules.readable_secret(&object, &path, &stat).is_none() {
+            self.rules.may_open(&object, &path, &stat, false).map_err(self.refused(Read, &path))?;
+        }
         if !self.rules.areas.is_visible(&path) {
             return Err(Errno::EACCES);
         }

@@ -15,6 +15,7 @@ use broker_protocol::{AttemptKind, Layer};
 use executor_layers::caller_access::CallerAccess;
 use executor_layers::error::{At, LayerError};
 use executor_layers::known_directories::{DirectoryMemory, KnownDirectories};
+use executor_layers::masks::ReadableSecret;
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::RelayGate;
 use executor_layers::spec::SandboxSpec;
@@ -36,11 +37,13 @@ pub struct AccessRules {
     pub(crate) areas: Areas,
     /// The objects that were protected when the session opened, whatever their names.
     pub(crate) objects: ProtectedObjects,
+    /// Files of secrets that commands can read.
+    pub(crate) secrets: Vec<ReadableSecret>,
     file_size: Option<u64>,
     /// Maximum bytes that a call may write.
     pub(crate) written: Option<u64>,
     /// Whether protected names that existed when the session opened are mounts, which cannot be moved.
-    pinned: bool,
+    pub(crate) pinned: bool,
     /// What cells have created under protected names, and the repositories they have created.
     pub(crate) created: CreatedFiles,
     /// Names that links of cells have given to files.
@@ -96,6 +99,7 @@ impl AccessRules {
             lease_names: None,
             areas: Areas::new(spec),
             objects: spec.objects.clone(),
+            secrets: spec.secrets.clone(),
             file_size: spec.policy.limits.file_size,
             written: spec.policy.limits.written,
             pinned: spec.has(Layer::MountNamespace),

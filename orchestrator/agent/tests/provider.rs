@@ -127,6 +127,7 @@ fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
         answer_s: None,
     };
     let secret = Secret { name: "KEY".into(), value: b"sk-the-secret-key".to_vec() };

@@ -423,6 +423,7 @@ mod tests {
             session: String::new(),
             also_closed: vec![],
             over_bounds: 0,
+            notices: vec![],
             network: None,
         };
         let page = page(&opened, &good(), false);

@@ -340,6 +340,7 @@ mod tests {
             tier: Tier::Flat,
             also_closed: Vec::new(),
             over_bounds: 0,
+            notices: Vec::new(),
             layers: Vec::new(),
             network: None,
         };

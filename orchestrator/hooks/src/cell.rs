@@ -71,6 +71,7 @@ impl CellRunner {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
             answer_s: None,
         };
         // It may not see the root of the project.

@@ -51,6 +51,9 @@ struct SessionJson<'a> {
     layers: Vec<&'static str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     also_closed: &'a [String],
+    /// How files of secrets are seen, and what the policy opens.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notices: &'a [String],
     /// What commands may reach; the policy files' maximum follows in the next field.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     hosts: &'a [String],
@@ -104,6 +107,7 @@ impl<'a> Ready<'a> {
             tier: opened.tier.name(),
             layers: in_force.map(|report| report.layer.name()).collect(),
             also_closed: &opened.also_closed,
+            notices: &opened.notices,
             hosts: hosts(opened),
             trust: announced.trust.map(Trust::name),
             channel: announced.channel.map(Channel::name),

@@ -102,6 +102,7 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
             answer_s: None,
         };
         let host = Host { home: "/nowhere".into(), variables: Default::default() };

@@ -200,6 +200,7 @@ fn describe(opened: &Opened) -> Value {
         "tier": opened.tier.name(),
         "layers": in_force.map(|report| report.layer.name()).collect::<Vec<_>>(),
         "alsoClosed": opened.also_closed,
+        "notices": opened.notices,
     })
 }
 

@@ -10,6 +10,7 @@ use orchestrator_records::runlog::RunLog;
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print::{self, problem};
 use orchestrator_tools::scope_file;
+use policies::secret::looks_secret;
 use policies::value::{TrustName, ValueError};
 use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
@@ -74,6 +75,10 @@ pub struct SessionOptions {
     /// A directory of this machine that commands may write in too, likewise
     #[arg(long, global = true, value_name = "DIR", help_heading = "Files")]
     write: Vec<PathBuf>,
+    /// A file of secrets of the project, such as `.env`, that commands may read as it is while this session lasts; of others they see
+    /// placeholders for the values; may be given more than once
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
+    reveal: Vec<PathBuf>,
     /// Write no log of this run; the executor writes its audit all the same
     #[arg(long, global = true)]
     no_log: bool,
@@ -128,7 +133,7 @@ const USED_FOR_SERVERS: [(&str, &[&str]); 8] = [
 ];
 
 /// The options by name, and the commands that use each.
-pub const USED_BY: [(&str, &[&str]); 15] = [
+pub const USED_BY: [(&str, &[&str]); 16] = [
     (
         "project",
         &[
@@ -190,6 +195,7 @@ pub const USED_BY: [(&str, &[&str]); 15] = [
     ("allow_net", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("read", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("write", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("reveal", &["run", "why", "call", "session", "mcp", "chat", "serve"]),
     ("no_log", &["run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
     (
         "verbose",
@@ -314,6 +320,11 @@ impl SessionOptions {
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
         let (read, write) = (named(&self.read)?, named(&self.write)?);
+        let revealed = |path: &PathBuf| {
+            let path = std::path::absolute(path);
+            text(path.map_err(|error| Failed::invalid(format!("--reveal: {error}")))?)
+        };
+        let reveal = self.reveal.iter().map(revealed).collect::<Result<_, _>>()?;
         Ok(Open {
             project,
             central,
@@ -327,6 +338,7 @@ impl SessionOptions {
             read,
             write,
             throw_away: false,
+            reveal,
             answer_s: None,
         })
     }
@@ -342,6 +354,23 @@ impl SessionOptions {
             presets,
             leases,
         })
+    }
+
+    /// The names of variables of this environment that commands with `profile` do not get, sorted.
+    pub fn left_out(&self, profile: &str) -> Vec<String> {
+        // The executor reports a wrong policy.
+        let Ok(policy) = self.files().resolve(profile) else { return Vec::new() };
+        let rules = &policy.environment;
+        let given = |name: &str| {
+            let is_passed = rules.passes(name) && !looks_secret(name.as_ref());
+            let is_set = ["PATH", "HOME", "TMPDIR", "SHELL", "SHLVL", "PWD", "OLDPWD", "_"].contains(&name)
+                || rules.set.contains_key(name);
+            is_passed || is_set || rules.credentials.contains(name)
+        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let mut left: Vec<String> = names.filter(|name| !given(name)).collect();
+        left.sort();
+        left
     }
 
     /// The scope of the session, if it has one. The first call reads its file, so it has to come before we confine ourselves.

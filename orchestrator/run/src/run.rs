@@ -79,6 +79,10 @@ pub struct Run {
     /// End the command after this many seconds without output
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
     idle_timeout: Option<u32>,
+    /// A variable for the command, besides those of the profile; part of the command, so run log and questions show it; may be given
+    /// more than once
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<String>,
     /// Print one JSON object with the result at the end, and nothing before
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,
@@ -111,6 +115,19 @@ pub struct Run {
     job: Job,
 }
 
+/// A variable as `env` takes it.
+fn variable(text: &str) -> Result<String, String> {
+    let name = text.split_once('=').map_or("", |(name, _)| name);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let fits =
+        !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit());
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("write NAME=VALUE; a name is letters, digits and `_`".to_owned())
+    }
+}
+
 #[derive(Clone, Default)]
 enum Caller {
     /// A person: gets what the command cannot report itself, and by typing the command has already approved it.
@@ -134,6 +151,7 @@ impl Run {
         let mut run = Self {
             timeout: None,
             idle_timeout: None,
+            env: Vec::new(),
             json: false,
             tty: false,
             no_tty: false,
@@ -169,6 +187,7 @@ impl Run {
             options.network(policy.as_ref(), self.asks())
         };
         self.say_shorter_limit(options, &open.profile);
+        self.say_left_out(options, &open.profile);
         self.say_agent_settings(options, &open);
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
@@ -192,6 +211,17 @@ impl Run {
             // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
             std::process::exit(code?.into())
         })
+    }
+
+    /// Names, with `--verbose`, the variables of this environment that the command does not get.
+    fn say_left_out(&self, options: &SessionOptions, profile: &str) {
+        let left = if self.is_verbose { options.left_out(profile) } else { Vec::new() };
+        if !left.is_empty() {
+            let names = left.join(", ");
+            print::note(&format!(
+                "variables that the command does not get: {names}; --env NAME=VALUE gives it one"
+            ));
+        }
     }
 
     /// Tells a person that the policy allows less time than was asked for. Before the command, because its end may come hours later
@@ -254,6 +284,7 @@ impl Run {
                 let opened = opened?;
                 if self.caller.is_person() {
                     self.report_closed(&opened);
+                    opened.notices.iter().filter(|_| self.is_verbose).for_each(|notice| print::note(notice));
                 }
             }
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
@@ -325,9 +356,14 @@ impl Run {
 
     fn request(&mut self, directory: Option<ZonePath>) -> Request {
         let interactive = self.is_interactive();
-        let words = std::mem::take(&mut self.command);
+        let mut words = std::mem::take(&mut self.command);
         let is_of_shell = |byte: &u8| byte.is_ascii_whitespace() || b"|&;<>$`*?(){}".contains(byte);
         self.is_line = matches!(&words[..], [word] if word.as_bytes().iter().any(is_of_shell));
+        if !self.env.is_empty() {
+            // The command could set these itself, so they give it nothing, whatever their names are.
+            let variables = std::mem::take(&mut self.env).into_iter().map(OsString::from);
+            words.splice(0..0, std::iter::once("env".into()).chain(variables));
+        }
         let command = match self.command_line(&words) {
             Some(line) => Command::Shell(line.to_owned()),
             None => Command::Arguments(words.into_iter().map(|word| word.into_vec().into()).collect()),

@@ -568,6 +568,7 @@ impl Cell {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
             answer_s: None,
         };
         Self { program, open, directory }

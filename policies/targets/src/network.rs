@@ -4,7 +4,7 @@
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
 use crate::text::read_from_text;
-use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable};
+use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -26,6 +26,11 @@ pub enum NetworkError {
         "the policy does not allow cells to reach {host}: a `[network]` table in one of its files excludes it"
     )]
     Bounded { host: String },
+    #[error(
+        "{host} is not public, so the option cannot open it: {}",
+        advice_on_private(.host)
+    )]
+    NotPublic { host: String },
     #[error("more than {ENTRIES_MAX} hosts")]
     TooMany,
 }
@@ -84,15 +89,29 @@ pub struct NetworkTable {
     pub allow: Option<Vec<HostPattern>>,
     /// Places that may be reached though their addresses are not public.
     pub private: Option<Vec<PrivatePlace>>,
+    /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.
+    #[serde(default)]
+    pub replace: bool,
 }
 
 impl NetworkTable {
-    /// Takes over what `later` says.
+    /// Adds what `later` says, or puts it in the place of what is here.
     pub fn set(&mut self, later: &NetworkTable) {
-        let NetworkTable { presets, allow, private } = later.clone();
-        self.presets = presets.or(self.presets.take());
-        self.allow = allow.or(self.allow.take());
-        self.private = private.or(self.private.take());
+        fn add<T: Clone + PartialEq>(own: &mut Option<Vec<T>>, later: &Option<Vec<T>>, replace: bool) {
+            match later {
+                None => {}
+                Some(list) if replace || list.is_empty() => *own = Some(list.clone()),
+                Some(list) => {
+                    let own = own.get_or_insert_default();
+                    let new: Vec<T> = list.iter().filter(|entry| !own.contains(entry)).cloned().collect();
+                    own.extend(new);
+                }
+            }
+        }
+        let NetworkTable { presets, allow, private, replace } = later;
+        add(&mut self.presets, presets, *replace);
+        add(&mut self.allow, allow, *replace);
+        add(&mut self.private, private, *replace);
     }
 
     /// The same with its presets written out. TLS is the program's own matter.
@@ -129,7 +148,8 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
     };
     let hosts = wanted.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?;
     let presets = wanted.presets.iter().cloned().map(PresetName::try_from).collect::<Result<Vec<_>, _>>()?;
-    let asked = NetworkTable { presets: Some(presets), allow: Some(hosts), private: None }.expanded();
+    let asked =
+        NetworkTable { presets: Some(presets), allow: Some(hosts), ..NetworkTable::default() }.expanded();
     let asked = asked.allow.unwrap_or_default();
     policy.own.allow.get_or_insert_default().extend(asked.iter().cloned());
     // A program that is told so at its first connection has made half of its work by then.
@@ -137,6 +157,16 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
         let named = pattern.one();
         named.is_some_and(|(host, port)| !policy.allows(host, port.unwrap_or(443)))
     });
+    // An address is known already; a name's only when it is looked up.
+    let closed = asked.iter().find_map(|pattern| {
+        let (address, port) = pattern.address()?;
+        let (host, port) = (address.to_string(), port.unwrap_or(443));
+        let is_closed = not_public(address).is_some() && !policy.opens(&host, port, address);
+        is_closed.then(|| PrivatePlace::text_to_open(&host, port, address))
+    });
+    if let Some(host) = closed {
+        return Err(NetworkError::NotPublic { host });
+    }
     match refused {
         Some(pattern) => Err(NetworkError::Bounded { host: pattern.text().to_owned() }),
         None => bounded(policy),
@@ -168,8 +198,13 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
         Err(NetworkError::Bounded { .. }) => {
             Remedy::Advice("no option allows it; only a change of the policy file whose `[network]` table bounds the hosts does".into())
         }
+        Err(NetworkError::NotPublic { host }) => Remedy::Advice(advice_on_private(&host)),
         // A host by its address has no name to be granted by.
-        Err(NetworkError::Host { .. } | NetworkError::Preset { .. } | NetworkError::TooMany) => {
+        Err(
+            NetworkError::Host { .. }
+            | NetworkError::Preset { .. }
+            | NetworkError::TooMany,
+        ) => {
             Remedy::Option(option)
         }
     }
@@ -306,6 +341,44 @@ mod tests {
         for publishing in ["upload.pypi.org", "crates.io", "api.github.com"] {
             assert_eq!(preset_of(publishing, 443), None);
         }
+    }
+
+    #[test]
+    fn a_profile_adds_to_what_it_extends_unless_it_replaces() {
+        let base = "presets = ['npm']\nallow = ['a.example:443']\nprivate = ['10.0.0.1:80']";
+        let set = |later: &str| {
+            let mut table = table(base);
+            table.set(&self::table(later));
+            policy(&table, std::iter::empty()).unwrap()
+        };
+        let added = set("allow = ['b.example:443', 'a.example:443']");
+        assert!(["a.example", "b.example", "registry.npmjs.org"].iter().all(|host| added.allows(host, 443)));
+        let replaced = set("replace = true\nallow = ['b.example:443']");
+        assert!(replaced.allows("b.example", 443) && !replaced.allows("a.example", 443));
+        assert!(replaced.allows("registry.npmjs.org", 443), "key by key");
+        let closed = set("allow = []\npresets = []");
+        assert!(!closed.allows("a.example", 443) && !closed.allows("registry.npmjs.org", 443));
+    }
+
+    #[test]
+    fn an_address_that_no_option_opens_is_refused_with_what_opens_it() {
+        let closed = of("", &[]);
+        for (host, place) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("10.1.2.3", "10.1.2.3:443"),
+            ("169.254.169.254:80", "169.254.169.254:80"),
+            ("[::1]:8080", "[::1]:8080"),
+        ] {
+            match requested(closed.clone(), Some(&asks(&[host], &[]))) {
+                Err(error @ NetworkError::NotPublic { .. }) => {
+                    assert!(error.to_string().contains(&format!("private = [\"{place}\"]")), "{error}");
+                }
+                other => panic!("{host}: {other:?}"),
+            }
+        }
+        let open = of("private = ['127.0.0.1:8080']", &[]);
+        assert!(requested(open, Some(&asks(&["127.0.0.1:8080"], &[]))).is_ok());
+        assert!(requested(closed, Some(&asks(&["1.1.1.1:443", "localhost:80"], &[]))).is_ok());
     }
 
     #[test]

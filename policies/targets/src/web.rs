@@ -61,6 +61,14 @@ impl HostPattern {
         }
     }
 
+    /// The address, where the pattern means one, and the port if it names one.
+    pub fn address(&self) -> Option<(IpAddr, Option<u16>)> {
+        match self.host {
+            Hosts::At(address) => Some((address, self.port)),
+            Hosts::All | Hosts::Below(_) | Hosts::One(_) => None,
+        }
+    }
+
     /// Whether it means `host`, in the form of a URL, at `port`.
     pub fn matches(&self, host: &str, port: u16) -> bool {
         let named = match &self.host {

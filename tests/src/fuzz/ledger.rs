@@ -345,6 +345,7 @@ mod tests {
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
+            reveal: Vec::new(),
             answer_s: None,
         }));
         ledger.heard = Phase::Open;

@@ -233,6 +233,7 @@ fn protected_names(list: &str) -> Vec<ProtectedName> {
                 except: vec![],
                 protection,
                 new: Default::default(),
+                opens: false,
                 why,
                 origin: Default::default(),
             });

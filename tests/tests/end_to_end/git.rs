@@ -339,7 +339,8 @@ fn what_is_closed_to_reading_is_passed_over(place: Place) {
         ),
     );
     for name in [".env", "deep er/[x]/.env.local", "sub/.env", "sub/a/id_rsa"] {
-        world.put(name, "KEY=1\n");
+        // In no form in which commands would see a mask.
+        world.put(name, "a key\n");
     }
     let control = in_cell(&world, "git -c core.excludesFile=/dev/null add -A");
     assert!(control.errors().contains(".env"), "git ends at it: {}", control.errors());

@@ -36,6 +36,7 @@ fn names(home: &Path) -> Names {
         except: Vec::new(),
         protection,
         new: WhenNew::Closed,
+        opens: false,
         why: why.into(),
         origin: Origin::default(),
     };

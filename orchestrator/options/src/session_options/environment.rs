@@ -188,6 +188,8 @@ impl SessionOptions {
             allow_net,
             read,
             write,
+            // Variables may come from a project's settings for an agent, and must not show its secrets.
+            reveal: _,
             no_log,
             verbose,
             narrow_project: _,

@@ -154,6 +154,7 @@ pub fn opened(number: u8) -> Opened {
         session: format!("{:02x}", 0x5e + number).repeat(16),
         also_closed: vec![],
         over_bounds: 0,
+        notices: vec![],
         network: None,
     }
 }

@@ -100,6 +100,7 @@ pub fn config() -> Config {
         read: Vec::new(),
         write: Vec::new(),
         throw_away: false,
+        reveal: Vec::new(),
         answer_s: None,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
