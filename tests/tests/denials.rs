@@ -162,7 +162,8 @@ fn world(place: Place) -> World {
     let world = World::new(place);
     world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
-    world.put(".env", "SECRET=1\n");
+    // Not in dotenv form: such a file is hidden, and not masked.
+    world.put(".env", "a secret\n");
     world.put_helper("attacker");
     world.put("scope.toml", "[tool_permissions.file_read]\nallowed = true\n");
     world
@@ -201,7 +202,9 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     let errors = finished.errors();
     // What was chosen is told first, and is another in each world.
     let lines = errors.lines().filter_map(|line| line.strip_prefix("lazaret: "));
-    let lines: Vec<_> = lines.filter(|line| !line.starts_with("the project is ")).collect();
+    let lines: Vec<_> = lines
+        .filter(|line| !["the project is ", "variables that "].iter().any(|start| line.starts_with(start)))
+        .collect();
     lines.join(" ")
 }
 
@@ -366,7 +369,7 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
 
 fn what_is_closed_as_an_object_says_why(place: Place) {
     let world = world(place);
-    world.put("other", "SECRET=1\n");
+    world.put("other", "a secret\n");
     fs::remove_file(world.project.join(".env")).unwrap();
     fs::hard_link(world.project.join("other"), world.project.join(".env")).unwrap();
     let folder = world.project.join("shut");

@@ -287,10 +287,7 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
         let mut session = Session::open(world);
         let said = session.bash(&attack).result.to_string();
         assert!(!is_run_on_entering(world, directory), "{attack}: {said}");
-        assert!(
-            said.contains("is removed") || said.contains("in whose name there is no"),
-            "{attack}: {said}"
-        );
+        assert!(said.contains("\"found\":"), "{attack}: {said}");
         // Again, in what is no longer new.
         session.bash(&attack.replace("git init -q n;", "cd ."));
         assert!(!is_run_on_entering(world, directory), "{attack}, again");
@@ -322,8 +319,7 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     );
     let answer = session.bash(&work);
     answer.success();
-    let said = denied(&answer);
-    assert!(["A command", "no time"].iter().all(|finding| !said.contains(finding)), "{said}");
+    assert!(answer.result["metadata"].get("found").is_none(), "{}", answer.result);
 }
 
 fn no_index_of_a_repository_within_the_project_writes_outside(place: Place) {
@@ -361,7 +357,7 @@ fn granted_trees_are_watched_as_the_project_is(place: Place) {
         let said = granted(&script).errors();
         let entered = data.join(directory).display().to_string();
         assert!(!is_run_on_entering(&world, &entered), "{script}: {said}");
-        assert!(said.contains("is removed"), "{script}: {said}");
+        assert!(said.contains("found: prompt text") && said.contains("(removed)"), "{script}: {said}");
         on_host(
             &world,
             &format!(

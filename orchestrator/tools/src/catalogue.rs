@@ -119,7 +119,7 @@ fn input<I: ToolInput>() -> Input {
     };
     // A test compiles all schemas.
     #[expect(clippy::expect_used, reason = "it comes from a struct of this crate")]
-    Input { description, schema: Schema::new(schema).expect("the schema of a built-in tool"), plan }
+    Input { description, schema: Schema::built_in(schema).expect("the schema of a built-in tool"), plan }
 }
 
 impl Tool {

@@ -32,7 +32,7 @@ pub fn schema_of<I: JsonSchema>() -> Value {
 
 /// Explains why a value is no `I`, in the same words as for any invalid input.
 pub fn explain<I: JsonSchema>(value: &Value) -> Option<FieldError> {
-    Schema::new(schema_of::<I>()).ok()?.check(value).err()
+    Schema::built_in(schema_of::<I>()).ok()?.check(value).err()
 }
 
 /// Removes what a model does not need: that an absent field may be `null`, number formats, line breaks in a description.

@@ -15,14 +15,14 @@ use thiserror::Error;
 /// Most bytes of a schema as JSON.
 pub const SCHEMA_MAX: usize = 64 << 10;
 /// Maximum size of a compiled pattern, in bytes.
-const PATTERN_MAX: usize = 64 << 10;
+const PATTERN_MAX: usize = 32 << 10;
 /// Maximum number of patterns in a schema. Each keeps its compiled form and a cache of up to [`PATTERN_MAX`].
 const PATTERNS_MAX: usize = 64;
 /// Maximum number of steps to check one input.
 const STEPS_MAX: u64 = 4_000_000;
 /// Steps that a pattern counts for each [step of text](crate::schema_cost): at worst each byte takes one for each state of the
 /// compiled pattern, and the largest has some thousands.
-const PATTERN_STEPS: u64 = 2048;
+const PATTERN_STEPS: u64 = 512;
 /// Maximum number of steps for which all errors are collected, to report the most important. An error takes a few hundred bytes.
 const COLLECTED_MAX: u64 = 20_000;
 /// Maximum characters of a rule in an error message.
@@ -75,6 +75,18 @@ impl Schema {
     /// # Errors
     /// See [`SchemaError`].
     pub fn new(value: Value) -> Result<Self, SchemaError> {
+        Self::compile(value, PATTERN_STEPS)
+    }
+
+    /// Compiles the schema of a built-in tool, whose patterns cost no more than reading the text.
+    ///
+    /// # Errors
+    /// See [`SchemaError`].
+    pub fn built_in(value: Value) -> Result<Self, SchemaError> {
+        Self::compile(value, 1)
+    }
+
+    fn compile(value: Value, pattern_steps: u64) -> Result<Self, SchemaError> {
         let length = bounded(&value)?;
         if has_foreign_reference(&value) {
             return Err(SchemaError::Reference);
@@ -86,7 +98,7 @@ impl Schema {
         let cost = |pattern_steps| {
             SchemaCost::new(&value, pattern_steps).map_err(|TooComplex| SchemaError::TooComplex)
         };
-        let (cost, errors) = (cost(PATTERN_STEPS)?, cost(1)?);
+        let (cost, errors) = (cost(pattern_steps)?, cost(1)?);
         let patterns = PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
         let validator = options.build(&value).map_err(|error| SchemaError::Invalid(masked(&error)))?;

@@ -217,8 +217,9 @@ fn a_policy_that_others_could_have_written_is_refused(place: Place) {
     set_mode(&policy, 0o666);
     assert_eq!(codes(), [(125, true); 2]);
     set_mode(&policy, 0o644);
+    // A directory of settings that others can write is refused with the variable that names it.
     set_mode(policy.parent().unwrap(), 0o777);
-    assert_eq!(codes(), [(125, true); 2]);
+    assert_eq!(codes().map(|(code, _)| code), [2, 125]);
     set_mode(policy.parent().unwrap(), 0o755);
     std::fs::remove_file(&policy).unwrap();
     nix::unistd::mkfifo(&policy, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -62,7 +62,9 @@ fn a_directory_of_a_repository_works_in_the_whole(place: Place) {
     let chosen = format!(
         "lazaret: the project is {project} (the repository around the working directory); commands start in packages/one\n"
     );
-    assert_eq!(finished.errors(), chosen);
+    let errors = finished.errors();
+    let lines = errors.lines().filter(|line| !line.starts_with("lazaret: variables that "));
+    assert_eq!(lines.map(|line| format!("{line}\n")).collect::<String>(), chosen);
     let silent = run(&mut lazaret_in(&world, &package, &["run", "--", "true"]), LIMIT);
     assert_eq!((silent.success().as_str(), silent.errors().as_str()), ("", ""));
 }

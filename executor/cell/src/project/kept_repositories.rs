@@ -26,7 +26,12 @@ pub struct KeptRepository {
     identity: Vec<u8>,
     /// `HEAD` as it was after the last call.
     head: Vec<u8>,
+    /// Which of its directories it had: that of a worktree has neither.
+    directories: Vec<&'static str>,
 }
+
+/// The directories that make one a repository, beside its `HEAD`.
+const DIRECTORIES: [&str; 2] = ["objects", "refs"];
 
 impl KeptRepository {
     /// The directory, if it is a repository.
@@ -34,7 +39,12 @@ impl KeptRepository {
         let directory = open_directory(path).ok()?;
         let head = head_of(&directory).ok()??;
         let identity = CreatedFiles::identity(&directory)?;
-        Some(Self { path: path.to_owned(), identity, head })
+        let has = |name: &&str| {
+            let stat = fstatat(&directory, *name, AtFlags::AT_SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| is(&stat, libc::S_IFDIR))
+        };
+        let directories = DIRECTORIES.into_iter().filter(has).collect();
+        Some(Self { path: path.to_owned(), identity, head, directories })
     }
 
     /// Restores its parts, under the lock on names. If that fails, the user's git will report it.
@@ -48,9 +58,9 @@ impl KeptRepository {
             return Err(Errno::ESTALE);
         }
         unlock(&directory, ".", &fstat(&directory)?)?;
-        for name in ["objects", "refs"] {
-            match fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Err(Errno::ENOENT) => mkdirat(&directory, name, Mode::from_bits_truncate(0o755))?,
+        for name in &self.directories {
+            match fstatat(&directory, *name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Err(Errno::ENOENT) => mkdirat(&directory, *name, Mode::from_bits_truncate(0o755))?,
                 stat => {
                     let stat = stat?;
                     if is(&stat, libc::S_IFDIR) {
