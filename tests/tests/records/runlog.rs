@@ -44,7 +44,7 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
     let mut session = Session::open(&world);
     session.bash("echo hello; exit 3");
     session.call("file_write", json!({"path": "a", "content": "x".repeat(5000)}));
-    session.call("file_read", json!({"path": ".env"}));
+    session.call("file_read", json!({"path": "/etc/passwd"}));
     session.call("no_such_tool", json!({}));
     session.call("file_read", json!({"path": "a", "offset": -1}));
     session.close(LIMIT);
