@@ -204,6 +204,7 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     let lines = errors.lines().filter_map(|line| line.strip_prefix("lazaret: "));
     let lines: Vec<_> = lines
         .filter(|line| !["the project is ", "variables that "].iter().any(|start| line.starts_with(start)))
+        .filter(|line| !line.contains(" is hidden and not masked: "))
         .collect();
     lines.join(" ")
 }
