@@ -161,7 +161,7 @@ fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
 fn a_closed_central_root_opens_a_session(place: Place) {
     let world = World::new(place);
     run(&mut world.cell("true"), LIMIT).success();
-    fs::set_permissions(&world.central, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&world.central, fs::Permissions::from_mode(0o0)).unwrap();
     let mut session = Session::open(&world);
     let said = session.ready.to_string();
     assert!(place.user == lazaret_tests::User::Root || said.contains("it is open again"), "{said}");

@@ -76,7 +76,7 @@ fn closed_names_are_printed_only_when_asked_for() {
     assert_eq!(all.matches("although its name does not say so").count(), 5, "{all}");
     assert!(!all.contains("more"), "{all}");
     // What was done at a bound is told to everybody.
-    fs::set_permissions(&world.central, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&world.central, Permissions::from_mode(0o0)).unwrap();
     let done = errors(&[]);
     assert_eq!((done.matches("it is open again").count(), done.lines().count()), (1, 1), "{done}");
 }

@@ -50,8 +50,7 @@ impl RepositoryChanges {
     pub fn receive(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(EVENTS, 0);
-        loop {
-            let Some(mut inotify) = self.inotify.as_ref() else { break };
+        while let Some(mut inotify) = self.inotify.as_ref() {
             match inotify.read(&mut buffer) {
                 Ok(length) if length > 0 => {
                     self.note(&buffer[..length]);

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)] // Tests make the files that they examine.
+
 use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
