@@ -16,8 +16,8 @@ use thiserror::Error;
 pub const SCHEMA_MAX: usize = 64 << 10;
 /// Maximum size of a compiled pattern, in bytes.
 const PATTERN_MAX: usize = 32 << 10;
-/// Maximum number of patterns in a schema. Each keeps its compiled form and a cache of up to [`PATTERN_MAX`].
-const PATTERNS_MAX: usize = 64;
+/// Maximum number of patterns in a schema. Each keeps its compiled form and a cache of up to 32 KiB.
+pub const PATTERNS_MAX: usize = 64;
 /// Maximum number of steps to check one input.
 const STEPS_MAX: u64 = 4_000_000;
 /// Steps that a pattern counts for each [step of text](crate::schema_cost): at worst each byte takes one for each state of the

@@ -2,7 +2,7 @@
 //!
 //! The text may come from anybody. It is masked only if no program that reads such files could take a part of a value for a key: where
 //! their rules differ, and where a line is none of theirs, the whole file is refused, and stays hidden. No byte of a value is copied
-//! to the result but those of [`kept`]; the README of `policies` has the table.
+//! to the result but those of `kept`; the README of `policies` has the table.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
