@@ -46,6 +46,8 @@ impl Broker {
                 made => break made.map(|()| folder).unwrap(),
             }
         };
+        // Beside the state, which no project may hold.
+        fs::create_dir(folder.join("project")).unwrap();
         let listener = UnixListener::bind(folder.join("socket")).unwrap();
         let serve = move || {
             for (number, script) in scripts.into_iter().enumerate() {
@@ -64,7 +66,7 @@ impl Broker {
     pub fn lazaret(&self, command: &str) -> Command {
         let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));
         lazaret.arg(command).arg("--socket").arg(self.folder.join("socket"));
-        lazaret.arg("--project").arg(&self.folder).arg("--central").arg("/c");
+        lazaret.arg("--project").arg(self.folder.join("project")).arg("--central").arg("/c");
         lazaret.env("XDG_STATE_HOME", self.folder.join("state")).stdin(Stdio::null());
         lazaret
     }
