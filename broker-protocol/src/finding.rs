@@ -1,4 +1,4 @@
-//! What the checks after calls have found in the user's project: what a call has left there, or what could not be checked.
+//! Findings of the checks after calls in the user's project: what a call has left there, or what could not be checked.
 //!
 //! A list has one finding a kind, so that nothing a call does often hides what it does once. It has a frame of its own, so that no
 //! refusal takes its room, and so that it needs no result of a call. Texts may contain what a hostile program chose, as in a denial.
@@ -10,7 +10,7 @@ use std::fmt;
 /// Objects that a text names; of further ones it gives the number.
 const SHOWN: usize = 3;
 
-/// What was found of one kind.
+/// All findings of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its kind.
@@ -19,7 +19,7 @@ pub struct Finding {
     pub objects: Vec<FoundObject>,
     /// How many there are; at least as many as `objects`.
     pub count: u64,
-    /// What they are and what they do, as a sentence: of the first one.
+    /// A sentence about the first one: its meaning and its effect.
     pub why: String,
     /// What the user can do about it.
     pub advice: Option<String>,
