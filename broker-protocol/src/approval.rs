@@ -80,7 +80,9 @@ impl Coverage {
 }
 
 /// Where answers come from. Ordered: a later one is narrower. Policies have these names in lower case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
     /// From the client, which relays the user's answer.

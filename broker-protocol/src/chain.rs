@@ -27,7 +27,11 @@ pub fn file_name(number: u64) -> String {
 
 /// The number of a file with this name.
 pub fn file_number(name: &str) -> Option<u64> {
-    let number = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.parse().ok()?;
+    let number = name
+        .strip_prefix("audit-")?
+        .strip_suffix(".jsonl")?
+        .parse()
+        .ok()?;
     (file_name(number) == name).then_some(number)
 }
 
@@ -56,12 +60,17 @@ pub enum ChainError {
 /// Checks that `line`, without its line end, follows the record whose hash is `previous`; returns its hash.
 pub fn check(previous: Digest, line: &[u8]) -> Result<Digest, ChainError> {
     let rest = line.strip_suffix(AFTER_HASH).ok_or(ChainError::Form)?;
-    let (rest, digits) =
-        rest.split_at_checked(rest.len().wrapping_sub(HASH_DIGITS)).ok_or(ChainError::Form)?;
+    let (rest, digits) = rest
+        .split_at_checked(rest.len().wrapping_sub(HASH_DIGITS))
+        .ok_or(ChainError::Form)?;
     let record = rest.strip_suffix(BEFORE_HASH).ok_or(ChainError::Form)?;
     let hash = link(previous, record);
     // Compared as bytes: there is only one way to write the digits.
-    if digits == hash.to_string().as_bytes() { Ok(hash) } else { Err(ChainError::Hash) }
+    if digits == hash.to_string().as_bytes() {
+        Ok(hash)
+    } else {
+        Err(ChainError::Hash)
+    }
 }
 
 fn link(previous: Digest, record: &[u8]) -> Digest {
@@ -88,12 +97,22 @@ impl Head {
     /// Length of its text.
     pub const BYTES: usize = 128;
     /// Of a chain without a record.
-    pub const EMPTY: Head = Head { seq: 0, file: 1, bytes: 0, hash: START };
+    pub const EMPTY: Head = Head {
+        seq: 0,
+        file: 1,
+        bytes: 0,
+        hash: START,
+    };
 
     /// Its text.
     pub fn encode(&self) -> String {
         let mut text = String::with_capacity(Self::BYTES);
-        let Self { seq, file, bytes, hash } = self;
+        let Self {
+            seq,
+            file,
+            bytes,
+            hash,
+        } = self;
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{seq:020} {file:020} {bytes:020} {hash}");
         text
@@ -105,7 +124,12 @@ impl Head {
         let mut words = text.split_ascii_whitespace();
         let mut number = || words.next()?.parse().ok();
         let (seq, file, bytes) = (number()?, number()?, number()?);
-        let head = Self { seq, file, bytes, hash: words.next()?.parse().ok()? };
+        let head = Self {
+            seq,
+            file,
+            bytes,
+            hash: words.next()?.parse().ok()?,
+        };
         (head.encode() == text).then_some(head)
     }
 }
@@ -120,10 +144,20 @@ mod tests {
         let mut text = Vec::new();
         for seq in 1..=count {
             let mut record = format!("{{\"seq\":{seq},\"tool\":\"bash\"}}").into_bytes();
-            head = Head { seq, hash: seal(head.hash, &mut record), ..head };
+            head = Head {
+                seq,
+                hash: seal(head.hash, &mut record),
+                ..head
+            };
             text.extend_from_slice(&record);
         }
-        (text, Head { bytes: count, ..head })
+        (
+            text,
+            Head {
+                bytes: count,
+                ..head
+            },
+        )
     }
 
     /// Counts the valid records from the start of `text`, and returns the last hash.
@@ -131,7 +165,9 @@ mod tests {
         let mut hash = START;
         let mut count = 0;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
-            let Some(line) = line.strip_suffix(b"\n") else { break };
+            let Some(line) = line.strip_suffix(b"\n") else {
+                break;
+            };
             let Ok(next) = check(hash, line) else { break };
             hash = next;
             count += 1;
@@ -145,11 +181,16 @@ mod tests {
         assert_eq!(whole(&text), (3, head.hash));
         let lines: Vec<_> = text.split(|byte| *byte == b'\n').collect();
         assert!(
-            lines[0].starts_with(b"{\"seq\":1,\"tool\":\"bash\",\"hash\":\"") && lines[0].ends_with(b"\"}")
+            lines[0].starts_with(b"{\"seq\":1,\"tool\":\"bash\",\"hash\":\"")
+                && lines[0].ends_with(b"\"}")
         );
         assert_eq!(check(START, lines[1]), Err(ChainError::Hash));
         for short in ["", "}", "\"}", "{\"hash\":\"\"}"] {
-            assert_eq!(check(START, short.as_bytes()), Err(ChainError::Form), "{short}");
+            assert_eq!(
+                check(START, short.as_bytes()),
+                Err(ChainError::Form),
+                "{short}"
+            );
         }
     }
 
@@ -171,7 +212,12 @@ mod tests {
         let text = head.encode();
         assert_eq!(text.len(), Head::BYTES);
         assert_eq!(Head::decode(text.as_bytes()), Some(head));
-        let largest = Head { seq: u64::MAX, file: u64::MAX, bytes: u64::MAX, hash: Digest([0xff; 32]) };
+        let largest = Head {
+            seq: u64::MAX,
+            file: u64::MAX,
+            bytes: u64::MAX,
+            hash: Digest([0xff; 32]),
+        };
         assert_eq!(Head::decode(largest.encode().as_bytes()), Some(largest));
         assert_eq!(largest.encode().len(), Head::BYTES);
         for at in 0..text.len() {
@@ -189,7 +235,13 @@ mod tests {
     fn files_are_told_by_their_names() {
         assert_eq!(file_number(&file_name(7)), Some(7));
         assert_eq!(file_number(&file_name(u64::MAX)), Some(u64::MAX));
-        for other in ["audit-7.jsonl", "audit-+00007.jsonl", "audit-000007.json", "head", "audit-.jsonl"] {
+        for other in [
+            "audit-7.jsonl",
+            "audit-+00007.jsonl",
+            "audit-000007.json",
+            "head",
+            "audit-.jsonl",
+        ] {
             assert_eq!(file_number(other), None, "{other}");
         }
     }

@@ -73,25 +73,45 @@ impl Command {
 
     fn check_arguments(arguments: &[ByteBuf]) -> Result<(), TooLarge> {
         if arguments.is_empty() {
-            return Err(TooLarge { field: "command", rule: "it names no program".into() });
+            return Err(TooLarge {
+                field: "command",
+                rule: "it names no program".into(),
+            });
         }
-        let bytes = arguments.iter().map(|argument| argument.len() + limit::ARGUMENT_COST).sum();
-        let longest = arguments.iter().map(|argument| argument.len()).max().unwrap_or(0);
+        let bytes = arguments
+            .iter()
+            .map(|argument| argument.len() + limit::ARGUMENT_COST)
+            .sum();
+        let longest = arguments
+            .iter()
+            .map(|argument| argument.len())
+            .max()
+            .unwrap_or(0);
         at_most("command", arguments.len(), limit::ARGUMENTS, "arguments")
             .and(at_most("command", bytes, limit::COMMAND, "bytes"))
-            .and(at_most("command", longest, limit::ARGUMENT, "bytes in one argument"))
+            .and(at_most(
+                "command",
+                longest,
+                limit::ARGUMENT,
+                "bytes in one argument",
+            ))
             .map_err(|error| TooLarge {
                 rule: error.rule + "; hand over more by a file or a pipe",
                 ..error
             })?;
-        arguments.iter().try_for_each(|argument| no_nul("command", argument))
+        arguments
+            .iter()
+            .try_for_each(|argument| no_nul("command", argument))
     }
 }
 
 impl Bash {
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
         self.command.check()?;
-        for (field, seconds) in [("timeout", self.timeout_s), ("idle_timeout", self.idle_timeout_s)] {
+        for (field, seconds) in [
+            ("timeout", self.timeout_s),
+            ("idle_timeout", self.idle_timeout_s),
+        ] {
             if let Some(seconds) = seconds {
                 in_range(field, seconds.into(), 1, limit::TIMEOUT_S.into())?;
             }
@@ -99,7 +119,10 @@ impl Bash {
         let has_one_stream = self.background || matches!(self.stdin, Stdin::Terminal(_));
         if self.split && has_one_stream {
             let rule = "neither a terminal nor a background process keeps its streams apart".into();
-            return Err(TooLarge { field: "split", rule });
+            return Err(TooLarge {
+                field: "split",
+                rule,
+            });
         }
         match &self.stdin {
             Stdin::Stream | Stdin::Terminal(_) if self.background => Err(TooLarge {
@@ -119,6 +142,9 @@ impl Terminal {
         if self.term.bytes().all(allowed) {
             return Ok(());
         }
-        Err(TooLarge { field: "term", rule: "only letters, digits, '+', '-', '.' and '_'".into() })
+        Err(TooLarge {
+            field: "term",
+            rule: "only letters, digits, '+', '-', '.' and '_'".into(),
+        })
     }
 }

@@ -103,7 +103,10 @@ impl Denial {
         remedy: Remedy,
     ) -> Self {
         let mut denial = Self {
-            what: Attempt { kind, target: target.into() },
+            what: Attempt {
+                kind,
+                target: target.into(),
+            },
             by,
             why: why.into(),
             remedy,
@@ -123,12 +126,25 @@ impl Denial {
 
     /// The denial of a call of `tool` by the scope of its session.
     pub fn by_scope(tool: &str, why: impl Into<String>) -> Self {
-        let rule = PolicyRule { name: format!("scope:{tool}"), at: None };
-        Self::new(AttemptKind::Call, tool, Barrier::Rule(rule), why, Remedy::by_scope())
+        let rule = PolicyRule {
+            name: format!("scope:{tool}"),
+            at: None,
+        };
+        Self::new(
+            AttemptKind::Call,
+            tool,
+            Barrier::Rule(rule),
+            why,
+            Remedy::by_scope(),
+        )
     }
 
     fn texts(&self) -> Vec<String> {
-        self.clone().texts_mut().into_iter().map(std::mem::take).collect()
+        self.clone()
+            .texts_mut()
+            .into_iter()
+            .map(std::mem::take)
+            .collect()
     }
 
     /// Every text, for cleaning: it may contain what a program chose.
@@ -230,7 +246,14 @@ impl fmt::Display for Remedy {
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, by, why, remedy, lease: _, count } = self;
+        let Self {
+            what,
+            by,
+            why,
+            remedy,
+            lease: _,
+            count,
+        } = self;
         write!(f, "{what}")?;
         if *count > 1 {
             write!(f, " ({count} times)")?;
@@ -262,7 +285,11 @@ impl Denials {
 
     /// Adds a denial if none of the others has the same target.
     pub fn push_new(&mut self, denial: Denial) {
-        if !self.list.iter().any(|known| known.what.target == denial.what.target) {
+        if !self
+            .list
+            .iter()
+            .any(|known| known.what.target == denial.what.target)
+        {
             self.push(denial);
         }
     }
@@ -311,9 +338,18 @@ mod tests {
     use super::*;
 
     fn denial(target: &str) -> Denial {
-        let rule = PolicyRule { name: "protect:.env".into(), at: Some("shipped protected:7".into()) };
+        let rule = PolicyRule {
+            name: "protect:.env".into(),
+            at: Some("shipped protected:7".into()),
+        };
         let by = Barrier::Layer(Layer::ProtectedNames, Some(rule));
-        Denial::new(AttemptKind::Read, target, by, "It holds secrets.", Remedy::Nothing)
+        Denial::new(
+            AttemptKind::Read,
+            target,
+            by,
+            "It holds secrets.",
+            Remedy::Nothing,
+        )
     }
 
     #[test]
@@ -326,15 +362,27 @@ mod tests {
         assert!(denials.list().iter().all(|denial| denial.count == 3));
         denials.push(denial("one more"));
         denials.push(denial("0"));
-        assert_eq!((denials.list().len(), denials.more(), denials.list()[0].count), (limit::DENIALS, 1, 4));
+        assert_eq!(
+            (
+                denials.list().len(),
+                denials.more(),
+                denials.list()[0].count
+            ),
+            (limit::DENIALS, 1, 4)
+        );
         let mut both = Denials::default();
         both.append(denials.clone());
         both.append(denials);
         assert_eq!((both.list()[0].count, both.more()), (8, 2));
         assert!(both.check().is_ok());
-        let other = Denial { by: Barrier::Limit("written".into()), ..denial("0") };
+        let other = Denial {
+            by: Barrier::Limit("written".into()),
+            ..denial("0")
+        };
         let mut both = Denials::default();
-        [denial("0"), other].into_iter().for_each(|denial| both.push(denial));
+        [denial("0"), other]
+            .into_iter()
+            .for_each(|denial| both.push(denial));
         assert_eq!(both.list().len(), 2);
     }
 
@@ -342,9 +390,15 @@ mod tests {
     fn each_text_is_cut_one_byte_over_its_limit_and_no_character_is() {
         let exact = "x".repeat(limit::DENIAL_TEXT);
         assert_eq!(denial(&exact).what.target, exact);
-        for long in ["x".repeat(limit::DENIAL_TEXT + 1), "é".repeat(limit::DENIAL_TEXT)] {
+        for long in [
+            "x".repeat(limit::DENIAL_TEXT + 1),
+            "é".repeat(limit::DENIAL_TEXT),
+        ] {
             let target = denial(&long).what.target;
-            assert!(target.len() <= limit::DENIAL_TEXT && target.ends_with('…'), "{target}");
+            assert!(
+                target.len() <= limit::DENIAL_TEXT && target.ends_with('…'),
+                "{target}"
+            );
         }
         let mut denials = Denials::default();
         denials.push(denial(""));
@@ -363,7 +417,11 @@ mod tests {
 
     #[test]
     fn a_denial_is_one_line() {
-        let text = Denial { count: 2, ..denial(".env") }.to_string();
+        let text = Denial {
+            count: 2,
+            ..denial(".env")
+        }
+        .to_string();
         let want = "read .env (2 times): It holds secrets. [layer protected-names, rule protect:.env (shipped \
                     protected:7); no option allows this]";
         assert_eq!(text, want);

@@ -64,14 +64,25 @@ impl Effect {
 
 /// A grant covers a tool by its name: no effect may have the name of something else.
 fn fits(tool: &str, tools: &[&str]) -> Result<(), TooLarge> {
-    let refuse = |rule: String| Err(TooLarge { field: "tool", rule });
+    let refuse = |rule: String| {
+        Err(TooLarge {
+            field: "tool",
+            rule,
+        })
+    };
     at_most("tool", tool.len(), limit::TOOL_NAME, "bytes")?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if tool.is_empty() || !tool.bytes().all(allowed) {
         return refuse("1 or more letters, digits, '_' and '-'".into());
     }
-    let ours = tools.iter().copied().chain(StateTool::ALL.map(StateTool::name));
-    if ours.chain(["web_search", "web_fetch", Framework::TOOL]).any(|name| name == tool) {
+    let ours = tools
+        .iter()
+        .copied()
+        .chain(StateTool::ALL.map(StateTool::name));
+    if ours
+        .chain(["web_search", "web_fetch", Framework::TOOL])
+        .any(|name| name == tool)
+    {
         return refuse(format!("`{tool}` is a tool of ours"));
     }
     Ok(())
@@ -83,25 +94,58 @@ mod tests {
     use crate::request::Request;
 
     fn added(tool: &str, bytes: usize) -> Effect {
-        Effect::Added { tool: tool.into(), risk: Risk::High, input: "x".repeat(bytes) }
+        Effect::Added {
+            tool: tool.into(),
+            risk: Risk::High,
+            input: "x".repeat(bytes),
+        }
     }
 
     #[test]
     fn an_effect_has_a_name_of_its_own_and_is_bounded() {
-        assert!(added("mcp__fs__read", limit::CONTENT).check(&Request::TOOLS).is_ok());
-        assert!(added("mcp__fs__read", limit::CONTENT + 1).check(&Request::TOOLS).is_err());
-        assert!(added(&"x".repeat(limit::TOOL_NAME), 0).check(&Request::TOOLS).is_ok());
-        assert!(added(&"x".repeat(limit::TOOL_NAME + 1), 0).check(&Request::TOOLS).is_err());
-        for bad in ["", "a b", "a\n", "bash", "file_write", "run_tests", "view_image", "memory", "web_fetch"]
-        {
+        assert!(
+            added("mcp__fs__read", limit::CONTENT)
+                .check(&Request::TOOLS)
+                .is_ok()
+        );
+        assert!(
+            added("mcp__fs__read", limit::CONTENT + 1)
+                .check(&Request::TOOLS)
+                .is_err()
+        );
+        assert!(
+            added(&"x".repeat(limit::TOOL_NAME), 0)
+                .check(&Request::TOOLS)
+                .is_ok()
+        );
+        assert!(
+            added(&"x".repeat(limit::TOOL_NAME + 1), 0)
+                .check(&Request::TOOLS)
+                .is_err()
+        );
+        for bad in [
+            "",
+            "a b",
+            "a\n",
+            "bash",
+            "file_write",
+            "run_tests",
+            "view_image",
+            "memory",
+            "web_fetch",
+        ] {
             assert!(added(bad, 0).check(&Request::TOOLS).is_err(), "{bad:?}");
         }
-        let search = |bytes| Effect::WebSearch { query: "x".repeat(bytes) };
+        let search = |bytes| Effect::WebSearch {
+            query: "x".repeat(bytes),
+        };
         assert!(
             search(limit::CONTENT).check(&Request::TOOLS).is_ok()
                 && search(limit::CONTENT + 1).check(&Request::TOOLS).is_err()
         );
-        let fetch = |bytes| Effect::WebFetch { url: "x".repeat(bytes) };
+        let fetch = |bytes| Effect::WebFetch {
+            url: "x".repeat(bytes),
+        };
         assert!(
             fetch(limit::CONTENT).check(&Request::TOOLS).is_ok()
                 && fetch(limit::CONTENT + 1).check(&Request::TOOLS).is_err()

@@ -126,14 +126,26 @@ impl FindingKind {
 impl Finding {
     /// One object that was found. Texts are cut at [`limit::DENIAL_TEXT`] bytes.
     pub fn new(kind: FindingKind, target: impl Into<String>, why: impl Into<String>) -> Self {
-        let object = FoundObject { target: target.into(), state: None };
-        Self { kind, objects: vec![object], count: 1, why: why.into(), advice: None }.cut()
+        let object = FoundObject {
+            target: target.into(),
+            state: None,
+        };
+        Self {
+            kind,
+            objects: vec![object],
+            count: 1,
+            why: why.into(),
+            advice: None,
+        }
+        .cut()
     }
 
     /// Adds what was done about the object.
     pub fn with_state(mut self, state: impl Into<String>) -> Self {
         let state = state.into();
-        self.objects.iter_mut().for_each(|object| object.state = Some(state.clone()));
+        self.objects
+            .iter_mut()
+            .for_each(|object| object.state = Some(state.clone()));
         self.cut()
     }
 
@@ -173,7 +185,10 @@ impl Finding {
     /// Adds what another finding of this kind has. An object that is named already is not counted again.
     fn add(&mut self, other: Finding) {
         let named = other.objects.len() as u64;
-        let new = other.objects.into_iter().filter(|object| !self.objects.contains(object));
+        let new = other
+            .objects
+            .into_iter()
+            .filter(|object| !self.objects.contains(object));
         let new: Vec<FoundObject> = new.collect();
         let known = named - new.len() as u64;
         self.count = self.count.saturating_add(other.count.saturating_sub(known));
@@ -192,13 +207,21 @@ impl Finding {
 impl fmt::Display for FoundObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.target)?;
-        self.state.iter().try_for_each(|state| write!(f, " ({state})"))
+        self.state
+            .iter()
+            .try_for_each(|state| write!(f, " ({state})"))
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, objects, count, why, advice } = self;
+        let Self {
+            kind,
+            objects,
+            count,
+            why,
+            advice,
+        } = self;
         write!(f, "{}: ", kind.name().replace('_', " "))?;
         let shown = objects.len().min(SHOWN);
         for (at, object) in objects[..shown].iter().enumerate() {
@@ -209,7 +232,9 @@ impl fmt::Display for Finding {
             unnamed => write!(f, " and {unnamed} more")?,
         }
         write!(f, ": {why}")?;
-        advice.iter().try_for_each(|advice| write!(f, " [{advice}]"))
+        advice
+            .iter()
+            .try_for_each(|advice| write!(f, " [{advice}]"))
     }
 }
 
@@ -222,7 +247,10 @@ pub struct Findings {
 impl Findings {
     /// Adds a finding to those of its kind.
     pub fn push(&mut self, finding: Finding) {
-        match self.list.binary_search_by_key(&finding.kind, |known| known.kind) {
+        match self
+            .list
+            .binary_search_by_key(&finding.kind, |known| known.kind)
+        {
             Ok(at) => self.list[at].add(finding),
             Err(at) => self.list.insert(at, finding),
         }
@@ -230,7 +258,10 @@ impl Findings {
 
     /// Adds those of another list.
     pub fn append(&mut self, other: Findings) {
-        other.list.into_iter().for_each(|finding| self.push(finding));
+        other
+            .list
+            .into_iter()
+            .for_each(|finding| self.push(finding));
     }
 
     /// The findings, one a kind.
@@ -252,7 +283,10 @@ impl Findings {
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("found", self.list.len(), FindingKind::ALL.len(), "findings")?;
         if !self.list.is_sorted_by(|one, next| one.kind < next.kind) {
-            return Err(TooLarge { field: "found", rule: "one finding a kind, in order".into() });
+            return Err(TooLarge {
+                field: "found",
+                rule: "one finding a kind, in order".into(),
+            });
         }
         self.list.iter().try_for_each(Finding::check)
     }
@@ -277,15 +311,33 @@ mod tests {
     fn a_kind_is_named_once_with_its_first_objects_and_a_count() {
         let mut found = Findings::default();
         found.extend((0..20).map(|number| lock(&number.to_string())));
-        found.push(Finding::new(FindingKind::TrackedSecret, ".env", "It is a secret."));
-        let kinds: Vec<_> = found.list().iter().map(|finding| (finding.kind, finding.count)).collect();
-        assert_eq!(kinds, [(FindingKind::TrackedSecret, 1), (FindingKind::Lock, 20)]);
-        assert_eq!(found.list()[1].to_string(), "lock: 0, 1, 2 and 17 more: It is a lock. [remove it]");
+        found.push(Finding::new(
+            FindingKind::TrackedSecret,
+            ".env",
+            "It is a secret.",
+        ));
+        let kinds: Vec<_> = found
+            .list()
+            .iter()
+            .map(|finding| (finding.kind, finding.count))
+            .collect();
+        assert_eq!(
+            kinds,
+            [(FindingKind::TrackedSecret, 1), (FindingKind::Lock, 20)]
+        );
+        assert_eq!(
+            found.list()[1].to_string(),
+            "lock: 0, 1, 2 and 17 more: It is a lock. [remove it]"
+        );
         assert_eq!(found.check(), Ok(()));
         let mut twice = found.clone();
         twice.append(found.clone());
         assert_eq!(twice.list()[0].count, 1, "the object is the same");
-        assert_eq!(twice.list()[1].count, 28, "of 20 locks, twelve are known by name");
+        assert_eq!(
+            twice.list()[1].count,
+            28,
+            "of 20 locks, twelve are known by name"
+        );
     }
 
     #[test]
@@ -293,21 +345,32 @@ mod tests {
         let mut found = lock("a").with_state("removed");
         found.add(lock("b"));
         found.add(lock("c").with_unnamed(4));
-        assert_eq!(found.to_string(), "lock: a (removed), b, c and 4 more: It is a lock. [remove it]");
+        assert_eq!(
+            found.to_string(),
+            "lock: a (removed), b, c and 4 more: It is a lock. [remove it]"
+        );
     }
 
     #[test]
     fn what_is_over_a_limit_or_out_of_order_is_refused() {
         let long = "x".repeat(limit::DENIAL_TEXT + 1);
-        let cut = Finding::new(FindingKind::Lock, &*long, &*long).with_advice(&*long).with_state(&*long);
+        let cut = Finding::new(FindingKind::Lock, &*long, &*long)
+            .with_advice(&*long)
+            .with_state(&*long);
         assert_eq!(cut.check(), Ok(()));
         for at in 0..cut.clone().texts_mut().len() {
             let mut one = cut.clone();
             *one.texts_mut()[at] = long.clone();
             assert!(one.check().is_err(), "text {at}");
         }
-        let object = FoundObject { target: String::new(), state: None };
-        let many = Finding { objects: vec![object; limit::FOUND_OBJECTS + 1], ..lock("a") };
+        let object = FoundObject {
+            target: String::new(),
+            state: None,
+        };
+        let many = Finding {
+            objects: vec![object; limit::FOUND_OBJECTS + 1],
+            ..lock("a")
+        };
         assert!(Findings { list: vec![many] }.check().is_err());
         let secret = Finding::new(FindingKind::TrackedSecret, ".env", "");
         for list in [vec![lock("a"), lock("b")], vec![lock("a"), secret]] {
@@ -320,10 +383,17 @@ mod tests {
         let long = "x".repeat(limit::DENIAL_TEXT);
         let of = |kind| (0..limit::FOUND_OBJECTS).map(move |number| (kind, number));
         let mut found = Findings::default();
-        found.extend(FindingKind::ALL.into_iter().flat_map(of).map(|(kind, number)| {
-            let target = format!("{number:02}{}", &long[2..]);
-            Finding::new(kind, target, &*long).with_state(&*long).with_advice(&*long)
-        }));
+        found.extend(
+            FindingKind::ALL
+                .into_iter()
+                .flat_map(of)
+                .map(|(kind, number)| {
+                    let target = format!("{number:02}{}", &long[2..]);
+                    Finding::new(kind, target, &*long)
+                        .with_state(&*long)
+                        .with_advice(&*long)
+                }),
+        );
         assert_eq!(found.check(), Ok(()));
         assert!(frame::encode_whole(&found).is_ok_and(|bytes| bytes.len() < frame::FRAME_MAX / 4));
         let names: std::collections::HashSet<_> = FindingKind::ALL.map(FindingKind::name).into();

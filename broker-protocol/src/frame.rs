@@ -18,7 +18,9 @@ fn config() -> bincode::config::Configuration<
     bincode::config::Fixint,
     bincode::config::Limit<FRAME_MAX>,
 > {
-    bincode::config::standard().with_fixed_int_encoding().with_limit::<FRAME_MAX>()
+    bincode::config::standard()
+        .with_fixed_int_encoding()
+        .with_limit::<FRAME_MAX>()
 }
 
 /// Why bytes are not a frame, or a value does not fit in one.
@@ -45,7 +47,8 @@ pub enum FrameError {
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX]);
-    let written = bincode::serde::encode_into_std_write(message, out, config()).map_err(FrameError::Encode);
+    let written =
+        bincode::serde::encode_into_std_write(message, out, config()).map_err(FrameError::Encode);
     let length = match written {
         Ok(length) if length <= FRAME_MAX => length as u32,
         Ok(length) => {
@@ -81,7 +84,8 @@ fn decode_with<T: DeserializeOwned, C: bincode::config::Config>(
     bytes: &[u8],
     config: C,
 ) -> Result<T, FrameError> {
-    let (message, used) = bincode::serde::decode_from_slice(bytes, config).map_err(FrameError::Decode)?;
+    let (message, used) =
+        bincode::serde::decode_from_slice(bytes, config).map_err(FrameError::Decode)?;
     if used != bytes.len() {
         return Err(FrameError::Trailing(bytes.len() - used));
     }
@@ -117,16 +121,23 @@ impl Decoder {
     }
 
     /// The next complete frame, if it has arrived. After an error the rest of the stream is meaningless.
-    #[expect(clippy::should_implement_trait, reason = "the type of the item is the caller's to choose")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the type of the item is the caller's to choose"
+    )]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let bytes = &self.buffer[self.used..];
-        let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
+        let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
         let announced = u32::from_le_bytes(*prefix);
         let length = announced as usize;
         if length == 0 || length > FRAME_MAX {
             return Err(FrameError::Length(announced));
         }
-        let Some(frame) = rest.get(..length) else { return Ok(None) };
+        let Some(frame) = rest.get(..length) else {
+            return Ok(None);
+        };
         let message = decode(frame)?;
         self.used += PREFIX + length;
         if self.used == self.buffer.len() {
@@ -147,8 +158,13 @@ mod tests {
     #[test]
     fn a_frame_reads_back_however_it_is_cut() {
         let mut bytes = Vec::new();
-        let sent = [ToBroker::Hello(Hello::ours(None)), ToBroker::Probe, ToBroker::Cancel { call: 7 }];
-        sent.iter().for_each(|message| encode(message, &mut bytes).unwrap());
+        let sent = [
+            ToBroker::Hello(Hello::ours(None)),
+            ToBroker::Probe,
+            ToBroker::Cancel { call: 7 },
+        ];
+        sent.iter()
+            .for_each(|message| encode(message, &mut bytes).unwrap());
         for size in 1..bytes.len() {
             let mut decoder = Decoder::new();
             let mut got = Vec::new();
@@ -168,7 +184,9 @@ mod tests {
         for length in [0, FRAME_MAX as u32 + 1, u32::MAX] {
             let mut decoder = Decoder::new();
             decoder.push(&length.to_le_bytes());
-            assert!(matches!(decoder.next::<ToBroker>(), Err(FrameError::Length(l)) if l == length));
+            assert!(
+                matches!(decoder.next::<ToBroker>(), Err(FrameError::Length(l)) if l == length)
+            );
             assert!(decoder.buffer.capacity() < 64);
         }
         // A claimed length inside a frame: one Input message that says it holds 2^60 bytes.
@@ -176,7 +194,10 @@ mod tests {
         frame.extend_from_slice(&4u32.to_le_bytes());
         frame.extend_from_slice(&1u64.to_le_bytes());
         frame.extend_from_slice(&(1u64 << 60).to_le_bytes());
-        assert!(matches!(decode::<ToBroker>(&frame), Err(FrameError::Decode(_))));
+        assert!(matches!(
+            decode::<ToBroker>(&frame),
+            Err(FrameError::Decode(_))
+        ));
     }
 
     #[test]
@@ -185,15 +206,27 @@ mod tests {
         encode(&ToBroker::Probe, &mut bytes).unwrap();
         assert!(decode::<ToBroker>(&bytes[4..]).is_ok());
         bytes.push(0);
-        assert!(matches!(decode::<ToBroker>(&bytes[4..]), Err(FrameError::Trailing(1))));
-        assert!(matches!(decode::<ToBroker>(&bytes[4..6]), Err(FrameError::Decode(_))));
-        assert!(matches!(decode::<ToBroker>(&[0xff; 4]), Err(FrameError::Decode(_))));
+        assert!(matches!(
+            decode::<ToBroker>(&bytes[4..]),
+            Err(FrameError::Trailing(1))
+        ));
+        assert!(matches!(
+            decode::<ToBroker>(&bytes[4..6]),
+            Err(FrameError::Decode(_))
+        ));
+        assert!(matches!(
+            decode::<ToBroker>(&[0xff; 4]),
+            Err(FrameError::Decode(_))
+        ));
     }
 
     #[test]
     fn what_does_not_fit_is_not_sent() {
         let mut out = vec![1, 2, 3];
-        let large = FromBroker::Part { call: 1, bytes: vec![0; FRAME_MAX] };
+        let large = FromBroker::Part {
+            call: 1,
+            bytes: vec![0; FRAME_MAX],
+        };
         assert!(encode(&large, &mut out).is_err());
         assert_eq!(out, [1, 2, 3]);
     }

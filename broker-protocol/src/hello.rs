@@ -50,7 +50,12 @@ pub enum HelloError {
 impl Hello {
     /// The hello that this build sends.
     pub fn ours(policy: Option<Digest>) -> Self {
-        Self { magic: MAGIC, version: VERSION, features: FEATURES, policy }
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            features: FEATURES,
+            policy,
+        }
     }
 
     /// Checks the hello of the peer.
@@ -59,7 +64,10 @@ impl Hello {
             return Err(HelloError::Magic);
         }
         if self.version != VERSION {
-            return Err(HelloError::Version { theirs: self.version, ours: VERSION });
+            return Err(HelloError::Version {
+                theirs: self.version,
+                ours: VERSION,
+            });
         }
         Ok(())
     }
@@ -116,7 +124,8 @@ impl Open {
 
     /// Whether it names hosts or paths beyond the profile. Nobody is asked about those.
     pub fn is_wider(&self) -> bool {
-        let named = |network: &NetworkRequest| !network.hosts.is_empty() || !network.presets.is_empty();
+        let named =
+            |network: &NetworkRequest| !network.hosts.is_empty() || !network.presets.is_empty();
         let paths = [&self.read, &self.write, &self.reveal];
         self.network.as_ref().is_some_and(named) || paths.iter().any(|paths| !paths.is_empty())
     }
@@ -328,14 +337,33 @@ mod tests {
             assert_eq!(set.iter().collect::<Vec<_>>(), [layer]);
             assert_eq!(set.without(layer), LayerSet::default());
         }
-        assert_eq!(Layer::ALL.into_iter().collect::<LayerSet>().iter().count(), Layer::ALL.len());
+        assert_eq!(
+            Layer::ALL.into_iter().collect::<LayerSet>().iter().count(),
+            Layer::ALL.len()
+        );
     }
 
     #[test]
     fn strangers_and_other_versions_are_told_apart() {
         assert_eq!(Hello::ours(None).check(), Ok(()));
-        assert_eq!(Hello { magic: *b"HTTP/1.1", ..Hello::ours(None) }.check(), Err(HelloError::Magic));
-        let newer = Hello { version: VERSION + 1, ..Hello::ours(None) };
-        assert_eq!(newer.check(), Err(HelloError::Version { theirs: VERSION + 1, ours: VERSION }));
+        assert_eq!(
+            Hello {
+                magic: *b"HTTP/1.1",
+                ..Hello::ours(None)
+            }
+            .check(),
+            Err(HelloError::Magic)
+        );
+        let newer = Hello {
+            version: VERSION + 1,
+            ..Hello::ours(None)
+        };
+        assert_eq!(
+            newer.check(),
+            Err(HelloError::Version {
+                theirs: VERSION + 1,
+                ours: VERSION
+            })
+        );
     }
 }

@@ -36,7 +36,9 @@ impl Wants {
     pub fn each(&self) -> impl Iterator<Item = Leased> {
         let hosts = self.hosts.iter().cloned().map(Leased::Host);
         let read = self.read.iter().cloned().map(Leased::Read);
-        hosts.chain(read).chain(self.write.iter().cloned().map(Leased::Write))
+        hosts
+            .chain(read)
+            .chain(self.write.iter().cloned().map(Leased::Write))
     }
 
     /// Adds one more requested lease.
@@ -54,17 +56,26 @@ impl Wants {
     /// It requests too much at once.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("wants.hosts", self.hosts.len(), limit::WANTS, "hosts")?;
-        self.hosts.iter().try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))?;
+        self.hosts
+            .iter()
+            .try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))?;
         check_paths(&self.read, &self.write)
     }
 }
 
 /// Checks how many paths are requested at once, and how long they are.
 pub(crate) fn check_paths(read: &[String], write: &[String]) -> Result<(), TooLarge> {
-    at_most("read and write", read.len() + write.len(), limit::WANTED_PATHS, "paths")?;
+    at_most(
+        "read and write",
+        read.len() + write.len(),
+        limit::WANTED_PATHS,
+        "paths",
+    )?;
     let mut each = [("read", read), ("write", write)].into_iter();
     each.try_for_each(|(field, paths)| {
-        paths.iter().try_for_each(|path| at_most(field, path.len(), limit::WANTED_PATH, "bytes"))
+        paths
+            .iter()
+            .try_for_each(|path| at_most(field, path.len(), limit::WANTED_PATH, "bytes"))
     })
 }
 
@@ -134,11 +145,21 @@ mod tests {
 
     #[test]
     fn what_is_wanted_at_once_is_bounded() {
-        for (count, bytes, want) in
-            [(limit::WANTS, limit::HOST, true), (limit::WANTS + 1, 1, false), (1, limit::HOST + 1, false)]
-        {
+        for (count, bytes, want) in [
+            (limit::WANTS, limit::HOST, true),
+            (limit::WANTS + 1, 1, false),
+            (1, limit::HOST + 1, false),
+        ] {
             let hosts = vec!["x".repeat(bytes); count];
-            assert_eq!(Wants { hosts, ..Wants::default() }.check().is_ok(), want);
+            assert_eq!(
+                Wants {
+                    hosts,
+                    ..Wants::default()
+                }
+                .check()
+                .is_ok(),
+                want
+            );
         }
         let paths = |read: usize, write: usize, bytes| Wants {
             read: vec!["/".repeat(bytes); read],
@@ -147,9 +168,12 @@ mod tests {
         };
         let (count, bytes) = (limit::WANTED_PATHS, limit::WANTED_PATH);
         assert!(paths(count - 1, 1, bytes).check().is_ok());
-        for over in
-            [paths(count, 1, 1), paths(count + 1, 0, 1), paths(0, 1, bytes + 1), paths(1, 0, bytes + 1)]
-        {
+        for over in [
+            paths(count, 1, 1),
+            paths(count + 1, 0, 1),
+            paths(0, 1, bytes + 1),
+            paths(1, 0, bytes + 1),
+        ] {
             assert!(over.check().is_err());
         }
     }
@@ -157,7 +181,12 @@ mod tests {
     #[test]
     fn a_lease_with_a_key_is_for_its_call_alone() {
         let opens = Leased::Host("a.example:443".into());
-        let lease = Lease { lease: 1, opens, call: 7, key: Some(Nonce([1; 16])) };
+        let lease = Lease {
+            lease: 1,
+            opens,
+            call: 7,
+            key: Some(Nonce([1; 16])),
+        };
         assert!(lease.is_for(7) && !lease.is_for(8));
         assert!(Lease { key: None, ..lease }.is_for(8));
     }

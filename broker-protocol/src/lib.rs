@@ -35,8 +35,8 @@ pub use effect::Effect;
 pub use finding::{Finding, FindingKind, Findings, FoundObject};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
-    FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
-    Tier, VERSION,
+    FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
+    Opened, Tier, VERSION,
 };
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
@@ -44,14 +44,14 @@ pub use message::{FromBroker, Signal, ToBroker};
 pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest};
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
-    FileAnswer, FileReply, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
-    MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr, Truncated, Undone, Unsearched, Usage,
-    Walked, Written,
+    Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer,
+    Failed, FileAnswer, FileReply, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind,
+    Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr, Truncated,
+    Undone, Unsearched, Usage, Walked, Written,
 };
 pub use request::{
-    BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead, FileWrite, Glob,
-    Grep, GrepSort, History, Occurrence, Request, Undo,
+    BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead,
+    FileWrite, Glob, Grep, GrepSort, History, Occurrence, Request, Undo,
 };
 pub use scope::{Permission, Risk, Scope, Trust};
 pub use service::{Service, Variable};

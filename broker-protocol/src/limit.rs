@@ -113,24 +113,42 @@ pub struct TooLarge {
 pub(crate) fn cut(text: &mut String) {
     const MARK: &str = "…";
     if text.len() > DENIAL_TEXT {
-        let end = (0..=DENIAL_TEXT - MARK.len()).rev().find(|at| text.is_char_boundary(*at));
+        let end = (0..=DENIAL_TEXT - MARK.len())
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
         text.push_str(MARK);
     }
 }
 
-pub(crate) fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {
+pub(crate) fn at_most(
+    field: &'static str,
+    got: usize,
+    most: usize,
+    unit: &str,
+) -> Result<(), TooLarge> {
     if got <= most {
         return Ok(());
     }
-    Err(TooLarge { field, rule: format!("at most {most} {unit}, this has {got}") })
+    Err(TooLarge {
+        field,
+        rule: format!("at most {most} {unit}, this has {got}"),
+    })
 }
 
-pub(crate) fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> Result<(), TooLarge> {
+pub(crate) fn in_range(
+    field: &'static str,
+    got: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), TooLarge> {
     if (least..=most).contains(&got) {
         return Ok(());
     }
-    Err(TooLarge { field, rule: format!("a whole number between {least} and {most}, this is {got}") })
+    Err(TooLarge {
+        field,
+        rule: format!("a whole number between {least} and {most}, this is {got}"),
+    })
 }
 
 pub(crate) fn at_least_one(field: &'static str, got: Option<u64>) -> Result<(), TooLarge> {
@@ -139,7 +157,10 @@ pub(crate) fn at_least_one(field: &'static str, got: Option<u64>) -> Result<(), 
 
 pub(crate) fn no_nul(field: &'static str, bytes: &[u8]) -> Result<(), TooLarge> {
     if bytes.contains(&0) {
-        return Err(TooLarge { field, rule: "a command cannot contain a NUL byte".into() });
+        return Err(TooLarge {
+            field,
+            rule: "a command cannot contain a NUL byte".into(),
+        });
     }
     Ok(())
 }

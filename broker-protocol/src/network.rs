@@ -22,7 +22,8 @@ impl NetworkRequest {
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
         for (field, list) in [("hosts", &self.hosts), ("presets", &self.presets)] {
             at_most(field, list.len(), limit::HOSTS, "entries")?;
-            list.iter().try_for_each(|text| at_most(field, text.len(), limit::HOST, "bytes"))?;
+            list.iter()
+                .try_for_each(|text| at_most(field, text.len(), limit::HOST, "bytes"))?;
         }
         Ok(())
     }
@@ -70,7 +71,10 @@ impl ConnectionReport {
         if self.host.bytes().all(is_host) {
             return Ok(());
         }
-        Err(TooLarge { field: "host", rule: "letters, digits and `-._:[]`".into() })
+        Err(TooLarge {
+            field: "host",
+            rule: "letters, digits and `-._:[]`".into(),
+        })
     }
 }
 
@@ -91,8 +95,13 @@ pub enum ConnectionVerdict {
 
 impl ConnectionVerdict {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Allowed, Self::NotListed, Self::NotPublic, Self::Unreachable, Self::Malformed];
+    pub const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::NotListed,
+        Self::NotPublic,
+        Self::Unreachable,
+        Self::Malformed,
+    ];
 
     /// The name in records.
     pub fn name(self) -> &'static str {
@@ -120,13 +129,26 @@ mod tests {
 
     #[test]
     fn a_request_is_bounded() {
-        for (count, bytes, want) in
-            [(limit::HOSTS, limit::HOST, true), (limit::HOSTS + 1, 1, false), (1, limit::HOST + 1, false)]
-        {
+        for (count, bytes, want) in [
+            (limit::HOSTS, limit::HOST, true),
+            (limit::HOSTS + 1, 1, false),
+            (1, limit::HOST + 1, false),
+        ] {
             let list = vec!["x".repeat(bytes); count];
-            let hosts = NetworkRequest { hosts: list.clone(), presets: vec![], leases: false };
-            let presets = NetworkRequest { hosts: vec![], presets: list, leases: false };
-            assert_eq!([hosts, presets].map(|request| request.check().is_ok()), [want; 2]);
+            let hosts = NetworkRequest {
+                hosts: list.clone(),
+                presets: vec![],
+                leases: false,
+            };
+            let presets = NetworkRequest {
+                hosts: vec![],
+                presets: list,
+                leases: false,
+            };
+            assert_eq!(
+                [hosts, presets].map(|request| request.check().is_ok()),
+                [want; 2]
+            );
         }
     }
 
@@ -137,7 +159,14 @@ mod tests {
             port: 443,
             verdict: ConnectionVerdict::Allowed,
         };
-        for host in ["", "registry.npmjs.org", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "a_b"] {
+        for host in [
+            "",
+            "registry.npmjs.org",
+            "xn--bcher-kva.example",
+            "127.0.0.1",
+            "[::1]",
+            "a_b",
+        ] {
             assert_eq!(report(host).check(), Ok(()), "{host}");
         }
         for host in ["a b", "a\n", "\u{1b}[0m", "a\"b", "ä", "a/b"] {

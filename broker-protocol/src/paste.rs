@@ -78,7 +78,10 @@ mod tests {
         for text in HOSTILE {
             let line = format!("printf %s {}", shell_word(text));
             assert!(line.chars().all(is_shown), "{line}");
-            let run = std::process::Command::new("bash").args(["-c", &line]).output().expect("bash starts");
+            let run = std::process::Command::new("bash")
+                .args(["-c", &line])
+                .output()
+                .expect("bash starts");
             assert_eq!(String::from_utf8_lossy(&run.stdout), text, "{line}");
         }
         assert_eq!(shell_word("/usr/share/x-1.2"), "/usr/share/x-1.2");
@@ -88,7 +91,13 @@ mod tests {
     #[test]
     fn pasted_string_is_one_string_of_toml() {
         assert_eq!(toml_string("/srv/a b"), "'/srv/a b'");
-        assert_eq!(toml_string("/x' }, { path = '/all"), "\"/x' }, { path = '/all\"");
-        assert_eq!(toml_string("a\n\u{202e}\"\\"), "\"a\\U0000000A\\U0000202E\\\"\\\\\"");
+        assert_eq!(
+            toml_string("/x' }, { path = '/all"),
+            "\"/x' }, { path = '/all\""
+        );
+        assert_eq!(
+            toml_string("a\n\u{202e}\"\\"),
+            "\"a\\U0000000A\\U0000202E\\\"\\\\\""
+        );
     }
 }

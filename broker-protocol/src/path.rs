@@ -72,10 +72,14 @@ impl Roots {
         if !text.starts_with('/') {
             return ZonePath::new(Zone::Project, text);
         }
-        let folded = fold(text.trim_start_matches('/')).ok_or_else(|| PathError::Outside(text.to_owned()))?;
+        let folded = fold(text.trim_start_matches('/'))
+            .ok_or_else(|| PathError::Outside(text.to_owned()))?;
         let absolute = format!("/{folded}");
         // The deeper root comes first, as one may lie inside the other.
-        let mut roots = [(Zone::Project, &self.project), (Zone::Central, &self.central)];
+        let mut roots = [
+            (Zone::Project, &self.project),
+            (Zone::Central, &self.central),
+        ];
         roots.sort_by_key(|(_, root)| std::cmp::Reverse(root.len()));
         for (zone, root) in roots {
             if let Some(rest) = below(&absolute, root) {
@@ -92,13 +96,21 @@ impl Roots {
             Zone::Central => &self.central,
             Zone::Granted => return path.to_string(),
         };
-        if path.relative.is_empty() { root.clone() } else { format!("{root}/{}", path.relative) }
+        if path.relative.is_empty() {
+            root.clone()
+        } else {
+            format!("{root}/{}", path.relative)
+        }
     }
 }
 
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root)?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+    if rest.is_empty() {
+        Some("")
+    } else {
+        rest.strip_prefix('/')
+    }
 }
 
 /// Resolves `.`, `..` and doubled slashes; `None` if `..` goes above the start.
@@ -137,7 +149,11 @@ impl TryFrom<RawZonePath> for ZonePath {
     /// Accepts only what [`ZonePath::new`] would have produced: a peer that sends anything else does not use our code.
     fn try_from(raw: RawZonePath) -> Result<Self, PathError> {
         let path = ZonePath::new(raw.zone, &raw.relative)?;
-        if path.relative == raw.relative { Ok(path) } else { Err(PathError::Outside(raw.relative)) }
+        if path.relative == raw.relative {
+            Ok(path)
+        } else {
+            Err(PathError::Outside(raw.relative))
+        }
     }
 }
 
@@ -159,12 +175,18 @@ impl ZonePath {
 
     /// A path that is a constant of this crate.
     pub(crate) fn known(zone: Zone, relative: &'static str) -> Self {
-        Self { zone, relative: relative.to_owned() }
+        Self {
+            zone,
+            relative: relative.to_owned(),
+        }
     }
 
     /// The root of `zone`.
     pub fn root(zone: Zone) -> Self {
-        Self { zone, relative: String::new() }
+        Self {
+            zone,
+            relative: String::new(),
+        }
     }
 
     /// The zone this path lies in.
@@ -185,7 +207,9 @@ impl fmt::Display for ZonePath {
         match (self.zone, self.relative.as_str()) {
             (Zone::Project, "") => f.write_str("."),
             // A project file whose name looks like a zone prefix must not be parsed as one.
-            (Zone::Project, path) if path.starts_with("central:") || path.starts_with("project:") => {
+            (Zone::Project, path)
+                if path.starts_with("central:") || path.starts_with("project:") =>
+            {
                 write!(f, "project:{path}")
             }
             (Zone::Project, path) => f.write_str(path),
@@ -200,27 +224,42 @@ mod tests {
     use super::*;
 
     fn roots() -> Roots {
-        Roots { project: "/home/u/p".into(), central: "/home/u/p/.central".into() }
+        Roots {
+            project: "/home/u/p".into(),
+            central: "/home/u/p/.central".into(),
+        }
     }
 
     #[test]
     fn relative_and_absolute_paths_name_the_same_file() {
         let want = ZonePath::new(Zone::Project, "src/a.rs").unwrap();
-        for text in ["src/a.rs", "./src//a.rs", "src/x/../a.rs", "/home/u/p/src/a.rs", "project:src/a.rs"] {
+        for text in [
+            "src/a.rs",
+            "./src//a.rs",
+            "src/x/../a.rs",
+            "/home/u/p/src/a.rs",
+            "project:src/a.rs",
+        ] {
             assert_eq!(roots().parse(text), Ok(want.clone()), "{text}");
         }
     }
 
     #[test]
     fn the_deeper_root_wins() {
-        assert_eq!(roots().parse("/home/u/p/.central/x").unwrap().zone(), Zone::Central);
+        assert_eq!(
+            roots().parse("/home/u/p/.central/x").unwrap().zone(),
+            Zone::Central
+        );
         assert_eq!(roots().parse("central:x").unwrap().to_string(), "central:x");
     }
 
     #[test]
     fn what_leaves_the_zones_is_outside() {
         for text in ["../x", "a/../../x", "central:../x", "/..", "/usr/../../x"] {
-            assert!(matches!(roots().parse(text), Err(PathError::Outside(_))), "{text}");
+            assert!(
+                matches!(roots().parse(text), Err(PathError::Outside(_))),
+                "{text}"
+            );
         }
     }
 
@@ -233,10 +272,16 @@ mod tests {
             ("/", "/"),
         ] {
             let parsed = roots().parse(text).unwrap();
-            assert_eq!((parsed.zone(), parsed.to_string().as_str()), (Zone::Granted, path));
+            assert_eq!(
+                (parsed.zone(), parsed.to_string().as_str()),
+                (Zone::Granted, path)
+            );
             assert_eq!(roots().absolute(&parsed), path);
         }
-        let raw = RawZonePath { zone: Zone::Granted, relative: "/usr".into() };
+        let raw = RawZonePath {
+            zone: Zone::Granted,
+            relative: "/usr".into(),
+        };
         assert!(ZonePath::try_from(raw).is_err());
     }
 
@@ -244,16 +289,28 @@ mod tests {
     fn nul_and_length_are_refused_at_the_limit() {
         assert_eq!(roots().parse("a\0b"), Err(PathError::Nul));
         assert!(ZonePath::new(Zone::Project, &"n".repeat(NAME_MAX)).is_ok());
-        assert_eq!(ZonePath::new(Zone::Project, &"n".repeat(NAME_MAX + 1)), Err(PathError::TooLong));
+        assert_eq!(
+            ZonePath::new(Zone::Project, &"n".repeat(NAME_MAX + 1)),
+            Err(PathError::TooLong)
+        );
         let long = "a/".repeat(PATH_MAX / 2) + "a";
         assert_eq!(long.len(), PATH_MAX);
         assert!(ZonePath::new(Zone::Project, &long).is_ok());
-        assert_eq!(ZonePath::new(Zone::Project, &(long + "b")), Err(PathError::TooLong));
+        assert_eq!(
+            ZonePath::new(Zone::Project, &(long + "b")),
+            Err(PathError::TooLong)
+        );
     }
 
     #[test]
     fn a_path_reads_back_as_it_was_shown() {
-        for path in ["", "a", "central:odd", "project:odd", "with space\nand newline"] {
+        for path in [
+            "",
+            "a",
+            "central:odd",
+            "project:odd",
+            "with space\nand newline",
+        ] {
             for zone in [Zone::Project, Zone::Central, Zone::Granted] {
                 let path = ZonePath::new(zone, path).unwrap();
                 assert_eq!(roots().parse(&path.to_string()).unwrap(), path);

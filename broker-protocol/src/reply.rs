@@ -176,12 +176,18 @@ pub struct Failed {
 impl Failed {
     /// The caller requested something impossible.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::InvalidInput, message: message.into() }
+        Self {
+            kind: ErrorKind::InvalidInput,
+            message: message.into(),
+        }
     }
 
     /// Lazaret or its machine failed, whatever the request was.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Internal, message: message.into() }
+        Self {
+            kind: ErrorKind::Internal,
+            message: message.into(),
+        }
     }
 }
 
@@ -592,7 +598,11 @@ impl FileReply {
             | FileReply::Undone(_)
             | FileReply::Bytes(_) => return Ok(()),
         };
-        let bytes = hunks.iter().flatten().map(|hunk| hunk.old.len() + hunk.new.len()).sum();
+        let bytes = hunks
+            .iter()
+            .flatten()
+            .map(|hunk| hunk.old.len() + hunk.new.len())
+            .sum();
         at_most("hunks", bytes, limit::HUNKS, "bytes")
     }
 }
@@ -618,7 +628,10 @@ impl Ended {
 /// Whether this error number says that there is no such file or directory.
 fn is_missing(errno: i32) -> bool {
     use std::io::{Error, ErrorKind};
-    matches!(Error::from_raw_os_error(errno).kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    matches!(
+        Error::from_raw_os_error(errno).kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory
+    )
 }
 
 impl Outcome {
@@ -642,17 +655,43 @@ mod tests {
     #[test]
     fn hunks_hold_their_limit_at_its_edge() {
         let edited = |old: usize, new: usize| {
-            let hunk = |old, new| Hunk { old_start: 1, new_start: 1, old: vec![0; old], new: vec![0; new] };
+            let hunk = |old, new| Hunk {
+                old_start: 1,
+                new_start: 1,
+                old: vec![0; old],
+                new: vec![0; new],
+            };
             let hunks = Some(vec![hunk(old, 0), hunk(0, new)]);
-            let reply = Edited { replaced: vec![1], bytes: 1, sha256: Digest([0; 32]), change: None, hunks };
+            let reply = Edited {
+                replaced: vec![1],
+                bytes: 1,
+                sha256: Digest([0; 32]),
+                change: None,
+                hunks,
+            };
             FileReply::Edited(reply).check()
         };
-        assert!(edited(limit::HUNKS, 0).is_ok() && edited(limit::HUNKS / 2, limit::HUNKS / 2).is_ok());
-        assert_eq!(edited(limit::HUNKS, 1).map_err(|error| error.field), Err("hunks"));
+        assert!(
+            edited(limit::HUNKS, 0).is_ok() && edited(limit::HUNKS / 2, limit::HUNKS / 2).is_ok()
+        );
+        assert_eq!(
+            edited(limit::HUNKS, 1).map_err(|error| error.field),
+            Err("hunks")
+        );
         let (bytes, created, sha256, change) = (1, false, Digest([0; 32]), None);
-        let hunks =
-            Some(vec![Hunk { old_start: 1, new_start: 1, old: vec![], new: vec![0; limit::HUNKS + 1] }]);
-        let written = Written { bytes, created, sha256, change, hunks };
+        let hunks = Some(vec![Hunk {
+            old_start: 1,
+            new_start: 1,
+            old: vec![],
+            new: vec![0; limit::HUNKS + 1],
+        }]);
+        let written = Written {
+            bytes,
+            created,
+            sha256,
+            change,
+            hunks,
+        };
         assert!(FileReply::Written(written).check().is_err());
     }
 }

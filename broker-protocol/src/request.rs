@@ -209,7 +209,9 @@ impl Request {
             Request::FileRead(read) => {
                 at_least_one("offset", read.offset).and(at_least_one("limit", read.limit))
             }
-            Request::FileWrite(write) => at_most("content", write.content.len(), limit::CONTENT, "bytes"),
+            Request::FileWrite(write) => {
+                at_most("content", write.content.len(), limit::CONTENT, "bytes")
+            }
             Request::FileEdit(edit) => edit.check(),
             Request::FileList(list) => {
                 in_range("limit", list.limit.into(), 1, limit::ENTRIES.into())?;
@@ -221,14 +223,23 @@ impl Request {
             }
             Request::Grep(grep) => {
                 at_most("pattern", grep.pattern.len(), limit::PATTERN, "bytes")?;
-                at_most("include", grep.include.as_ref().map_or(0, String::len), limit::PATTERN, "bytes")?;
+                at_most(
+                    "include",
+                    grep.include.as_ref().map_or(0, String::len),
+                    limit::PATTERN,
+                    "bytes",
+                )?;
                 in_range("context", grep.context.into(), 0, 20)?;
                 in_range("limit", grep.limit.into(), 1, limit::ENTRIES.into())
             }
             Request::BackgroundLog(log) => in_range("most", log.most.into(), 1, limit::LOG.into()),
-            Request::History(history) => in_range("limit", history.limit.into(), 1, limit::CHANGES.into()),
+            Request::History(history) => {
+                in_range("limit", history.limit.into(), 1, limit::CHANGES.into())
+            }
             Request::BackgroundList | Request::BackgroundKill(_) | Request::Undo(_) => Ok(()),
-            Request::FileBytes(bytes) => in_range("limit", bytes.limit.into(), 1, limit::READ as u64),
+            Request::FileBytes(bytes) => {
+                in_range("limit", bytes.limit.into(), 1, limit::READ as u64)
+            }
             Request::State(state) => state.check(),
             Request::Effect(effect) => effect.check(&Request::TOOLS),
             Request::Service(service) => service.check(),
@@ -311,10 +322,14 @@ impl Request {
         match self {
             Request::Bash(_) | Request::Service(_) => Risk::High,
             Request::FileWrite(_) | Request::FileEdit(_) | Request::Undo(_) => Risk::Medium,
-            Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => Risk::Low,
+            Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => {
+                Risk::Low
+            }
             Request::FileBytes(_) | Request::State(_) => Risk::Low,
             // They reach only what the session has started.
-            Request::BackgroundList | Request::BackgroundLog(_) | Request::BackgroundKill(_) => Risk::Low,
+            Request::BackgroundList | Request::BackgroundLog(_) | Request::BackgroundKill(_) => {
+                Risk::Low
+            }
             Request::History(_) => Risk::Low,
             Request::Effect(effect) => effect.risk(),
         }
@@ -324,7 +339,11 @@ impl Request {
 impl FileEdit {
     fn check(&self) -> Result<(), TooLarge> {
         in_range("edits", self.edits.len() as u64, 1, limit::EDITS as u64)?;
-        let bytes = self.edits.iter().map(|edit| edit.old.len() + edit.new.len()).sum();
+        let bytes = self
+            .edits
+            .iter()
+            .map(|edit| edit.old.len() + edit.new.len())
+            .sum();
         at_most("edits", bytes, limit::CONTENT, "bytes")?;
         for edit in &self.edits {
             if edit.old.is_empty() {
@@ -363,15 +382,26 @@ mod tests {
 
     #[test]
     fn streams_are_apart_only_where_there_are_two() {
-        let terminal = Terminal { rows: 1, columns: 1, term: "xterm".into() };
+        let terminal = Terminal {
+            rows: 1,
+            columns: 1,
+            term: "xterm".into(),
+        };
         for (stdin, background, fits) in [
             (Stdin::Null, false, true),
             (Stdin::Stream, false, true),
             (Stdin::Terminal(terminal), false, false),
             (Stdin::Null, true, false),
         ] {
-            let Request::Bash(bash) = shell("x".into()) else { unreachable!() };
-            let request = Request::Bash(Bash { stdin, background, split: true, ..bash });
+            let Request::Bash(bash) = shell("x".into()) else {
+                unreachable!()
+            };
+            let request = Request::Bash(Bash {
+                stdin,
+                background,
+                split: true,
+                ..bash
+            });
             assert_eq!(request.check().is_ok(), fits, "{request:?}");
         }
     }
@@ -404,38 +434,93 @@ mod tests {
 
     #[test]
     fn an_empty_command_line_is_refused() {
-        let Request::Bash(bash) = shell(String::new()) else { unreachable!() };
-        let none = Bash { command: Command::Arguments(vec![]), ..bash.clone() };
+        let Request::Bash(bash) = shell(String::new()) else {
+            unreachable!()
+        };
+        let none = Bash {
+            command: Command::Arguments(vec![]),
+            ..bash.clone()
+        };
         assert!(none.check().is_err());
-        let many = |count| Bash { command: Command::Arguments(vec![ByteBuf::new(); count]), ..bash.clone() };
+        let many = |count| Bash {
+            command: Command::Arguments(vec![ByteBuf::new(); count]),
+            ..bash.clone()
+        };
         assert!(many(limit::ARGUMENTS).check().is_ok());
         let over = many(limit::ARGUMENTS + 1).check().unwrap_err().to_string();
-        let want = "command: at most 65536 arguments, this has 65537; hand over more by a file or a pipe";
+        let want =
+            "command: at most 65536 arguments, this has 65537; hand over more by a file or a pipe";
         assert_eq!(over, want);
         let sized = |sizes: &[usize]| {
-            let arguments = sizes.iter().map(|size| ByteBuf::from(vec![b'x'; *size])).collect();
-            Bash { command: Command::Arguments(arguments), ..bash.clone() }.check()
+            let arguments = sizes
+                .iter()
+                .map(|size| ByteBuf::from(vec![b'x'; *size]))
+                .collect();
+            Bash {
+                command: Command::Arguments(arguments),
+                ..bash.clone()
+            }
+            .check()
         };
         assert!(sized(&[limit::ARGUMENT]).is_ok() && sized(&[limit::ARGUMENT + 1]).is_err());
         let parts = 10;
         let each = limit::COMMAND / parts - limit::ARGUMENT_COST;
         assert!(sized(&vec![each; parts]).is_ok());
         assert!(sized(&[vec![each; parts - 1], vec![each + 1]].concat()).is_err());
-        let terminal = Terminal { rows: 1, columns: 1, term: "x;rm".into() };
-        assert!(Bash { stdin: Stdin::Terminal(terminal), ..bash.clone() }.check().is_err());
-        let background = Bash { background: true, ..bash };
+        let terminal = Terminal {
+            rows: 1,
+            columns: 1,
+            term: "x;rm".into(),
+        };
+        assert!(
+            Bash {
+                stdin: Stdin::Terminal(terminal),
+                ..bash.clone()
+            }
+            .check()
+            .is_err()
+        );
+        let background = Bash {
+            background: true,
+            ..bash
+        };
         assert!(background.check().is_ok());
-        assert!(Bash { stdin: Stdin::Stream, ..background }.check().is_err());
+        assert!(
+            Bash {
+                stdin: Stdin::Stream,
+                ..background
+            }
+            .check()
+            .is_err()
+        );
     }
 
     #[test]
     fn what_is_asked_of_a_log_and_a_history_is_bounded() {
-        for (most, fine) in [(0, false), (1, true), (limit::LOG, true), (limit::LOG + 1, false)] {
-            let log = Request::BackgroundLog(BackgroundLog { id: 1, from: None, most });
+        for (most, fine) in [
+            (0, false),
+            (1, true),
+            (limit::LOG, true),
+            (limit::LOG + 1, false),
+        ] {
+            let log = Request::BackgroundLog(BackgroundLog {
+                id: 1,
+                from: None,
+                most,
+            });
             assert_eq!(log.check().is_ok(), fine, "{most}");
         }
-        for (limit, fine) in [(0, false), (1, true), (limit::CHANGES, true), (limit::CHANGES + 1, false)] {
-            assert_eq!(Request::History(History { limit }).check().is_ok(), fine, "{limit}");
+        for (limit, fine) in [
+            (0, false),
+            (1, true),
+            (limit::CHANGES, true),
+            (limit::CHANGES + 1, false),
+        ] {
+            assert_eq!(
+                Request::History(History { limit }).check().is_ok(),
+                fine,
+                "{limit}"
+            );
         }
     }
 }

@@ -94,11 +94,22 @@ impl Scope {
 
     /// Checks every limit that the type does not hold by itself. Whether the globs are globs is for the policy to say.
     pub fn check(&self) -> Result<(), TooLarge> {
-        at_most("scope", self.permissions.len(), limit::PERMISSIONS, "permissions")?;
+        at_most(
+            "scope",
+            self.permissions.len(),
+            limit::PERMISSIONS,
+            "permissions",
+        )?;
         for (index, permission) in self.permissions.iter().enumerate() {
             permission.check()?;
-            if self.permissions[..index].iter().any(|earlier| earlier.tool == permission.tool) {
-                return Err(TooLarge { field: "scope.tool", rule: format!("`{}` twice", permission.tool) });
+            if self.permissions[..index]
+                .iter()
+                .any(|earlier| earlier.tool == permission.tool)
+            {
+                return Err(TooLarge {
+                    field: "scope.tool",
+                    rule: format!("`{}` twice", permission.tool),
+                });
             }
         }
         Ok(())
@@ -109,24 +120,38 @@ impl Scope {
         if self.permissions.is_empty() {
             return Self::BARE.contains(&tool);
         }
-        let is_enough = |permission: &Permission| permission.network || !Self::NETWORK.contains(&tool);
-        self.permissions
-            .iter()
-            .any(|permission| permission.tool == tool && permission.allowed && is_enough(permission))
+        let is_enough =
+            |permission: &Permission| permission.network || !Self::NETWORK.contains(&tool);
+        self.permissions.iter().any(|permission| {
+            permission.tool == tool && permission.allowed && is_enough(permission)
+        })
     }
 }
 
 impl Permission {
     fn check(&self) -> Result<(), TooLarge> {
-        in_range("scope.tool", self.tool.len() as u64, 1, limit::TOOL_NAME as u64)?;
+        in_range(
+            "scope.tool",
+            self.tool.len() as u64,
+            1,
+            limit::TOOL_NAME as u64,
+        )?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if !self.tool.bytes().all(plain) {
             let rule = "only letters, digits, `_`, `-` and `.`".into();
-            return Err(TooLarge { field: "scope.tool", rule });
+            return Err(TooLarge {
+                field: "scope.tool",
+                rule,
+            });
         }
         at_most("scope.paths", self.paths.len(), limit::SCOPE_PATHS, "globs")?;
         for path in &self.paths {
-            in_range("scope.paths", path.len() as u64, 1, limit::SCOPE_PATH as u64)?;
+            in_range(
+                "scope.paths",
+                path.len() as u64,
+                1,
+                limit::SCOPE_PATH as u64,
+            )?;
         }
         match self.timeout_s {
             Some(seconds) => in_range("scope.timeout", seconds.into(), 1, limit::TIMEOUT_S.into()),
@@ -140,7 +165,13 @@ mod tests {
     use super::*;
 
     fn permission(tool: &str) -> Permission {
-        Permission { tool: tool.into(), allowed: true, paths: vec![], timeout_s: None, network: false }
+        Permission {
+            tool: tool.into(),
+            allowed: true,
+            paths: vec![],
+            timeout_s: None,
+            network: false,
+        }
     }
 
     fn scope(permissions: Vec<Permission>) -> Scope {
@@ -157,7 +188,13 @@ mod tests {
 
     #[test]
     fn each_limit_of_a_scope_holds_at_its_edge() {
-        let many = |count: usize| scope((0..count).map(|number| permission(&format!("t{number}"))).collect());
+        let many = |count: usize| {
+            scope(
+                (0..count)
+                    .map(|number| permission(&format!("t{number}")))
+                    .collect(),
+            )
+        };
         assert!(many(limit::PERMISSIONS).check().is_ok());
         assert!(many(limit::PERMISSIONS + 1).check().is_err());
         let one = |change: &dyn Fn(&mut Permission)| {
@@ -167,10 +204,16 @@ mod tests {
         };
         let named = |tool: String| one(&|permission| permission.tool.clone_from(&tool));
         assert!(named("n".repeat(limit::TOOL_NAME)).is_ok());
-        for tool in [String::new(), "n".repeat(limit::TOOL_NAME + 1), "a b".into(), "é".into()] {
+        for tool in [
+            String::new(),
+            "n".repeat(limit::TOOL_NAME + 1),
+            "a b".into(),
+            "é".into(),
+        ] {
             assert!(named(tool.clone()).is_err(), "{tool}");
         }
-        let paths = |count, length| one(&|permission| permission.paths = vec!["p".repeat(length); count]);
+        let paths =
+            |count, length| one(&|permission| permission.paths = vec!["p".repeat(length); count]);
         assert!(paths(limit::SCOPE_PATHS, limit::SCOPE_PATH).is_ok());
         assert!(paths(limit::SCOPE_PATHS + 1, 1).is_err());
         assert!(paths(1, limit::SCOPE_PATH + 1).is_err());
@@ -178,19 +221,35 @@ mod tests {
         let timeout = |seconds| one(&|permission| permission.timeout_s = Some(seconds));
         assert!(timeout(limit::TIMEOUT_S).is_ok());
         assert!(timeout(0).is_err() && timeout(limit::TIMEOUT_S + 1).is_err());
-        assert!(scope(vec![permission("a"), permission("a")]).check().is_err());
+        assert!(
+            scope(vec![permission("a"), permission("a")])
+                .check()
+                .is_err()
+        );
     }
 
     #[test]
     fn a_scope_without_a_permission_has_two_tools_and_another_only_its_own() {
         let bare = Scope::default();
         assert!(bare.permits("file_read") && bare.permits("web_search") && !bare.permits("bash"));
-        let refused = Permission { allowed: false, ..permission("grep") };
+        let refused = Permission {
+            allowed: false,
+            ..permission("grep")
+        };
         let own = scope(vec![permission("bash"), refused]);
         assert!(own.permits("bash") && !own.permits("grep") && !own.permits("file_read"));
         // What is nothing without the network is not permitted without it.
-        let web = |tool: &str, network| scope(vec![Permission { network, ..permission(tool) }]).permits(tool);
-        assert_eq!(Scope::NETWORK.map(|tool| (web(tool, true), web(tool, false))), [(true, false); 2]);
+        let web = |tool: &str, network| {
+            scope(vec![Permission {
+                network,
+                ..permission(tool)
+            }])
+            .permits(tool)
+        };
+        assert_eq!(
+            Scope::NETWORK.map(|tool| (web(tool, true), web(tool, false))),
+            [(true, false); 2]
+        );
         assert!(web("bash", false) && web("mine", false));
     }
 }

@@ -38,33 +38,71 @@ impl Variable {
     pub const RESERVED: [&'static str; 4] = ["PATH", "HOME", "TMPDIR", "PWD"];
 
     fn check(&self) -> Result<(), TooLarge> {
-        let refuse = |rule: String| Err(TooLarge { field: "environment", rule });
-        in_range("environment.name", self.name.len() as u64, 1, limit::VARIABLE_NAME as u64)?;
+        let refuse = |rule: String| {
+            Err(TooLarge {
+                field: "environment",
+                rule,
+            })
+        };
+        in_range(
+            "environment.name",
+            self.name.len() as u64,
+            1,
+            limit::VARIABLE_NAME as u64,
+        )?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if !self.name.bytes().all(plain) || self.name.starts_with(|first: char| first.is_ascii_digit()) {
-            return refuse("a name has only letters, digits and `_`, and begins with no digit".into());
+        if !self.name.bytes().all(plain)
+            || self.name.starts_with(|first: char| first.is_ascii_digit())
+        {
+            return refuse(
+                "a name has only letters, digits and `_`, and begins with no digit".into(),
+            );
         }
         if Self::RESERVED.contains(&self.name.as_str()) {
             return refuse(format!("`{}` is set by the executor", self.name));
         }
-        at_most("environment.value", self.value.len(), limit::VARIABLE, "bytes")?;
+        at_most(
+            "environment.value",
+            self.value.len(),
+            limit::VARIABLE,
+            "bytes",
+        )?;
         no_nul("environment", self.value.as_bytes())
     }
 }
 
 impl Service {
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
-        in_range("name", self.name.len() as u64, 1, limit::SERVICE_NAME as u64)?;
+        in_range(
+            "name",
+            self.name.len() as u64,
+            1,
+            limit::SERVICE_NAME as u64,
+        )?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         if !self.name.bytes().all(plain) {
-            return Err(TooLarge { field: "name", rule: "only letters, digits, `_` and `-`".into() });
+            return Err(TooLarge {
+                field: "name",
+                rule: "only letters, digits, `_` and `-`".into(),
+            });
         }
         self.command.check()?;
-        at_most("environment", self.environment.len(), limit::VARIABLES, "variables")?;
+        at_most(
+            "environment",
+            self.environment.len(),
+            limit::VARIABLES,
+            "variables",
+        )?;
         for (at, variable) in self.environment.iter().enumerate() {
             variable.check()?;
-            if self.environment[..at].iter().any(|earlier| earlier.name == variable.name) {
-                return Err(TooLarge { field: "environment", rule: format!("`{}` twice", variable.name) });
+            if self.environment[..at]
+                .iter()
+                .any(|earlier| earlier.name == variable.name)
+            {
+                return Err(TooLarge {
+                    field: "environment",
+                    rule: format!("`{}` twice", variable.name),
+                });
             }
         }
         Ok(())
@@ -77,26 +115,40 @@ mod tests {
 
     fn service(change: impl FnOnce(&mut Service)) -> Result<(), TooLarge> {
         let command = Command::Shell("server".into());
-        let mut service = Service { name: "fs".into(), command, directory: None, environment: Vec::new() };
+        let mut service = Service {
+            name: "fs".into(),
+            command,
+            directory: None,
+            environment: Vec::new(),
+        };
         change(&mut service);
         service.check()
     }
 
     fn variable(name: &str, bytes: usize) -> Variable {
-        Variable { name: name.into(), value: "v".repeat(bytes) }
+        Variable {
+            name: name.into(),
+            value: "v".repeat(bytes),
+        }
     }
 
     #[test]
     fn each_limit_of_a_service_holds_at_its_edge() {
         let named = |name: String| service(|service| service.name = name);
         assert!(named("a-b_9".into()).is_ok() && named("n".repeat(limit::SERVICE_NAME)).is_ok());
-        for name in
-            [String::new(), "n".repeat(limit::SERVICE_NAME + 1), "a b".into(), "a/b".into(), "é".into()]
-        {
+        for name in [
+            String::new(),
+            "n".repeat(limit::SERVICE_NAME + 1),
+            "a b".into(),
+            "a/b".into(),
+            "é".into(),
+        ] {
             assert!(named(name.clone()).is_err(), "{name}");
         }
         let of = |count: usize| {
-            let all = (0..count).map(|number| variable(&format!("V{number}"), 1)).collect();
+            let all = (0..count)
+                .map(|number| variable(&format!("V{number}"), 1))
+                .collect();
             service(|service| service.environment = all)
         };
         assert!(of(limit::VARIABLES).is_ok() && of(limit::VARIABLES + 1).is_err());
@@ -105,7 +157,13 @@ mod tests {
         assert!(one(variable("V", limit::VARIABLE + 1)).is_err());
         assert!(one(variable(&"V".repeat(limit::VARIABLE_NAME), 1)).is_ok());
         assert!(one(variable(&"V".repeat(limit::VARIABLE_NAME + 1), 1)).is_err());
-        assert!(one(Variable { name: "V".into(), value: "a\0b".into() }).is_err());
+        assert!(
+            one(Variable {
+                name: "V".into(),
+                value: "a\0b".into()
+            })
+            .is_err()
+        );
         for name in ["", "9", "A B", "A=B", "é", "PATH", "HOME", "TMPDIR", "PWD"] {
             assert!(one(variable(name, 1)).is_err(), "{name}");
         }
@@ -118,6 +176,9 @@ mod tests {
         let runs = |command: Command| service(|service| service.command = command);
         let argument = |bytes: usize| runs(Command::Arguments(vec![vec![b'x'; bytes].into()]));
         assert!(argument(limit::ARGUMENT).is_ok() && argument(limit::ARGUMENT + 1).is_err());
-        assert!(runs(Command::Arguments(vec![])).is_err() && runs(Command::Shell("a\0".into())).is_err());
+        assert!(
+            runs(Command::Arguments(vec![])).is_err()
+                && runs(Command::Shell("a\0".into())).is_err()
+        );
     }
 }

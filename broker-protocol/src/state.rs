@@ -93,9 +93,10 @@ impl State {
 
     pub(crate) fn check(&self) -> Result<(), TooLarge> {
         match &self.change {
-            Some(_) if self.tool.only_reads() => {
-                Err(TooLarge { field: "change", rule: format!("`{}` only reads", self.tool.name()) })
-            }
+            Some(_) if self.tool.only_reads() => Err(TooLarge {
+                field: "change",
+                rule: format!("`{}` only reads", self.tool.name()),
+            }),
             Some(change) => at_most("content", change.content.len(), limit::STATE, "bytes"),
             None => Ok(()),
         }

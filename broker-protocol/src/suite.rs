@@ -32,7 +32,12 @@ impl Framework {
     /// The tool that runs them.
     pub const TOOL: &str = "run_tests";
     /// Every runner, in the order of their names.
-    pub const ALL: [Framework; 4] = [Framework::Auto, Framework::Pytest, Framework::Cargo, Framework::Npm];
+    pub const ALL: [Framework; 4] = [
+        Framework::Auto,
+        Framework::Pytest,
+        Framework::Cargo,
+        Framework::Npm,
+    ];
     /// Names in the tool's input.
     pub const NAMES: [&str; 4] = ["auto", "pytest", "cargo", "npm"];
 
@@ -54,7 +59,12 @@ impl Framework {
     /// What is run.
     pub fn command(self) -> Command {
         let words = |words: &[&str]| {
-            Command::Arguments(words.iter().map(|word| ByteBuf::from(word.as_bytes())).collect())
+            Command::Arguments(
+                words
+                    .iter()
+                    .map(|word| ByteBuf::from(word.as_bytes()))
+                    .collect(),
+            )
         };
         match self {
             Framework::Auto => Command::Shell(AUTO.to_owned()),
@@ -67,7 +77,9 @@ impl Framework {
     /// The one whose command this is, to the last byte.
     pub fn of(bash: &Bash) -> Option<Self> {
         let plain = bash.stdin == Stdin::Null && !bash.background;
-        Self::ALL.into_iter().find(|framework| plain && framework.command() == bash.command)
+        Self::ALL
+            .into_iter()
+            .find(|framework| plain && framework.command() == bash.command)
     }
 }
 
@@ -77,7 +89,10 @@ mod tests {
 
     #[test]
     fn each_name_is_a_runner() {
-        assert_eq!(Framework::NAMES.map(|name| Framework::named(Some(name)).name()), Framework::NAMES);
+        assert_eq!(
+            Framework::NAMES.map(|name| Framework::named(Some(name)).name()),
+            Framework::NAMES
+        );
         assert_eq!(Framework::named(None), Framework::Auto);
     }
 
@@ -96,14 +111,31 @@ mod tests {
         for framework in Framework::ALL {
             let suite = bash(framework.command());
             assert_eq!(Framework::of(&suite), Some(framework));
-            assert_eq!(Framework::of(&Bash { background: true, ..suite.clone() }), None);
-            assert_eq!(Framework::of(&Bash { stdin: Stdin::Stream, ..suite.clone() }), None);
+            assert_eq!(
+                Framework::of(&Bash {
+                    background: true,
+                    ..suite.clone()
+                }),
+                None
+            );
+            assert_eq!(
+                Framework::of(&Bash {
+                    stdin: Stdin::Stream,
+                    ..suite.clone()
+                }),
+                None
+            );
             let more = match suite.command {
                 Command::Shell(text) => Command::Shell(text + "; ls"),
-                Command::Arguments(words) => Command::Arguments([words, vec![ByteBuf::from("x")]].concat()),
+                Command::Arguments(words) => {
+                    Command::Arguments([words, vec![ByteBuf::from("x")]].concat())
+                }
             };
             assert_eq!(Framework::of(&bash(more)), None);
         }
-        assert_eq!(Framework::of(&bash(Command::Shell("cargo test --no-fail-fast".into()))), None);
+        assert_eq!(
+            Framework::of(&bash(Command::Shell("cargo test --no-fail-fast".into()))),
+            None
+        );
     }
 }

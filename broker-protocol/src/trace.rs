@@ -40,8 +40,12 @@ impl Traced {
     pub fn check(all: &[Traced]) -> Result<(), TooLarge> {
         at_most("traced", all.len(), limit::TRACED, "calls")?;
         all.iter().try_for_each(|one| match one {
-            Traced::Path { path, .. } => at_most("traced.path", path.len(), limit::DENIAL_TEXT, "bytes"),
-            Traced::Call(call) => at_most("traced.name", call.name.len(), limit::TOOL_NAME, "bytes"),
+            Traced::Path { path, .. } => {
+                at_most("traced.path", path.len(), limit::DENIAL_TEXT, "bytes")
+            }
+            Traced::Call(call) => {
+                at_most("traced.name", call.name.len(), limit::TOOL_NAME, "bytes")
+            }
         })
     }
 }
@@ -52,10 +56,21 @@ mod tests {
 
     #[test]
     fn each_limit_is_held_one_over_it() {
-        let path = |length| Traced::Path { kind: AttemptKind::Read, path: "x".repeat(length) };
-        let call =
-            |length| Traced::Call(TracedCall { name: "x".repeat(length), number: 1, arguments: [0; 6] });
-        assert_eq!(Traced::check(&vec![path(limit::DENIAL_TEXT); limit::TRACED]), Ok(()));
+        let path = |length| Traced::Path {
+            kind: AttemptKind::Read,
+            path: "x".repeat(length),
+        };
+        let call = |length| {
+            Traced::Call(TracedCall {
+                name: "x".repeat(length),
+                number: 1,
+                arguments: [0; 6],
+            })
+        };
+        assert_eq!(
+            Traced::check(&vec![path(limit::DENIAL_TEXT); limit::TRACED]),
+            Ok(())
+        );
         assert_eq!(Traced::check(&[call(limit::TOOL_NAME)]), Ok(()));
         for over in [
             vec![path(1); limit::TRACED + 1],

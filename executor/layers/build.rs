@@ -10,8 +10,14 @@ const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
     ("cell", &[&["clone3"], &["cell"]]),
     ("names", &[&["absent"], &["terminal"], &["names"]]),
     ("supervised", &[&["absent"], &["terminal"], &["supervised"]]),
-    ("names_kept", &[&["absent"], &["terminal"], &["names", "kept"]]),
-    ("supervised_kept", &[&["absent"], &["terminal"], &["supervised", "kept"]]),
+    (
+        "names_kept",
+        &[&["absent"], &["terminal"], &["names", "kept"]],
+    ),
+    (
+        "supervised_kept",
+        &[&["absent"], &["terminal"], &["supervised", "kept"]],
+    ),
     ("worker", &[&["worker"]]),
 ];
 

@@ -11,8 +11,8 @@ use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FileRead,
-    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, Stdin,
-    ToApprover, Ungranted, Wants, ZonePath, frame, limit,
+    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant,
+    Stdin, ToApprover, Ungranted, Wants, ZonePath, frame, limit,
 };
 use executor_cell::leases::{LeasedPath, Leases, Missing};
 use executor_layers::spec::SandboxSpec;
@@ -117,7 +117,9 @@ impl Approvals {
         let (covers, programs) = coverage(question, request, &Wants::default());
         let only = match (covers, frame::encode_whole(&(request, real))) {
             (Coverage::Rule, _) => None,
-            (Coverage::Call, Ok(encoded)) => Some(self.digest(request, &encoded, &Missing::default(), spec)),
+            (Coverage::Call, Ok(encoded)) => {
+                Some(self.digest(request, &encoded, &Missing::default(), spec))
+            }
             // The call needs an approval; a request that cannot be encoded fails there, with this reason.
             (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
         };
@@ -125,10 +127,21 @@ impl Approvals {
     }
 
     /// Whether there is a grant for the calls of `tool` under `rule` that name only these programs, or for `only` this one.
-    fn has_standing(&mut self, rule: &str, tool: &str, programs: &[String], only: Option<Digest>) -> bool {
-        let named = |one: &SessionGrant| programs.iter().all(|program| one.programs.contains(program));
-        let same =
-            |one: &&mut SessionGrant| one.rule == rule && one.tool == tool && one.only == only && named(one);
+    fn has_standing(
+        &mut self,
+        rule: &str,
+        tool: &str,
+        programs: &[String],
+        only: Option<Digest>,
+    ) -> bool {
+        let named = |one: &SessionGrant| {
+            programs
+                .iter()
+                .all(|program| one.programs.contains(program))
+        };
+        let same = |one: &&mut SessionGrant| {
+            one.rule == rule && one.tool == tool && one.only == only && named(one)
+        };
         let found = self.standing.iter_mut().find(same);
         found.map(|standing| standing.calls += 1).is_some()
     }
@@ -145,22 +158,36 @@ impl Approvals {
         (question, missing): (Question, Missing),
         spec: &SandboxSpec,
     ) -> Result<Challenge, Failed> {
-        let encoded =
-            frame::encode_whole(&(request, real)).map_err(|error| Failed::internal(error.to_string()))?;
-        let named: usize = missing.wants.each().map(|opens| opens.parts().1.len()).sum();
+        let encoded = frame::encode_whole(&(request, real))
+            .map_err(|error| Failed::internal(error.to_string()))?;
+        let named: usize = missing
+            .wants
+            .each()
+            .map(|opens| opens.parts().1.len())
+            .sum();
         let cost = cost(request, encoded.len()) + named;
-        let paths = self.open.values().map(|open| open.paths.len()).sum::<usize>() + missing.paths.len();
+        let paths = self
+            .open
+            .values()
+            .map(|open| open.paths.len())
+            .sum::<usize>()
+            + missing.paths.len();
         let bytes = self.open.values().map(|open| open.cost).sum::<usize>() + cost;
         if bytes > ASKED_BYTES || paths > ASKED_PATHS {
-            let message = "too many calls wait for an answer; wait for one to be answered".to_owned();
-            return Err(Failed { kind: ErrorKind::ResourceLimit, message });
+            let message =
+                "too many calls wait for an answer; wait for one to be answered".to_owned();
+            return Err(Failed {
+                kind: ErrorKind::ResourceLimit,
+                message,
+            });
         }
         let (covers, programs) = coverage(&question, request, &missing.wants);
         let challenge = Challenge {
             digest: self.digest(request, &encoded, &missing, spec),
             covers,
             programs,
-            nonce: nonce().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
+            nonce: nonce()
+                .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
             rule: question.rule,
             why: question.why,
             risk: question.risk,
@@ -169,14 +196,26 @@ impl Approvals {
             wants: missing.wants,
         };
         let (deadline, tool) = (Instant::now() + self.timeout, request.asked_as().to_owned());
-        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost, paths: missing.paths };
+        let open = OpenQuestion {
+            challenge: challenge.clone(),
+            tool,
+            deadline,
+            cost,
+            paths: missing.paths,
+        };
         self.send_all(&open.message(call));
         self.open.insert(call, open);
         Ok(challenge)
     }
 
     /// The digest of a call's canonical form; `encoded` includes its link targets. Each part has its length before it, so no two match.
-    fn digest(&self, request: &Request, encoded: &[u8], missing: &Missing, spec: &SandboxSpec) -> Digest {
+    fn digest(
+        &self,
+        request: &Request,
+        encoded: &[u8],
+        missing: &Missing,
+        spec: &SandboxSpec,
+    ) -> Digest {
         let directory = working_directory(request).map(|directory| spec.directory(directory));
         let wants: Vec<_> = missing.wants.each().collect();
         let count = (wants.len() as u64).to_le_bytes();
@@ -186,15 +225,24 @@ impl Approvals {
             encoded,
             spec.project.as_os_str().as_encoded_bytes(),
             spec.central.as_os_str().as_encoded_bytes(),
-            directory.as_ref().map_or(b"", |directory| directory.as_os_str().as_encoded_bytes()),
+            directory
+                .as_ref()
+                .map_or(b"", |directory| directory.as_os_str().as_encoded_bytes()),
             &spec.policy.digest.0,
             &self.session.0,
             &count,
         ];
         let mut hash = Sha256::new();
         let ids: Vec<_> = missing.paths.iter().map(LeasedPath::id).collect();
-        let wanted = wants.iter().flat_map(|opens| <[&str; 2]>::from(opens.parts())).map(str::as_bytes);
-        for part in parts.into_iter().chain(wanted).chain(ids.iter().map(<[u8; 16]>::as_slice)) {
+        let wanted = wants
+            .iter()
+            .flat_map(|opens| <[&str; 2]>::from(opens.parts()))
+            .map(str::as_bytes);
+        for part in parts
+            .into_iter()
+            .chain(wanted)
+            .chain(ids.iter().map(<[u8; 16]>::as_slice))
+        {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -209,7 +257,10 @@ impl Approvals {
 
     /// Handles a no from the client, which names its own call by number alone.
     pub fn refuse(&mut self, call: CallId) -> ApprovalEvent {
-        let nonce = self.open.get(&call).map_or(self.session, |open| open.challenge.nonce);
+        let nonce = self
+            .open
+            .get(&call)
+            .map_or(self.session, |open| open.challenge.nonce);
         let refused = self.take_refusal(call, nonce, Channel::Relay);
         refused.unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
     }
@@ -221,9 +272,16 @@ impl Approvals {
 
     /// The grants and then the leases of the session, without `revoked`.
     fn list(&mut self, revoked: Option<u64>) -> Vec<SessionGrant> {
-        self.standing.retain(|standing| Some(standing.grant) != revoked);
-        revoked.into_iter().for_each(|number| self.leases.revoke(number));
-        self.standing.iter().cloned().chain(self.leases.listed()).collect()
+        self.standing
+            .retain(|standing| Some(standing.grant) != revoked);
+        revoked
+            .into_iter()
+            .for_each(|number| self.leases.revoke(number));
+        self.standing
+            .iter()
+            .cloned()
+            .chain(self.leases.listed())
+            .collect()
     }
 
     /// Prepares the leases that `approval` of `call` grants. They begin later, once they are recorded.
@@ -231,18 +289,37 @@ impl Approvals {
     /// # Errors
     /// The kernel has no random bytes.
     pub fn new_leases(&mut self, call: CallId, approval: &Approval) -> io::Result<Vec<Lease>> {
-        let leases = Leases::of(&approval.missing.wants, approval.extent, call, self.last + 1, nonce()?);
+        let leases = Leases::of(
+            &approval.missing.wants,
+            approval.extent,
+            call,
+            self.last + 1,
+            nonce()?,
+        );
         self.last += leases.len() as u64;
         Ok(leases)
     }
 
     /// Handles a yes that came over `from`. If it is not accepted, the question stays open.
     fn take_grant(&mut self, grant: &Grant, from: Channel) -> Result<ApprovalEvent, Ungranted> {
-        self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
+        self.may_grant(grant, from)
+            .map_err(|fault| self.ungranted(grant.call, fault))?;
         let open = self.open.remove(&grant.call);
         let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
-        let OpenQuestion { challenge, tool, paths, .. } = open;
-        let Challenge { rule, digest, covers, programs, wants, .. } = challenge;
+        let OpenQuestion {
+            challenge,
+            tool,
+            paths,
+            ..
+        } = open;
+        let Challenge {
+            rule,
+            digest,
+            covers,
+            programs,
+            wants,
+            ..
+        } = challenge;
         let (extent, only) = match (grant.extent, covers) {
             (extent, Coverage::Wants) => (extent, None),
             (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, Coverage::Once) => {
@@ -254,14 +331,30 @@ impl Approvals {
         if extent == Extent::Session && covers != Coverage::Wants {
             self.last += 1;
             let (grant, rule) = (self.last, rule.clone());
-            let standing =
-                SessionGrant { grant, rule, tool, calls: 1, programs, only, opens: None, ends_s: None };
+            let standing = SessionGrant {
+                grant,
+                rule,
+                tool,
+                calls: 1,
+                programs,
+                only,
+                opens: None,
+                ends_s: None,
+            };
             self.standing.push(standing);
         }
-        self.send_all(&ToApprover::Ended { call: grant.call, decision: Decision::Granted(extent) });
+        self.send_all(&ToApprover::Ended {
+            call: grant.call,
+            decision: Decision::Granted(extent),
+        });
         Ok(ApprovalEvent::Granted(
             grant.call,
-            Approval { rule, extent, digest, missing: Missing { wants, paths } },
+            Approval {
+                rule,
+                extent,
+                digest,
+                missing: Missing { wants, paths },
+            },
         ))
     }
 
@@ -290,19 +383,35 @@ impl Approvals {
         }
     }
 
-    fn check(&self, call: CallId, nonce: Nonce, from: Channel) -> Result<&OpenQuestion, GrantFault> {
+    fn check(
+        &self,
+        call: CallId,
+        nonce: Nonce,
+        from: Channel,
+    ) -> Result<&OpenQuestion, GrantFault> {
         if from != self.channel {
             return Err(GrantFault::OtherChannel);
         }
         // The deadline is checked here too: an answer may arrive after it and before the poll returns.
-        let open = self.open.get(&call).filter(|open| Instant::now() < open.deadline);
+        let open = self
+            .open
+            .get(&call)
+            .filter(|open| Instant::now() < open.deadline);
         let open = open.ok_or(GrantFault::NotWaiting)?;
-        if open.challenge.nonce == nonce { Ok(open) } else { Err(GrantFault::OtherQuestion) }
+        if open.challenge.nonce == nonce {
+            Ok(open)
+        } else {
+            Err(GrantFault::OtherQuestion)
+        }
     }
 
     fn ungranted(&mut self, call: CallId, fault: GrantFault) -> Ungranted {
         self.violations = self.violations.saturating_add(fault.is_violation().into());
-        Ungranted { call, fault, violations: self.violations }
+        Ungranted {
+            call,
+            fault,
+            violations: self.violations,
+        }
     }
 
     /// Closes the question of a call that its client has cancelled.
@@ -317,13 +426,18 @@ impl Approvals {
         let (kind, message) = match decision {
             Decision::Expired => {
                 let timeout_s = self.timeout.as_secs();
-                let message = format!("nobody has allowed the call within {timeout_s} s; it was not started");
+                let message =
+                    format!("nobody has allowed the call within {timeout_s} s; it was not started");
                 (ErrorKind::ApprovalTimeout, message)
             }
-            Decision::Refused => (ErrorKind::DeniedUser, "the user has not allowed the call".to_owned()),
-            Decision::Cancelled | Decision::Granted(_) => {
-                (ErrorKind::Cancelled, "the client ended the call before it was allowed".to_owned())
-            }
+            Decision::Refused => (
+                ErrorKind::DeniedUser,
+                "the user has not allowed the call".to_owned(),
+            ),
+            Decision::Cancelled | Decision::Granted(_) => (
+                ErrorKind::Cancelled,
+                "the client ended the call before it was allowed".to_owned(),
+            ),
         };
         ApprovalEvent::Ended(call, failed(kind, message))
     }
@@ -337,14 +451,18 @@ impl Approvals {
     pub fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
         let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
         let late: Vec<CallId> = late.map(|(call, _)| *call).collect();
-        late.into_iter().map(|call| self.end(call, Decision::Expired)).collect()
+        late.into_iter()
+            .map(|call| self.end(call, Decision::Expired))
+            .collect()
     }
 
     /// Adds every descriptor that the approvers wait for.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
         if let Some(approvers) = &self.approvers {
             waited.add_input(Token::Approvers, approvers.fd());
-            approvers.fds().for_each(|(number, fd, flags)| waited.add(Token::Approver(number), fd, flags));
+            approvers
+                .fds()
+                .for_each(|(number, fd, flags)| waited.add(Token::Approver(number), fd, flags));
         }
     }
 
@@ -360,28 +478,49 @@ impl Approvals {
 
     /// Handles the frames that an approver has sent.
     pub fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
-        let frames = self.approvers.as_mut().map(|approvers| approvers.receive(number)).unwrap_or_default();
-        frames.into_iter().filter_map(|frame| self.take(number, frame)).collect()
+        let frames = self
+            .approvers
+            .as_mut()
+            .map(|approvers| approvers.receive(number))
+            .unwrap_or_default();
+        frames
+            .into_iter()
+            .filter_map(|frame| self.take(number, frame))
+            .collect()
     }
 
     /// Lists every frame of an approver, and what handles it.
     fn take(&mut self, number: u64, frame: FromApprover) -> Option<ApprovalEvent> {
         let taken = match frame {
             FromApprover::Look { call } => {
-                let begun = self.approvers.as_mut().is_some_and(|all| all.begin_preview(number, call));
-                return begun.then_some(ApprovalEvent::Preview { approver: number, call });
+                let begun = self
+                    .approvers
+                    .as_mut()
+                    .is_some_and(|all| all.begin_preview(number, call));
+                return begun.then_some(ApprovalEvent::Preview {
+                    approver: number,
+                    call,
+                });
             }
             FromApprover::Grant(grant) => self.take_grant(&grant, Channel::Separate),
-            FromApprover::Refuse { call, nonce } => self.take_refusal(call, nonce, Channel::Separate),
+            FromApprover::Refuse { call, nonce } => {
+                self.take_refusal(call, nonce, Channel::Separate)
+            }
             FromApprover::Hello(_) => {
-                let open: Vec<_> = self.open.iter().map(|(call, open)| open.message(*call)).collect();
+                let open: Vec<_> = self
+                    .open
+                    .iter()
+                    .map(|(call, open)| open.message(*call))
+                    .collect();
                 open.iter().for_each(|message| self.send(number, message));
                 return None;
             }
             FromApprover::Grants => return self.send_standing(number, None),
             FromApprover::Revoke { grant } => return self.send_standing(number, Some(grant)),
         };
-        taken.map_err(|not| self.send(number, &ToApprover::Ungranted(not))).ok()
+        taken
+            .map_err(|not| self.send(number, &ToApprover::Ungranted(not)))
+            .ok()
     }
 
     fn send_standing(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
@@ -392,9 +531,20 @@ impl Approvals {
 
     /// Sends an approver a whole request, `None` if its call no longer waits. Returns the request
     /// that reads the present content of the file that the call would change.
-    pub fn preview(&mut self, number: u64, call: CallId, request: Option<&Request>) -> Option<Request> {
+    pub fn preview(
+        &mut self,
+        number: u64,
+        call: CallId,
+        request: Option<&Request>,
+    ) -> Option<Request> {
         let read = request.and_then(|request| {
-            self.send(number, &ToApprover::Request { call, request: request.clone() });
+            self.send(
+                number,
+                &ToApprover::Request {
+                    call,
+                    request: request.clone(),
+                },
+            );
             preview_read(request)
         });
         if read.is_none() {
@@ -430,14 +580,22 @@ impl Approvals {
 
 impl OpenQuestion {
     fn message(&self, call: CallId) -> ToApprover {
-        ToApprover::Asked { call, challenge: self.challenge.clone(), tool: self.tool.clone() }
+        ToApprover::Asked {
+            call,
+            challenge: self.challenge.clone(),
+            tool: self.tool.clone(),
+        }
     }
 }
 
 /// The request that reads the present content of the file that a call would change.
 pub fn preview_read(request: &Request) -> Option<Request> {
     let path = changed_file(request)?.clone();
-    Some(Request::FileRead(FileRead { path, offset: None, limit: None }))
+    Some(Request::FileRead(FileRead {
+        path,
+        offset: None,
+        limit: None,
+    }))
 }
 
 /// The file whose content before and after shows the effect of a call.
@@ -499,12 +657,18 @@ fn takes_input(request: &Request) -> bool {
         Stdin::Null => false,
         Stdin::Stream | Stdin::Terminal(_) => true,
     };
-    matches!(request, Request::Service(_)) || request.command().is_some_and(|bash| feeds(&bash.stdin))
+    matches!(request, Request::Service(_))
+        || request.command().is_some_and(|bash| feeds(&bash.stdin))
 }
 
 /// Bytes that a call may hold: its request, and the input that its client may send at once.
 fn cost(request: &Request, encoded: usize) -> usize {
-    encoded + if takes_input(request) { limit::INPUT_WINDOW as usize } else { 0 }
+    encoded
+        + if takes_input(request) {
+            limit::INPUT_WINDOW as usize
+        } else {
+            0
+        }
 }
 
 fn nonce() -> io::Result<Nonce> {
@@ -517,7 +681,11 @@ mod tests {
     use broker_protocol::Risk;
 
     fn approvals(channel: Channel) -> Approvals {
-        let policy = policies::Approval { timeout_s: Some(1), channel, ..policies::Approval::default() };
+        let policy = policies::Approval {
+            timeout_s: Some(1),
+            channel,
+            ..policies::Approval::default()
+        };
         Approvals::new(&policy, None, None).unwrap()
     }
 
@@ -536,33 +704,69 @@ mod tests {
             wants: Wants::default(),
         };
         let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
-        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost: 1, paths: vec![] };
+        let open = OpenQuestion {
+            challenge: challenge.clone(),
+            tool,
+            deadline,
+            cost: 1,
+            paths: vec![],
+        };
         approvals.open.insert(call, open);
         challenge
     }
 
     fn yes(call: CallId, challenge: &Challenge) -> Grant {
-        Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent: Extent::Once }
+        Grant {
+            call,
+            digest: challenge.digest,
+            nonce: challenge.nonce,
+            extent: Extent::Once,
+        }
     }
 
     #[test]
     fn an_answer_counts_by_its_channel_nonce_and_digest_and_once() {
         for channel in [Channel::Relay, Channel::Separate] {
-            let other = if channel == Channel::Relay { Channel::Separate } else { Channel::Relay };
+            let other = if channel == Channel::Relay {
+                Channel::Separate
+            } else {
+                Channel::Relay
+            };
             let mut approvals = approvals(channel);
             let challenge = ask(&mut approvals, 1, "r");
             let honest = yes(1, &challenge);
             let fault = |approvals: &mut Approvals, grant: Grant, from| {
-                approvals.take_grant(&grant, from).map(drop).map_err(|not| not.fault)
+                approvals
+                    .take_grant(&grant, from)
+                    .map(drop)
+                    .map_err(|not| not.fault)
             };
-            assert_eq!(fault(&mut approvals, honest, other), Err(GrantFault::OtherChannel));
-            let forged = Grant { nonce: Nonce([0; 16]), ..honest };
-            assert_eq!(fault(&mut approvals, forged, channel), Err(GrantFault::OtherQuestion));
-            let swapped = Grant { digest: Digest([9; 32]), ..honest };
-            assert_eq!(fault(&mut approvals, swapped, channel), Err(GrantFault::OtherCall));
+            assert_eq!(
+                fault(&mut approvals, honest, other),
+                Err(GrantFault::OtherChannel)
+            );
+            let forged = Grant {
+                nonce: Nonce([0; 16]),
+                ..honest
+            };
+            assert_eq!(
+                fault(&mut approvals, forged, channel),
+                Err(GrantFault::OtherQuestion)
+            );
+            let swapped = Grant {
+                digest: Digest([9; 32]),
+                ..honest
+            };
+            assert_eq!(
+                fault(&mut approvals, swapped, channel),
+                Err(GrantFault::OtherCall)
+            );
             assert_eq!(approvals.violations, 3);
             assert_eq!(fault(&mut approvals, honest, channel), Ok(()));
-            assert_eq!(fault(&mut approvals, honest, channel), Err(GrantFault::NotWaiting));
+            assert_eq!(
+                fault(&mut approvals, honest, channel),
+                Err(GrantFault::NotWaiting)
+            );
         }
     }
 
@@ -571,7 +775,9 @@ mod tests {
         let mut approvals = approvals(Channel::Relay);
         let challenge = ask(&mut approvals, 1, "r");
         approvals.open.get_mut(&1).unwrap().deadline = Instant::now();
-        let late = approvals.take_grant(&yes(1, &challenge), Channel::Relay).map(drop);
+        let late = approvals
+            .take_grant(&yes(1, &challenge), Channel::Relay)
+            .map(drop);
         assert_eq!(late.map_err(|not| not.fault), Err(GrantFault::NotWaiting));
         let expired = approvals.expire(Instant::now());
         assert!(matches!(expired[..], [ApprovalEvent::Ended(1, _)]));
@@ -582,8 +788,14 @@ mod tests {
     fn a_lasting_grant_answers_its_rule_for_its_tool() {
         let mut approvals = approvals(Channel::Relay);
         let challenge = ask(&mut approvals, 1, "r");
-        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
-        approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
+        let grant = Grant {
+            extent: Extent::Session,
+            ..yes(1, &challenge)
+        };
+        approvals
+            .take_grant(&grant, Channel::Relay)
+            .map(drop)
+            .unwrap();
         assert!(approvals.has_standing("r", "file_read", &[], None));
         assert!(
             !approvals.has_standing("q", "file_read", &[], None)
@@ -600,8 +812,14 @@ mod tests {
         let mut approvals = approvals(Channel::Relay);
         let challenge = ask(&mut approvals, 1, "r");
         approvals.open.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
-        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
-        approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
+        let grant = Grant {
+            extent: Extent::Session,
+            ..yes(1, &challenge)
+        };
+        approvals
+            .take_grant(&grant, Channel::Relay)
+            .map(drop)
+            .unwrap();
         assert!(approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
         assert!(!approvals.has_standing("r", "file_read", &[], None));
         assert!(!approvals.has_standing("r", "file_read", &[], Some(Digest([9; 32]))));

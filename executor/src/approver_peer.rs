@@ -55,7 +55,9 @@ pub enum NotAdmitted {
     )]
     OfTheDriver,
     /// It has no terminal.
-    #[error("an approver needs a terminal of its own; `[approval] terminal = false` in a policy lifts this")]
+    #[error(
+        "an approver needs a terminal of its own; `[approval] terminal = false` in a policy lifts this"
+    )]
     NoTerminal,
     /// It descends from the session's own processes.
     #[error("a process in the session may not answer")]
@@ -82,9 +84,22 @@ struct Process {
 
 impl Process {
     fn of(pid: i32) -> io::Result<Self> {
-        let Stat { parent, session, terminal, started, .. } = Stat::of(pid)?;
-        let filters = proc::figure(pid, "status", "Seccomp_filters").ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Self { parent, session, terminal, started, filters })
+        let Stat {
+            parent,
+            session,
+            terminal,
+            started,
+            ..
+        } = Stat::of(pid)?;
+        let filters =
+            proc::figure(pid, "status", "Seccomp_filters").ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            parent,
+            session,
+            terminal,
+            started,
+            filters,
+        })
     }
 }
 
@@ -93,17 +108,40 @@ impl Client {
     /// process that started the client is recorded now: after its end nothing leads to it.
     pub fn of(socket: BorrowedFd, terminal: bool) -> io::Result<Self> {
         let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
-        let Process { parent, session, started, .. } = Process::of(pid)?;
-        let driver = if parent > 1 { Stat::of(parent).ok() } else { None };
+        let Process {
+            parent,
+            session,
+            started,
+            ..
+        } = Process::of(pid)?;
+        let driver = if parent > 1 {
+            Stat::of(parent).ok()
+        } else {
+            None
+        };
         let sessions = [Some(session), driver.map(|driver| driver.session)];
-        let sessions = sessions.into_iter().flatten().filter(|session| *session > 1).collect();
+        let sessions = sessions
+            .into_iter()
+            .flatten()
+            .filter(|session| *session > 1)
+            .collect();
         let driver = driver.map(|driver| (parent, driver.started));
-        Ok(Self { pid, started, driver, sessions, terminal })
+        Ok(Self {
+            pid,
+            started,
+            driver,
+            sessions,
+            terminal,
+        })
     }
 
     fn read(&self) -> Result<Process, NotAdmitted> {
         let process = Process::of(self.pid).map_err(|_| NotAdmitted::NoClient)?;
-        if process.started == self.started { Ok(process) } else { Err(NotAdmitted::NoClient) }
+        if process.started == self.started {
+            Ok(process)
+        } else {
+            Err(NotAdmitted::NoClient)
+        }
     }
 
     /// Checks whether the peer of `socket` may answer.
@@ -119,7 +157,10 @@ impl Client {
         let client = self.read()?;
         self.check(peer.pid(), &process, &client)?;
         let ended = |pidfd: &std::os::fd::OwnedFd| {
-            poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+            poll(
+                &mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)],
+                PollTimeout::ZERO,
+            ) != Ok(0)
         };
         if pidfd.as_ref().is_some_and(ended) {
             return Err(NotAdmitted::Unknown(io::ErrorKind::NotFound.into()));
@@ -133,7 +174,10 @@ impl Client {
         if above.contains(&own) || pid == own {
             return Err(NotAdmitted::OfTheSession);
         }
-        if pid == self.pid || above.contains(&self.pid) || ancestors(self.pid, client.parent).contains(&pid) {
+        if pid == self.pid
+            || above.contains(&self.pid)
+            || ancestors(self.pid, client.parent).contains(&pid)
+        {
             return Err(NotAdmitted::OfTheClient);
         }
         let is_driver = |pid: i32| {
@@ -173,52 +217,100 @@ mod tests {
     use super::*;
 
     fn process(parent: i32, terminal: u64, filters: u64) -> Process {
-        Process { parent, session: 4_000_100, terminal, started: 7, filters }
+        Process {
+            parent,
+            session: 4_000_100,
+            terminal,
+            started: 7,
+            filters,
+        }
     }
 
     fn client(terminal: bool) -> Client {
         let own = Stat::of(std::process::id().cast_signed()).unwrap();
         // The process that started this test stands for the one that started a client.
         let driver = Some((own.parent, Stat::of(own.parent).unwrap().started));
-        Client { pid: 4_000_001, started: 7, driver, sessions: vec![4_000_200], terminal }
+        Client {
+            pid: 4_000_001,
+            started: 7,
+            driver,
+            sessions: vec![4_000_200],
+            terminal,
+        }
     }
 
     #[test]
     fn what_descends_from_the_driver_or_shares_its_session_is_refused() {
         let check = |peer: Process| client(true).check(4_000_002, &peer, &process(4_000_009, 5, 0));
         assert!(check(process(1, 6, 0)).is_ok());
-        assert!(matches!(check(process(1, 0, 0)), Err(NotAdmitted::NoTerminal)));
+        assert!(matches!(
+            check(process(1, 0, 0)),
+            Err(NotAdmitted::NoTerminal)
+        ));
         let driver = client(true).driver.unwrap().0;
-        assert!(matches!(check(process(driver, 6, 0)), Err(NotAdmitted::OfTheDriver)));
-        let member = Process { session: 4_000_200, ..process(1, 6, 0) };
+        assert!(matches!(
+            check(process(driver, 6, 0)),
+            Err(NotAdmitted::OfTheDriver)
+        ));
+        let member = Process {
+            session: 4_000_200,
+            ..process(1, 6, 0)
+        };
         assert!(matches!(check(member), Err(NotAdmitted::OfTheDriver)));
         // A later process with the same number is not the driver.
-        let later = Client { driver: Some((driver, 1)), ..client(true) };
-        assert!(later.check(4_000_002, &process(driver, 6, 0), &process(4_000_009, 5, 0)).is_ok());
+        let later = Client {
+            driver: Some((driver, 1)),
+            ..client(true)
+        };
+        assert!(
+            later
+                .check(4_000_002, &process(driver, 6, 0), &process(4_000_009, 5, 0))
+                .is_ok()
+        );
     }
 
     #[test]
     fn who_belongs_to_the_client_is_refused_and_a_stranger_is_not() {
         let client = client(false);
-        let check = |pid, peer: Process, filters| client.check(pid, &peer, &process(4_000_009, 5, filters));
+        let check =
+            |pid, peer: Process, filters| client.check(pid, &peer, &process(4_000_009, 5, filters));
         assert!(check(4_000_002, process(1, 6, 0), 0).is_ok());
-        assert!(matches!(check(4_000_001, process(1, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
-        assert!(matches!(check(4_000_002, process(4_000_001, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
-        assert!(matches!(check(4_000_009, process(1, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
+        assert!(matches!(
+            check(4_000_001, process(1, 6, 0), 0),
+            Err(NotAdmitted::OfTheClient)
+        ));
+        assert!(matches!(
+            check(4_000_002, process(4_000_001, 6, 0), 0),
+            Err(NotAdmitted::OfTheClient)
+        ));
+        assert!(matches!(
+            check(4_000_009, process(1, 6, 0), 0),
+            Err(NotAdmitted::OfTheClient)
+        ));
         let own = std::process::id().cast_signed();
-        assert!(matches!(check(4_000_002, process(own, 6, 0), 0), Err(NotAdmitted::OfTheSession)));
-        assert!(matches!(check(4_000_002, process(1, 5, 0), 0), Err(NotAdmitted::SameTerminal)));
+        assert!(matches!(
+            check(4_000_002, process(own, 6, 0), 0),
+            Err(NotAdmitted::OfTheSession)
+        ));
+        assert!(matches!(
+            check(4_000_002, process(1, 5, 0), 0),
+            Err(NotAdmitted::SameTerminal)
+        ));
     }
 
     /// A process cannot remove a filter by forking twice.
     #[test]
     fn a_peer_with_the_filters_of_the_client_is_refused() {
         let client = client(false);
-        let check =
-            |peer, of_client| client.check(4_000_002, &process(1, 0, peer), &process(1, 0, of_client));
+        let check = |peer, of_client| {
+            client.check(4_000_002, &process(1, 0, peer), &process(1, 0, of_client))
+        };
         assert!(check(0, 1).is_ok() && check(1, 2).is_ok() && check(1, 0).is_ok());
         for (peer, of_client) in [(1, 1), (2, 1), (2, 2)] {
-            assert!(matches!(check(peer, of_client), Err(NotAdmitted::Marked)), "{peer} {of_client}");
+            assert!(
+                matches!(check(peer, of_client), Err(NotAdmitted::Marked)),
+                "{peer} {of_client}"
+            );
         }
     }
 }

@@ -40,7 +40,10 @@ pub enum ApproversError {
     Visible(PathBuf),
     /// The socket cannot be made.
     #[error("the socket for approvals in {} cannot be made: {source}", .directory.display())]
-    Socket { directory: PathBuf, source: io::Error },
+    Socket {
+        directory: PathBuf,
+        source: io::Error,
+    },
 }
 
 /// The second socket and the connected approvers.
@@ -70,17 +73,27 @@ impl Approvers {
         client: BorrowedFd,
         user: &User,
     ) -> Result<Self, ApproversError> {
-        let client = Client::of(client, spec.policy.approval.terminal).map_err(ApproversError::Client)?;
+        let client =
+            Client::of(client, spec.policy.approval.terminal).map_err(ApproversError::Client)?;
         let directory = directory(user);
         let overlaps = |path: &PathBuf| directory.starts_with(path) || path.starts_with(&directory);
-        let mut visible =
-            [&spec.project, &spec.central].into_iter().chain(spec.views.iter().map(|view| &view.path));
+        let mut visible = [&spec.project, &spec.central]
+            .into_iter()
+            .chain(spec.views.iter().map(|view| &view.path));
         if visible.any(overlaps) {
             return Err(ApproversError::Visible(directory));
         }
         let made = make(&directory);
-        let (listener, path) = made.map_err(|source| ApproversError::Socket { directory, source })?;
-        Ok(Self { listener, path, client, opened, connected: BTreeMap::new(), last: 0 })
+        let (listener, path) =
+            made.map_err(|source| ApproversError::Socket { directory, source })?;
+        Ok(Self {
+            listener,
+            path,
+            client,
+            opened,
+            connected: BTreeMap::new(),
+            last: 0,
+        })
     }
 
     /// The socket that becomes readable for new approvers.
@@ -101,18 +114,31 @@ impl Approvers {
     /// Accepts new connections. A peer that may not answer is sent the reason and disconnected.
     pub fn admit(&mut self) {
         for _ in 0..APPROVERS {
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
             let admitted = self.client.admit(stream.as_fd());
-            let Ok(mut connection) = Connection::new(OwnedFd::from(stream)) else { continue };
+            let Ok(mut connection) = Connection::new(OwnedFd::from(stream)) else {
+                continue;
+            };
             let refused = match admitted {
                 Ok(()) if self.connected.len() < APPROVERS => None,
-                Ok(()) => Some(format!("{APPROVERS} approvers are connected, which is the maximum")),
+                Ok(()) => Some(format!(
+                    "{APPROVERS} approvers are connected, which is the maximum"
+                )),
                 Err(not) => Some(not.to_string()),
             };
             match refused {
                 None => {
                     self.last += 1;
-                    self.connected.insert(self.last, Approver { connection, greeted: false, preview: None });
+                    self.connected.insert(
+                        self.last,
+                        Approver {
+                            connection,
+                            greeted: false,
+                            preview: None,
+                        },
+                    );
                 }
                 Some(message) => end(&mut connection, ErrorKind::DeniedPolicy, message),
             }
@@ -121,7 +147,9 @@ impl Approvers {
 
     /// Reads the frames of an approver; its hello is answered here. One that has left or broken the protocol is removed.
     pub fn receive(&mut self, number: u64) -> Vec<FromApprover> {
-        let Some(approver) = self.connected.get_mut(&number) else { return Vec::new() };
+        let Some(approver) = self.connected.get_mut(&number) else {
+            return Vec::new();
+        };
         let received = approver.receive(&self.opened, self.client.pid);
         received.unwrap_or_else(|broken| {
             if let (Some(mut approver), Some(message)) = (self.connected.remove(&number), broken) {
@@ -132,7 +160,10 @@ impl Approvers {
     }
 
     pub fn send(&mut self, number: u64, message: &ToApprover) {
-        let full = self.connected.get_mut(&number).is_some_and(|approver| !approver.send(message));
+        let full = self
+            .connected
+            .get_mut(&number)
+            .is_some_and(|approver| !approver.send(message));
         if full {
             self.connected.remove(&number);
         }
@@ -140,14 +171,21 @@ impl Approvers {
 
     /// Sends to every approver whose hello was received.
     pub fn send_all(&mut self, message: &ToApprover) {
-        self.connected.retain(|_, approver| !approver.greeted || approver.send(message));
+        self.connected
+            .retain(|_, approver| !approver.greeted || approver.send(message));
     }
 
     /// Begins a preview for an approver; false, and the approver is disconnected, if it already receives one.
     pub fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
-        let Some(approver) = self.connected.get_mut(&number) else { return false };
+        let Some(approver) = self.connected.get_mut(&number) else {
+            return false;
+        };
         if approver.preview.is_some() {
-            end(&mut approver.connection, ErrorKind::Protocol, "one call at a time is shown".into());
+            end(
+                &mut approver.connection,
+                ErrorKind::Protocol,
+                "one call at a time is shown".into(),
+            );
             self.connected.remove(&number);
             return false;
         }
@@ -165,7 +203,8 @@ impl Approvers {
 
     /// Writes as much as the sockets accept now.
     pub fn flush(&mut self) {
-        self.connected.retain(|_, approver| approver.connection.flush().is_ok());
+        self.connected
+            .retain(|_, approver| approver.connection.flush().is_ok());
     }
 }
 
@@ -178,18 +217,29 @@ impl Drop for Approvers {
 
 impl Approver {
     /// Reads its frames; an error, with the reason if there is one, when its connection is over.
-    fn receive(&mut self, opened: &Opened, client: i32) -> Result<Vec<FromApprover>, Option<String>> {
+    fn receive(
+        &mut self,
+        opened: &Opened,
+        client: i32,
+    ) -> Result<Vec<FromApprover>, Option<String>> {
         if !matches!(self.connection.read(), Ok(true)) {
             return Err(None);
         }
         let mut frames = Vec::new();
-        while let Some(frame) = self.connection.next().map_err(|error| Some(error.to_string()))? {
+        while let Some(frame) = self
+            .connection
+            .next()
+            .map_err(|error| Some(error.to_string()))?
+        {
             match (self.greeted, frame) {
                 (false, FromApprover::Hello(hello)) => {
                     hello.check().map_err(|error| Some(error.to_string()))?;
                     self.greeted = true;
                     self.send(&ToApprover::Hello(Hello::ours(hello.policy)));
-                    self.send(&ToApprover::Session { opened: opened.clone(), client });
+                    self.send(&ToApprover::Session {
+                        opened: opened.clone(),
+                        client,
+                    });
                     frames.push(FromApprover::Hello(hello));
                 }
                 (false, _) => return Err(Some("the first frame is a Hello".into())),
@@ -198,7 +248,9 @@ impl Approver {
             }
         }
         if self.connection.pending() > APPROVER_FRAME {
-            return Err(Some(format!("a frame of an approver has at most {APPROVER_FRAME} bytes")));
+            return Err(Some(format!(
+                "a frame of an approver has at most {APPROVER_FRAME} bytes"
+            )));
         }
         Ok(frames)
     }
@@ -221,14 +273,19 @@ fn directory(user: &User) -> PathBuf {
     let is_private = |path: &Path| {
         fs::symlink_metadata(path).is_ok_and(|metadata| private_directory::is_private(&metadata))
     };
-    let found = all.iter().position(|directory| directory.parent().is_some_and(is_private));
+    let found = all
+        .iter()
+        .position(|directory| directory.parent().is_some_and(is_private));
     all.swap_remove(found.unwrap_or(all.len() - 1))
 }
 
 /// Creates a socket in `directory`; its name contains the process's number.
 fn make(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
     if let Some(parent) = directory.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
     }
     let number = u32::from_le_bytes(random::bytes()?);
     let path = directory.join(format!("{}-{number:08x}", std::process::id()));
@@ -242,10 +299,14 @@ fn make(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
 
 /// Removes the sockets of brokers that have died.
 fn sweep(directory: &Path) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
     for entry in entries.flatten().take(SWEPT) {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
+        let owner = name
+            .to_str()
+            .and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_file(entry.path());
         }

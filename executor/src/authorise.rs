@@ -6,7 +6,8 @@ use crate::fault::failed;
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{
-    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, Risk, Wants, ZonePath, limit,
+    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, Risk, Wants,
+    ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_cell::leases::{LeasedPath, Leases, Missing, Places, RULE};
@@ -79,7 +80,12 @@ pub fn authorise(
     approvals: &mut Approvals,
     audit: &mut Audit,
 ) -> Result<Authorised, AuditError> {
-    let Submission { call, real, wants, approval } = submission;
+    let Submission {
+        call,
+        real,
+        wants,
+        approval,
+    } = submission;
     if approval.is_some() {
         return Granted::new(call, request, approval, audit).map(Authorised::Granted);
     }
@@ -90,7 +96,9 @@ pub fn authorise(
         }
         None => verdict(&spec.policy, &request, real),
     };
-    let missing = in_places(spec, user, |places| approvals.leases.missing(call, wants, &request, places));
+    let missing = in_places(spec, user, |places| {
+        approvals.leases.missing(call, wants, &request, places)
+    });
     let (verdict, missing) = match missing {
         Ok(missing) => (also_ask(verdict, &missing), missing),
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
@@ -105,10 +113,12 @@ pub fn authorise(
         }
         Verdict::Ask(question) => {
             audit.begin(call, &request, Some(question.rule.clone()));
-            Ok(match approvals.ask(call, &request, real, (question, missing), spec) {
-                Ok(challenge) => Authorised::Asked(request, challenge),
-                Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
-            })
+            Ok(
+                match approvals.ask(call, &request, real, (question, missing), spec) {
+                    Ok(challenge) => Authorised::Asked(request, challenge),
+                    Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
+                },
+            )
         }
         Verdict::Deny(refused) => {
             audit.begin(call, &request, None);
@@ -130,17 +140,34 @@ pub fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Mis
 fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T) -> T {
     let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
     let is_shown = |path: &Path| spec.shows(path);
-    look(&Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown })
+    look(&Places {
+        policy: &spec.policy,
+        closed: &closed,
+        is_shown: &is_shown,
+    })
 }
 
 /// The policy's decision on a request. If links on its path lead elsewhere, the target is decided too, and the reason names it.
 fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Verdict {
-    let Some(real) = real.last() else { return decide(policy, request) };
-    let why = |why| format!("The path leads by a link to {}. {why}", real.to_string().escape_debug());
+    let Some(real) = real.last() else {
+        return decide(policy, request);
+    };
+    let why = |why| {
+        format!(
+            "The path leads by a link to {}. {why}",
+            real.to_string().escape_debug()
+        )
+    };
     match decide_real(policy, request, real) {
         Verdict::Allow => Verdict::Allow,
-        Verdict::Ask(question) => Verdict::Ask(Question { why: why(question.why), ..question }),
-        Verdict::Deny(refused) => Verdict::Deny(Refused { why: why(refused.why), ..refused }),
+        Verdict::Ask(question) => Verdict::Ask(Question {
+            why: why(question.why),
+            ..question
+        }),
+        Verdict::Deny(refused) => Verdict::Deny(Refused {
+            why: why(refused.why),
+            ..refused
+        }),
     }
 }
 
@@ -151,15 +178,26 @@ fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
     }
     let hosts = Some(missing.wants.hosts.join(", ")).filter(|hosts| !hosts.is_empty());
     let hosts = hosts.map(|hosts| format!("reach {hosts}"));
-    let all: Vec<_> = hosts.into_iter().chain(missing.paths.iter().map(LeasedPath::describe)).collect();
-    let why = format!("It wants to {}, which commands of this session may not.", all.join(", to "));
+    let all: Vec<_> = hosts
+        .into_iter()
+        .chain(missing.paths.iter().map(LeasedPath::describe))
+        .collect();
+    let why = format!(
+        "It wants to {}, which commands of this session may not.",
+        all.join(", to ")
+    );
     match verdict {
-        Verdict::Allow => {
-            Verdict::Ask(Question { rule: RULE.to_owned(), why, risk: Risk::High, whole: false })
-        }
-        Verdict::Ask(question) => {
-            Verdict::Ask(Question { why: format!("{why} {}", question.why), risk: Risk::High, ..question })
-        }
+        Verdict::Allow => Verdict::Ask(Question {
+            rule: RULE.to_owned(),
+            why,
+            risk: Risk::High,
+            whole: false,
+        }),
+        Verdict::Ask(question) => Verdict::Ask(Question {
+            why: format!("{why} {}", question.why),
+            risk: Risk::High,
+            ..question
+        }),
         Verdict::Deny(refused) => Verdict::Deny(refused),
     }
 }
@@ -178,15 +216,18 @@ fn refuse(request: &Request, wants: &Wants, load: Load) -> Option<Outcome> {
         return Some(failed(ErrorKind::InvalidInput, error.to_string()));
     }
     if load.calls >= limit::CALLS {
-        let message =
-            format!("{} calls are under way, which is the maximum; wait for one to end", limit::CALLS);
+        let message = format!(
+            "{} calls are under way, which is the maximum; wait for one to end",
+            limit::CALLS
+        );
         return Some(failed(ErrorKind::ResourceLimit, message));
     }
     let background = request.command().is_some_and(|bash| bash.background);
     (background && load.background >= limit::BACKGROUND).then(|| {
         let alive = load.background;
-        let message =
-            format!("{alive} background processes are running, which is the maximum; end one first");
+        let message = format!(
+            "{alive} background processes are running, which is the maximum; end one first"
+        );
         failed(ErrorKind::ResourceLimit, message)
     })
 }

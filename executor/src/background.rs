@@ -8,8 +8,8 @@
 use crate::poll::{Token, Waited};
 use crate::relay::{Command, Finished};
 use broker_protocol::{
-    Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged, Started,
-    Usage, ZonePath, limit,
+    Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
+    Started, Usage, ZonePath, limit,
 };
 use executor_cell::Capture;
 use executor_cell::account;
@@ -40,10 +40,18 @@ struct Process {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most of those that are listed have ended")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most of those that are listed have ended"
+)]
 enum ProcessState {
     Alive(Box<Command>),
-    Ended { how: Result<Ended, Broken>, usage: Usage, output: Capture, at: Instant },
+    Ended {
+        how: Result<Ended, Broken>,
+        usage: Usage,
+        output: Capture,
+        at: Instant,
+    },
 }
 
 impl BackgroundProcesses {
@@ -61,10 +69,12 @@ impl BackgroundProcesses {
 
     /// Those that are alive.
     pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut Command> {
-        self.all.iter_mut().filter_map(|process| match &mut process.state {
-            ProcessState::Alive(command) => Some(&mut **command),
-            ProcessState::Ended { .. } => None,
-        })
+        self.all
+            .iter_mut()
+            .filter_map(|process| match &mut process.state {
+                ProcessState::Alive(command) => Some(&mut **command),
+                ProcessState::Ended { .. } => None,
+            })
     }
 
     /// The refusals of those that have ended since the last time this was asked; `None` if none has.
@@ -76,9 +86,15 @@ impl BackgroundProcesses {
     pub fn add(&mut self, mut command: Box<Command>) -> Started {
         self.last += 1;
         let log = command.plan_mut().output.open();
-        let started = Started { id: self.last, log: log.clone(), timeout_s: command.plan().timeout_s };
+        let started = Started {
+            id: self.last,
+            log: log.clone(),
+            timeout_s: command.plan().timeout_s,
+        };
         self.forget_one();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         self.all.push(Process {
             id: self.last,
             command: command_line(&command),
@@ -114,7 +130,9 @@ impl BackgroundProcesses {
 
     /// When the next timeout is due.
     pub fn deadline(&self) -> Option<Instant> {
-        self.alive().filter_map(|(_, command)| command.deadline()).min()
+        self.alive()
+            .filter_map(|(_, command)| command.deadline())
+            .min()
     }
 
     /// Handles the timeouts that are due.
@@ -128,8 +146,12 @@ impl BackgroundProcesses {
 
     /// Takes what a process has printed, and its end.
     pub fn relay(&mut self, id: u64, buffer: &mut [u8]) {
-        let Some(at) = self.all.iter().position(|process| process.id == id) else { return };
-        let ProcessState::Alive(command) = &mut self.all[at].state else { return };
+        let Some(at) = self.all.iter().position(|process| process.id == id) else {
+            return;
+        };
+        let ProcessState::Alive(command) = &mut self.all[at].state else {
+            return;
+        };
         // Nothing of it is sent live.
         if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
             let (process, refusals) = self.all.remove(at).end();
@@ -157,7 +179,9 @@ impl BackgroundProcesses {
 
     /// Lists all of them, including those that have ended.
     pub fn list(&self) -> FileAnswer {
-        Ok(FileReply::Background(self.all.iter().map(Process::describe).collect()))
+        Ok(FileReply::Background(
+            self.all.iter().map(Process::describe).collect(),
+        ))
     }
 
     /// Returns a piece of a process's output.
@@ -167,7 +191,12 @@ impl BackgroundProcesses {
             ProcessState::Ended { output, .. } => (output, false),
         };
         let (from, bytes) = output.piece(request.from, request.most as usize);
-        Ok(FileReply::Logged(Logged { from, bytes, total: output.total(), alive }))
+        Ok(FileReply::Logged(Logged {
+            from,
+            bytes,
+            total: output.total(),
+            alive,
+        }))
     }
 
     fn find(&self, id: u64) -> Result<&Process, Failed> {
@@ -186,9 +215,23 @@ impl Process {
         let refusals;
         (self.state, refusals) = match self.state {
             ProcessState::Alive(command) => {
-                let Finished { end: how, usage, plan, refusals, .. } = command.finish();
+                let Finished {
+                    end: how,
+                    usage,
+                    plan,
+                    refusals,
+                    ..
+                } = command.finish();
                 let usage = Usage { wall_us, ..usage };
-                (ProcessState::Ended { how, usage, output: plan.output, at: Instant::now() }, refusals)
+                (
+                    ProcessState::Ended {
+                        how,
+                        usage,
+                        output: plan.output,
+                        at: Instant::now(),
+                    },
+                    refusals,
+                )
             }
             ended @ ProcessState::Ended { .. } => (ended, Vec::new()),
         };
@@ -202,9 +245,23 @@ impl Process {
     fn describe(&self) -> Background {
         let (ended, usage) = match &self.state {
             ProcessState::Alive(command) => {
-                let Usage { user_us, system_us, peak_kib, .. } = account::usage(command.pidfd());
+                let Usage {
+                    user_us,
+                    system_us,
+                    peak_kib,
+                    ..
+                } = account::usage(command.pidfd());
                 let wall_us = self.wall_us();
-                (None, Usage { wall_us, user_us, system_us, peak_kib, ..command.usage() })
+                (
+                    None,
+                    Usage {
+                        wall_us,
+                        user_us,
+                        system_us,
+                        peak_kib,
+                        ..command.usage()
+                    },
+                )
             }
             ProcessState::Ended { how, usage, .. } => (Some(how.clone()), *usage),
         };
@@ -222,8 +279,14 @@ impl Process {
 /// The beginning of a command as a person would write it.
 fn command_line(command: &Command) -> String {
     let words = command.plan().words();
-    let mut text = words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
-    let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    let mut text = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let end = (0..=COMMAND_MAX.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
     text.truncate(end.unwrap_or(0));
     text
 }

@@ -7,8 +7,8 @@ use crate::poll::{Token, Waited};
 use crate::pool::Started;
 use crate::relay::{Command, Finished};
 use broker_protocol::{
-    CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, Outcome, Ran, Request,
-    Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
+    CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, Outcome, Ran,
+    Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
 use nix::poll::PollFlags;
 use std::time::Instant;
@@ -75,7 +75,11 @@ impl Call {
 
     /// The request that waits for an approval, if it does.
     pub fn asked(&self) -> Option<&Request> {
-        if let CallState::Asked(request) = &self.state { Some(request) } else { None }
+        if let CallState::Asked(request) = &self.state {
+            Some(request)
+        } else {
+            None
+        }
     }
 
     /// Takes that request out, so that it can start.
@@ -102,16 +106,26 @@ impl Call {
 
     /// The running command, if it is in a cell.
     pub fn command(&self) -> Option<&Command> {
-        if let CallState::Running(command) = &self.state { Some(command) } else { None }
+        if let CallState::Running(command) = &self.state {
+            Some(command)
+        } else {
+            None
+        }
     }
 
     pub fn command_mut(&mut self) -> Option<&mut Command> {
-        if let CallState::Running(command) = &mut self.state { Some(command) } else { None }
+        if let CallState::Running(command) = &mut self.state {
+            Some(command)
+        } else {
+            None
+        }
     }
 
     /// Adds every descriptor it waits for. While the client's queue is full, output is not read.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
-        let Some(command) = self.command() else { return };
+        let Some(command) = self.command() else {
+            return;
+        };
         if let Some(fd) = command.report_fd() {
             waited.add_input(Token::Report(self.id), fd);
         }
@@ -119,7 +133,9 @@ impl Call {
             waited.add(Token::Input(self.id), fd, PollFlags::POLLOUT);
         }
         if !client_full {
-            command.output_fds().for_each(|fd| waited.add_input(Token::Output(self.id), fd));
+            command
+                .output_fds()
+                .for_each(|fd| waited.add_input(Token::Output(self.id), fd));
         }
     }
 
@@ -138,8 +154,13 @@ impl Call {
     pub fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         check_chunk(bytes, "input")?;
         match self.state {
-            CallState::Asked(_) | CallState::Waiting | CallState::Running(_) if !self.input.take(bytes) => {
-                Err(protocol(format!("more input for the call {} than its window allows", self.id)))
+            CallState::Asked(_) | CallState::Waiting | CallState::Running(_)
+                if !self.input.take(bytes) =>
+            {
+                Err(protocol(format!(
+                    "more input for the call {} than its window allows",
+                    self.id
+                )))
             }
             CallState::Asked(_) | CallState::Waiting | CallState::Running(_) => {
                 self.feed();
@@ -159,7 +180,10 @@ impl Call {
     pub fn feed(&mut self) {
         let bytes = self.input.feed();
         if bytes > 0 {
-            self.outbox.push(FromBroker::InputCredit { call: self.id, bytes });
+            self.outbox.push(FromBroker::InputCredit {
+                call: self.id,
+                bytes,
+            });
         }
         if self.input.take_suspend() {
             self.signal(Signal::Suspend);
@@ -177,7 +201,10 @@ impl Call {
                     (terminal.rows, terminal.columns) = (rows, columns);
                 }
             }
-            CallState::Asked(_) | CallState::Worker(_) | CallState::Killing(_) | CallState::Ended(_) => {}
+            CallState::Asked(_)
+            | CallState::Worker(_)
+            | CallState::Killing(_)
+            | CallState::Ended(_) => {}
         }
     }
 
@@ -207,7 +234,9 @@ impl Call {
 
     /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.
     pub fn relay(&mut self, room: usize, buffer: &mut [u8]) -> Option<Finished> {
-        let CallState::Running(command) = &mut self.state else { return None };
+        let CallState::Running(command) = &mut self.state else {
+            return None;
+        };
         let over = command.relay(self.id, room, buffer, &mut self.outbox);
         if command.report_fd().is_none() {
             self.input.close();
@@ -215,7 +244,8 @@ impl Call {
         if !over {
             return None;
         }
-        let CallState::Running(command) = std::mem::replace(&mut self.state, CallState::Waiting) else {
+        let CallState::Running(command) = std::mem::replace(&mut self.state, CallState::Waiting)
+        else {
             return None;
         };
         let mut finished = command.finish();
@@ -243,9 +273,10 @@ impl Call {
                 timeout_s: None,
                 profile: None,
             }),
-            CallState::Asked(_) | CallState::Running(_) | CallState::Worker(_) | CallState::Killing(_) => {
-                failed(ErrorKind::Cancelled, "the client ended the call")
-            }
+            CallState::Asked(_)
+            | CallState::Running(_)
+            | CallState::Worker(_)
+            | CallState::Killing(_) => failed(ErrorKind::Cancelled, "the client ended the call"),
             CallState::Ended(_) => return,
         };
         self.end(outcome, Usage::default());
@@ -253,24 +284,34 @@ impl Call {
 
     /// Its end for the audit and the client, if it has ended.
     pub fn into_end(self) -> Option<CallEnd> {
-        let CallState::Ended(end) = self.state else { return None };
+        let CallState::Ended(end) = self.state else {
+            return None;
+        };
         let wall_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let (outcome, usage, denied) = *end;
-        Some(CallEnd { call: self.id, outcome, usage: Usage { wall_us, ..usage }, denied })
+        Some(CallEnd {
+            call: self.id,
+            outcome,
+            usage: Usage { wall_us, ..usage },
+            denied,
+        })
     }
 
     /// The end of a call whose client has left.
     pub fn into_cancelled(mut self) -> Option<CallEnd> {
-        self.end(failed(ErrorKind::Cancelled, "the client has left"), Usage::default());
+        self.end(
+            failed(ErrorKind::Cancelled, "the client has left"),
+            Usage::default(),
+        );
         self.into_end()
     }
 
     /// Answers a `background_kill` when its process has ended.
     pub fn answer_kill(&mut self, background: &BackgroundProcesses) -> Result<(), Failed> {
         match self.state {
-            CallState::Killing(process) => {
-                background.killed(process).map_or(Ok(()), |answer| self.answer(&answer))
-            }
+            CallState::Killing(process) => background
+                .killed(process)
+                .map_or(Ok(()), |answer| self.answer(&answer)),
             CallState::Asked(_)
             | CallState::Waiting
             | CallState::Running(_)
@@ -281,10 +322,17 @@ impl Call {
 
     /// Ends it with an answer that the broker makes.
     pub fn answer(&mut self, answer: &FileAnswer) -> Result<(), Failed> {
-        let bytes = frame::encode_whole(answer).map_err(|error| Failed::internal(error.to_string()))?;
+        let bytes =
+            frame::encode_whole(answer).map_err(|error| Failed::internal(error.to_string()))?;
         let parts = bytes.chunks(limit::CHUNK).map(<[u8]>::to_vec);
-        self.outbox.extend(parts.map(|bytes| FromBroker::Part { call: self.id, bytes }));
-        let usage = Usage { stdout_bytes: bytes.len() as u64, ..Usage::default() };
+        self.outbox.extend(parts.map(|bytes| FromBroker::Part {
+            call: self.id,
+            bytes,
+        }));
+        let usage = Usage {
+            stdout_bytes: bytes.len() as u64,
+            ..Usage::default()
+        };
         self.end(Outcome::Answered, usage);
         Ok(())
     }

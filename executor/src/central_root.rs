@@ -8,7 +8,9 @@ use executor_layers::protected::{AlsoClosed, WhyClosed};
 use executor_layers::undo_directory;
 use executor_sys::random;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
+use nix::fcntl::{
+    AT_FDCWD, AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2,
+};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use policies::{Matcher, WhenNew};
@@ -30,7 +32,10 @@ pub fn unlock(central: &Path) -> Option<AlsoClosed> {
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     let follow = FchmodatFlags::FollowSymlink;
     fchmodat(AT_FDCWD, path.as_str(), mode | Mode::S_IRWXU, follow).ok()?;
-    Some(AlsoClosed { path: central.to_owned(), why: WhyClosed::ModeGivenBack })
+    Some(AlsoClosed {
+        path: central.to_owned(),
+        why: WhyClosed::ModeGivenBack,
+    })
 }
 
 /// Puts an empty directory in the place of a central root that has too many names of its own, with only Lazaret's records in it.
@@ -39,15 +44,28 @@ pub fn unlock(central: &Path) -> Option<AlsoClosed> {
 /// # Errors
 /// The directory above it cannot be changed.
 pub fn set_aside(central: &Path) -> io::Result<AlsoClosed> {
-    let (parent, name) = central.parent().zip(central.file_name()).ok_or(Errno::EINVAL)?;
+    let (parent, name) = central
+        .parent()
+        .zip(central.file_name())
+        .ok_or(Errno::EINVAL)?;
     let parent_directory = open_without_links(parent)?;
     let number = u64::from_le_bytes(random::bytes()?);
     let mut aside = name.to_owned();
     aside.push(format!(".set-aside-{number:016x}"));
     mkdirat(&parent_directory, aside.as_os_str(), Mode::S_IRWXU)?;
     let exchange = RenameFlags::RENAME_EXCHANGE;
-    if let Err(errno) = renameat2(&parent_directory, name, &parent_directory, aside.as_os_str(), exchange) {
-        let _ = unlinkat(&parent_directory, aside.as_os_str(), UnlinkatFlags::RemoveDir);
+    if let Err(errno) = renameat2(
+        &parent_directory,
+        name,
+        &parent_directory,
+        aside.as_os_str(),
+        exchange,
+    ) {
+        let _ = unlinkat(
+            &parent_directory,
+            aside.as_os_str(),
+            UnlinkatFlags::RemoveDir,
+        );
         return Err(errno.into());
     }
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -58,7 +76,10 @@ pub fn set_aside(central: &Path) -> io::Result<AlsoClosed> {
         renameat2(&old, own, &new, own, RenameFlags::RENAME_NOREPLACE)?;
     }
     let there: PathBuf = parent.join(aside);
-    Ok(AlsoClosed { path: central.to_owned(), why: WhyClosed::SetAside(there) })
+    Ok(AlsoClosed {
+        path: central.to_owned(),
+        why: WhyClosed::SetAside(there),
+    })
 }
 
 /// Protected files directly in a project root that stay where they are; the newer ones are set aside.
@@ -74,14 +95,19 @@ pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::
         let closings = names.closings(name.as_bytes());
         !closings.is_empty() && closings.iter().all(|(_, new)| *new == WhenNew::Open)
     };
-    let entries = fs::read_dir(project)?.flatten().filter(|entry| may_be_made(&entry.file_name()));
+    let entries = fs::read_dir(project)?
+        .flatten()
+        .filter(|entry| may_be_made(&entry.file_name()));
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
     if paths.len() <= STAYING {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     paths.sort_by_cached_key(|path| executor_layers::birth_time::born(path));
-    let (from, records) = (open_without_links(project)?, undo_directory::open(central).ok_or(Errno::ENOENT)?);
+    let (from, records) = (
+        open_without_links(project)?,
+        undo_directory::open(central).ok_or(Errno::ENOENT)?,
+    );
     let number = format!("{:016x}", u64::from_le_bytes(random::bytes()?));
     let holder = Path::new("quarantine").join(&number);
     match mkdirat(&records, "quarantine", Mode::S_IRWXU) {
@@ -93,12 +119,19 @@ pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::
         .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
     let to = openat2(&records, &holder, beneath)?;
-    for name in paths.iter().skip(STAYING).filter_map(|path| path.file_name()) {
+    for name in paths
+        .iter()
+        .skip(STAYING)
+        .filter_map(|path| path.file_name())
+    {
         renameat2(&from, name, &to, name, RenameFlags::RENAME_NOREPLACE)?;
     }
     fchmod(&to, Mode::empty())?;
     let there = central.join(undo_directory::NAME).join(holder);
-    Ok(AlsoClosed { path: project.to_owned(), why: WhyClosed::SetAside(there) })
+    Ok(AlsoClosed {
+        path: project.to_owned(),
+        why: WhyClosed::SetAside(there),
+    })
 }
 
 #[cfg(test)]
@@ -115,9 +148,15 @@ mod tests {
         fs::create_dir_all(central.join(".lazaret")).unwrap();
         fs::write(central.join(".lazaret/project"), "/p").unwrap();
         fs::write(central.join("x"), "").unwrap();
-        let WhyClosed::SetAside(there) = set_aside(&central).unwrap().why else { panic!() };
+        let WhyClosed::SetAside(there) = set_aside(&central).unwrap().why else {
+            panic!()
+        };
         assert_eq!(fs::read(central.join(".lazaret/project")).unwrap(), b"/p");
-        assert!(!central.join("x").exists() && there.join("x").exists() && !there.join(".lazaret").exists());
+        assert!(
+            !central.join("x").exists()
+                && there.join("x").exists()
+                && !there.join(".lazaret").exists()
+        );
         assert_eq!(there.parent(), Some(folder.as_path()));
     }
 
@@ -128,6 +167,9 @@ mod tests {
         assert_eq!(unlock(&central), None);
         fs::set_permissions(&central, Permissions::from_mode(0o010)).unwrap();
         assert!(unlock(&central).is_some());
-        assert_eq!(fs::metadata(&central).unwrap().permissions().mode() & 0o7777, 0o710);
+        assert_eq!(
+            fs::metadata(&central).unwrap().permissions().mode() & 0o7777,
+            0o710
+        );
     }
 }

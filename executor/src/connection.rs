@@ -31,7 +31,14 @@ impl Connection {
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         fd::set_nonblocking(&socket)?;
         let decoder = Decoder::new();
-        Ok(Self { socket, decoder, buffer: Vec::new(), out: Vec::new(), sent: 0, attached: None })
+        Ok(Self {
+            socket,
+            decoder,
+            buffer: Vec::new(),
+            out: Vec::new(),
+            sent: 0,
+            attached: None,
+        })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -66,7 +73,11 @@ impl Connection {
     /// Reads what has arrived; false when the client has closed the connection.
     pub fn read(&mut self) -> io::Result<bool> {
         self.buffer.resize(READ, 0);
-        let read = recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT);
+        let read = recv(
+            self.socket.as_raw_fd(),
+            &mut self.buffer,
+            MsgFlags::MSG_DONTWAIT,
+        );
         match read {
             Ok(0) => Ok(false),
             Ok(length) => {
@@ -122,8 +133,10 @@ impl Connection {
         let end = match &self.attached {
             Some((at, descriptors)) if *at == self.sent => {
                 let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-                let (parts, rights) =
-                    ([io::IoSlice::new(&self.out[self.sent..])], [ControlMessage::ScmRights(&raw)]);
+                let (parts, rights) = (
+                    [io::IoSlice::new(&self.out[self.sent..])],
+                    [ControlMessage::ScmRights(&raw)],
+                );
                 let length = sendmsg::<()>(self.socket.as_raw_fd(), &parts, &rights, flags, None)?;
                 self.attached = None;
                 return Ok(length);
@@ -131,7 +144,11 @@ impl Connection {
             Some((at, _)) => *at,
             None => self.out.len(),
         };
-        Ok(send(self.socket.as_raw_fd(), &self.out[self.sent..end], flags)?)
+        Ok(send(
+            self.socket.as_raw_fd(),
+            &self.out[self.sent..end],
+            flags,
+        )?)
     }
 
     /// Sends everything queued before the connection ends; blocks for at most `timeout`.
@@ -140,7 +157,9 @@ impl Connection {
         while self.flush().is_ok() && self.has_output() {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-            if left.is_zero() || poll(&mut [PollFd::new(self.fd(), PollFlags::POLLOUT)], timeout).is_err() {
+            if left.is_zero()
+                || poll(&mut [PollFd::new(self.fd(), PollFlags::POLLOUT)], timeout).is_err()
+            {
                 return;
             }
         }

@@ -4,16 +4,25 @@ use broker_protocol::{ErrorKind, Failed, Outcome, frame, limit};
 
 /// The client broke the protocol.
 pub fn protocol(message: impl Into<String>) -> Failed {
-    Failed { kind: ErrorKind::Protocol, message: message.into() }
+    Failed {
+        kind: ErrorKind::Protocol,
+        message: message.into(),
+    }
 }
 
 /// The session cannot go on.
 pub fn lost(message: &str) -> Failed {
-    Failed { kind: ErrorKind::ExecutorLost, message: format!("the session cannot go on: {message}") }
+    Failed {
+        kind: ErrorKind::ExecutorLost,
+        message: format!("the session cannot go on: {message}"),
+    }
 }
 
 pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
-    Outcome::Failed(Failed { kind, message: message.into() })
+    Outcome::Failed(Failed {
+        kind,
+        message: message.into(),
+    })
 }
 
 /// Refuses frame data larger than a chunk.
@@ -22,7 +31,9 @@ pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
     if got <= max {
         return Ok(());
     }
-    Err(protocol(format!("{got} bytes of {what} in one frame, at most {max} are allowed")))
+    Err(protocol(format!(
+        "{got} bytes of {what} in one frame, at most {max} are allowed"
+    )))
 }
 
 /// The failure of a message that is too long for its frame: a bug of ours.

@@ -5,7 +5,9 @@ use crate::poll::{Token, Waited};
 use crate::user::Worker;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
-use executor_layers::worker::{CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN};
+use executor_layers::worker::{
+    CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN,
+};
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -26,7 +28,11 @@ pub enum WorkerJob {
     /// A tool call.
     Call(CallId),
     /// Reads, for an approver, the file that a waiting call would change. `followed`: a link has already led elsewhere.
-    Preview { approver: u64, call: CallId, followed: bool },
+    Preview {
+        approver: u64,
+        call: CallId,
+        followed: bool,
+    },
 }
 
 impl WorkerJob {
@@ -67,10 +73,18 @@ pub struct WorkerStart {
 impl WorkerStart {
     fn start(&self) -> io::Result<Process> {
         let (socket, theirs) = message::pair()?;
-        let Child { pid, pidfd } = spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;
-        let process = Process { socket, pidfd, spec_sent: 0, forks: self.forks };
+        let Child { pid, pidfd } =
+            spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;
+        let process = Process {
+            socket,
+            pidfd,
+            spec_sent: 0,
+            forks: self.forks,
+        };
         // Before it has received any work.
-        self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.add(pid))?;
+        self.cgroup
+            .as_ref()
+            .map_or(Ok(()), |cgroup| cgroup.add(pid))?;
         Ok(process)
     }
 }
@@ -109,7 +123,13 @@ struct Current {
 impl Files {
     /// No worker is started yet.
     pub fn new(start: WorkerStart) -> Self {
-        Self { start, worker: None, waiting: VecDeque::new(), current: None, events: Vec::new() }
+        Self {
+            start,
+            worker: None,
+            waiting: VecDeque::new(),
+            current: None,
+            events: Vec::new(),
+        }
     }
 
     /// Queues a request whose links may lead to the places in `real`.
@@ -132,7 +152,11 @@ impl Files {
 
     /// Whether enough waits for the worker.
     pub fn is_full(&self) -> bool {
-        self.waiting.iter().map(|(_, request)| request.len()).sum::<usize>() > WAITING_FULL
+        self.waiting
+            .iter()
+            .map(|(_, request)| request.len())
+            .sum::<usize>()
+            > WAITING_FULL
     }
 
     /// The events since the last call of this.
@@ -143,7 +167,10 @@ impl Files {
     /// Adds the worker's socket: for reading unless the client's queue is full, for writing while something is unsent.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         let Some(worker) = &self.worker else { return };
-        let unsent = self.current.as_ref().is_some_and(|current| current.sent < current.request.len());
+        let unsent = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.sent < current.request.len());
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::POLLIN, !client_full);
         flags.set(PollFlags::POLLOUT, unsent);
@@ -166,11 +193,18 @@ impl Files {
 
     /// Cancels the current job if its time is over.
     pub fn tick(&mut self, now: Instant) {
-        if let Some(late) =
-            self.current.as_ref().filter(|current| current.deadline <= now).map(|late| late.job)
+        if let Some(late) = self
+            .current
+            .as_ref()
+            .filter(|current| current.deadline <= now)
+            .map(|late| late.job)
         {
-            let outcome = failed(ErrorKind::Timeout, "the file tool took too long and was ended");
-            self.events.push(WorkerEvent::Ended(late, outcome, Usage::default()));
+            let outcome = failed(
+                ErrorKind::Timeout,
+                "the file tool took too long and was ended",
+            );
+            self.events
+                .push(WorkerEvent::Ended(late, outcome, Usage::default()));
             self.cancel(late);
         }
     }
@@ -192,19 +226,31 @@ impl Files {
     /// Sends the worker as much as it accepts now, and starts one if something is queued and none is running.
     fn advance(&mut self) {
         if self.current.is_none() {
-            let Some((job, request)) = self.waiting.pop_front() else { return };
+            let Some((job, request)) = self.waiting.pop_front() else {
+                return;
+            };
             let deadline = Instant::now() + TIMEOUT;
-            self.current = Some(Current { job, request, sent: 0, answered: 0, deadline });
+            self.current = Some(Current {
+                job,
+                request,
+                sent: 0,
+                answered: 0,
+                deadline,
+            });
         }
         if self.worker.is_none() {
             // Reaps the workers that have exited by now.
             while let Ok(Some(_)) = process::wait_any(false) {}
             match self.start.start() {
                 Ok(worker) => self.worker = Some(worker),
-                Err(error) => return self.lose(&format!("the file worker cannot be started: {error}")),
+                Err(error) => {
+                    return self.lose(&format!("the file worker cannot be started: {error}"));
+                }
             }
         }
-        let (Some(worker), Some(current)) = (&mut self.worker, &mut self.current) else { return };
+        let (Some(worker), Some(current)) = (&mut self.worker, &mut self.current) else {
+            return;
+        };
         let fds: Vec<BorrowedFd> = self.start.fds.iter().map(AsFd::as_fd).collect();
         let socket = worker.socket.as_fd();
         if send(socket, &self.start.spec, &mut worker.spec_sent, &fds) {
@@ -216,22 +262,30 @@ impl Files {
     /// matched to its job. The target of a link is a path, decoded and checked like those of clients.
     pub fn receive(&mut self, buffer: &mut Vec<u8>) {
         self.advance();
-        let Some(worker) = &mut self.worker else { return };
+        let Some(worker) = &mut self.worker else {
+            return;
+        };
         buffer.resize(MESSAGE_MAX, 0);
         let (length, fds) = match message::receive(worker.socket.as_fd(), buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             received => received.unwrap_or_default(),
         };
-        if let ([STARTED], Ok([pidfd]), true) =
-            (&buffer[..length], <[OwnedFd; 1]>::try_from(fds), worker.forks)
-        {
+        if let ([STARTED], Ok([pidfd]), true) = (
+            &buffer[..length],
+            <[OwnedFd; 1]>::try_from(fds),
+            worker.forks,
+        ) {
             (worker.pidfd, worker.forks) = (pidfd, false);
             return;
         }
         const MESSAGE: &str = "the file worker ended during the call; the next call gets a new one";
-        let Some(current) = &mut self.current else { return self.lose(MESSAGE) };
+        let Some(current) = &mut self.current else {
+            return self.lose(MESSAGE);
+        };
         if let ([ELSEWHERE, real @ ..], 0) = (&buffer[..length], current.answered) {
-            let Ok(real) = frame::decode::<ZonePath>(real) else { return self.lose(MESSAGE) };
+            let Ok(real) = frame::decode::<ZonePath>(real) else {
+                return self.lose(MESSAGE);
+            };
             self.events.push(WorkerEvent::Elsewhere(current.job, real));
             self.current = None;
             return self.advance();
@@ -245,10 +299,15 @@ impl Files {
         if current.answered > limit::ANSWER {
             return self.lose(MESSAGE);
         }
-        self.events.push(WorkerEvent::Part(current.job, part.to_vec()));
+        self.events
+            .push(WorkerEvent::Part(current.job, part.to_vec()));
         if let Some(usage) = usage {
-            let usage = Usage { stdout_bytes: current.answered as u64, ..usage };
-            self.events.push(WorkerEvent::Ended(current.job, Outcome::Answered, usage));
+            let usage = Usage {
+                stdout_bytes: current.answered as u64,
+                ..usage
+            };
+            self.events
+                .push(WorkerEvent::Ended(current.job, Outcome::Answered, usage));
             self.current = None;
             self.advance();
         }
@@ -258,8 +317,11 @@ impl Files {
     fn lose(&mut self, reason: &str) {
         self.worker = None;
         if let Some(Current { job, .. }) = self.current.take() {
-            let outcome = Outcome::Broken(Broken { message: reason.to_owned() });
-            self.events.push(WorkerEvent::Ended(job, outcome, Usage::default()));
+            let outcome = Outcome::Broken(Broken {
+                message: reason.to_owned(),
+            });
+            self.events
+                .push(WorkerEvent::Ended(job, outcome, Usage::default()));
         }
         self.advance();
     }
@@ -278,7 +340,11 @@ fn send(socket: BorrowedFd, bytes: &[u8], sent: &mut usize, fds: &[BorrowedFd]) 
     while *sent < bytes.len() {
         let rest = &bytes[*sent..];
         let chunk = &rest[..rest.len().min(CHUNK)];
-        let mut part = vec![if chunk.len() == rest.len() { LAST } else { MORE }];
+        let mut part = vec![if chunk.len() == rest.len() {
+            LAST
+        } else {
+            MORE
+        }];
         part.extend_from_slice(chunk);
         let fds = if *sent == 0 { fds } else { &[] };
         if message::send(socket, &part, fds).is_err() {
@@ -291,6 +357,15 @@ fn send(socket: BorrowedFd, bytes: &[u8], sent: &mut usize, fds: &[BorrowedFd]) 
 
 /// Decodes the fixed numbers at the start of a last message, which is long enough.
 fn usage(bytes: &[u8]) -> Usage {
-    let number = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    Usage { user_us: number(0), system_us: number(1), peak_kib: number(2), ..Usage::default() }
+    let number = |i: usize| {
+        bytes[8 * i..]
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    Usage {
+        user_us: number(0),
+        system_us: number(1),
+        peak_kib: number(2),
+        ..Usage::default()
+    }
 }

@@ -30,13 +30,25 @@ pub fn choose(
     zones: &(PathBuf, PathBuf),
     user: &User,
 ) -> Result<EffectivePolicy, ImageError> {
-    let Some(given) = request.image.as_ref().map(PathBuf::from).or_else(|| policy.image.clone()) else {
+    let Some(given) = request
+        .image
+        .as_ref()
+        .map(PathBuf::from)
+        .or_else(|| policy.image.clone())
+    else {
         return Ok(policy);
     };
     let root = check(&given, &policy, zones, user).map_err(|why| refused(&given, why))?;
-    if let Some(own) = policy.image.as_ref().filter(|own| fs::canonicalize(own).ok().as_ref() != Some(&root))
+    if let Some(own) = policy
+        .image
+        .as_ref()
+        .filter(|own| fs::canonicalize(own).ok().as_ref() != Some(&root))
     {
-        let why = format!("the profile `{}` has {} already", policy.profile, own.display());
+        let why = format!(
+            "the profile `{}` has {} already",
+            policy.profile,
+            own.display()
+        );
         return Err(refused(&given, why));
     }
     policy.image = Some(root);
@@ -44,7 +56,10 @@ pub fn choose(
 }
 
 fn refused(path: &Path, why: String) -> ImageError {
-    ImageError { path: path.to_owned(), why }
+    ImageError {
+        path: path.to_owned(),
+        why,
+    }
 }
 
 /// The resolved path of an image, if it may be one.
@@ -65,14 +80,22 @@ fn check(
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) || metadata.mode() & WORLD_WRITABLE != 0 {
         return Err("users other than you and root can change it".into());
     }
-    if let Some(zone) = [project, central].into_iter().find(|zone| overlap(&path, zone)) {
-        return Err(format!("it shares files with {}, where commands may write", zone.display()));
+    if let Some(zone) = [project, central]
+        .into_iter()
+        .find(|zone| overlap(&path, zone))
+    {
+        return Err(format!(
+            "it shares files with {}, where commands may write",
+            zone.display()
+        ));
     }
     if let Some(why) = roots::closed(&path, policy, user) {
         return Err(why);
     }
     if !image::is_root(&path) {
-        return Err("it is not the root of a system: it lacks `etc`, or both `usr` and `bin`".into());
+        return Err(
+            "it is not the root of a system: it lacks `etc`, or both `usr` and `bin`".into(),
+        );
     }
     Ok(path)
 }
@@ -89,7 +112,9 @@ pub fn show(
     linked: Option<&LinkedRepository>,
     user: &User,
 ) -> Result<(EffectivePolicy, Vec<View>), ImageError> {
-    let Some(root) = policy.image.clone() else { return Ok((policy, Vec::new())) };
+    let Some(root) = policy.image.clone() else {
+        return Ok((policy, Vec::new()));
+    };
     if !layers.has(Layer::MountNamespace) {
         let why = "this takes mounts of the session's own, which this machine does not give here (`lazaret doctor` tells more); without \
                    them a program's root is the machine's";
@@ -99,12 +124,20 @@ pub fn show(
     if let Some(common) = common.filter(|common| overlap(&root, common)) {
         return Err(refused(
             &root,
-            format!("it shares files with the project's repository {}", common.display()),
+            format!(
+                "it shares files with the project's repository {}",
+                common.display()
+            ),
         ));
     }
-    let own: Vec<&Path> =
-        [project.as_path(), central.as_path(), user.home.as_path()].into_iter().chain(common).collect();
+    let own: Vec<&Path> = [project.as_path(), central.as_path(), user.home.as_path()]
+        .into_iter()
+        .chain(common)
+        .collect();
     let views = image::views(&root, &own).map_err(|error| refused(&root, error.to_string()))?;
     let policy = policy.with_image(root.clone(), image::paths(&views));
-    Ok((policy.map_err(|error| refused(&root, error.to_string()))?, views))
+    Ok((
+        policy.map_err(|error| refused(&root, error.to_string()))?,
+        views,
+    ))
 }

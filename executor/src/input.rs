@@ -31,7 +31,14 @@ enum Target {
 impl Default for Input {
     fn default() -> Self {
         let (pending, window) = (VecDeque::new(), limit::INPUT_WINDOW);
-        Self { pending, ended: false, window, target: Target::NotStarted, written: 0, suspend: false }
+        Self {
+            pending,
+            ended: false,
+            window,
+            target: Target::NotStarted,
+            written: 0,
+            suspend: false,
+        }
     }
 }
 
@@ -39,7 +46,9 @@ impl Input {
     /// Takes bytes; false if the client has sent more than its window.
     #[must_use]
     pub fn take(&mut self, bytes: &[u8]) -> bool {
-        let left = u32::try_from(bytes.len()).ok().and_then(|length| self.window.checked_sub(length));
+        let left = u32::try_from(bytes.len())
+            .ok()
+            .and_then(|length| self.window.checked_sub(length));
         let Some(left) = left else { return false };
         self.window = left;
         if !self.ended {
@@ -79,7 +88,8 @@ impl Input {
             return 0;
         }
         let mut taken = 0;
-        while let (Some(stdin), (chunk @ [_, ..], _)) = (self.target.fd(), self.pending.as_slices()) {
+        while let (Some(stdin), (chunk @ [_, ..], _)) = (self.target.fd(), self.pending.as_slices())
+        {
             match write(stdin, &chunk[..chunk.len().min(limit::CHUNK)]) {
                 Ok(length) => {
                     let typed = self.pending.drain(..length);
@@ -116,7 +126,9 @@ impl Input {
 
     /// Whether the suspend key was typed since the last call of this, and is for the program itself.
     pub fn take_suspend(&mut self) -> bool {
-        let Target::Terminal(terminal) = &self.target else { return false };
+        let Target::Terminal(terminal) = &self.target else {
+            return false;
+        };
         std::mem::take(&mut self.suspend) && suspend::is_for_program(terminal.as_fd())
     }
 

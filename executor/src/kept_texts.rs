@@ -49,7 +49,10 @@ pub struct KeptText {
 
 impl Default for KeptTexts {
     fn default() -> Self {
-        Self { permits: VecDeque::new(), left: limit::KEPT }
+        Self {
+            permits: VecDeque::new(),
+            left: limit::KEPT,
+        }
     }
 }
 
@@ -57,8 +60,16 @@ impl KeptTexts {
     /// Permits a text for an effect. Returns the unfinished text of a permit that this replaces.
     pub fn permit(&mut self, call: CallId, tool: &str) -> Option<KeptText> {
         let before = self.take(call);
-        let oldest = if self.permits.len() >= limit::KEEPS { self.permits.pop_front() } else { None };
-        self.permits.push_back(Permit { call, tool: tool.to_owned(), text: None });
+        let oldest = if self.permits.len() >= limit::KEEPS {
+            self.permits.pop_front()
+        } else {
+            None
+        };
+        self.permits.push_back(Permit {
+            call,
+            tool: tool.to_owned(),
+            text: None,
+        });
         before.or_else(|| oldest.and_then(Permit::finish))
     }
 
@@ -75,25 +86,41 @@ impl KeptTexts {
             return Ok(None);
         }
         let kept = self.take(call);
-        kept.as_ref().map_or(Ok(()), |kept| audit.append(&kept.record()))?;
-        Ok(Some(FromBroker::Kept { call, spill: kept.map(|kept| kept.spill) }))
+        kept.as_ref()
+            .map_or(Ok(()), |kept| audit.append(&kept.record()))?;
+        Ok(Some(FromBroker::Kept {
+            call,
+            spill: kept.map(|kept| kept.spill),
+        }))
     }
 
     /// Appends a piece to a text, in a new file of at most `max` bytes. A piece for an effect without a permit is dropped.
     fn push(&mut self, call: CallId, bytes: &[u8], max: u64, central: &Path) {
-        let Some(permit) = self.permits.iter_mut().find(|permit| permit.call == call) else { return };
+        let Some(permit) = self.permits.iter_mut().find(|permit| permit.call == call) else {
+            return;
+        };
         if bytes.is_empty() || max == 0 {
             return;
         }
         if permit.text.is_none() {
-            let left = self.left.checked_sub(limit::KEPT_BLOCK).filter(|left| *left > 0);
+            let left = self
+                .left
+                .checked_sub(limit::KEPT_BLOCK)
+                .filter(|left| *left > 0);
             let Some(left) = left else { return };
             self.left = left;
             let file = Capture::new(0, max, central, spill_name(call, ""));
-            permit.text = Some(Text { file, hash: Sha256::new(), room: max, over: false });
+            permit.text = Some(Text {
+                file,
+                hash: Sha256::new(),
+                room: max,
+                over: false,
+            });
         }
         let Some(text) = &mut permit.text else { return };
-        let taken = bytes.len().min(usize::try_from(text.room.min(self.left)).unwrap_or(usize::MAX));
+        let taken = bytes
+            .len()
+            .min(usize::try_from(text.room.min(self.left)).unwrap_or(usize::MAX));
         text.over |= taken < bytes.len();
         let bytes = &bytes[..taken];
         self.left -= taken as u64;
@@ -118,7 +145,10 @@ impl Permit {
     fn finish(self) -> Option<KeptText> {
         let text = self.text?;
         let spill = text.file.finish().1?;
-        let spill = Spill { whole: spill.whole && !text.over, ..spill };
+        let spill = Spill {
+            whole: spill.whole && !text.over,
+            ..spill
+        };
         Some(KeptText {
             call: self.call,
             tool: self.tool,
@@ -141,13 +171,25 @@ mod tests {
 
     /// A session's texts, and the central root where they are saved.
     fn texts(left: u64) -> (KeptTexts, tempfile::TempDir) {
-        (KeptTexts { permits: VecDeque::new(), left }, tempfile::tempdir().unwrap())
+        (
+            KeptTexts {
+                permits: VecDeque::new(),
+                left,
+            },
+            tempfile::tempdir().unwrap(),
+        )
     }
 
     /// Saves `text` for a new effect in a file of at most 10 bytes: returns its bytes, and whether that is all.
-    fn kept(texts: &mut KeptTexts, central: &Path, call: CallId, text: &[u8]) -> Option<(Vec<u8>, bool)> {
+    fn kept(
+        texts: &mut KeptTexts,
+        central: &Path,
+        call: CallId,
+        text: &[u8],
+    ) -> Option<(Vec<u8>, bool)> {
         assert!(texts.permit(call, "web_fetch").is_none());
-        text.chunks(4).for_each(|piece| texts.push(call, piece, 10, central));
+        text.chunks(4)
+            .for_each(|piece| texts.push(call, piece, 10, central));
         let kept = texts.take(call)?;
         let bytes = std::fs::read(central.join(kept.spill.path.relative())).unwrap();
         assert_eq!(kept.spill.bytes, bytes.len() as u64);
@@ -164,7 +206,12 @@ mod tests {
         assert_eq!(keep(3, b"0123456789a"), Some((b"0123456789".into(), false)));
         assert_eq!(keep(4, b"0123456"), Some((b"0123".into(), false)));
         assert_eq!(keep(5, b"0"), None);
-        assert_eq!(std::fs::read_dir(central.path().join("outputs")).unwrap().count(), 3);
+        assert_eq!(
+            std::fs::read_dir(central.path().join("outputs"))
+                .unwrap()
+                .count(),
+            3
+        );
         let (mut texts, central) = self::texts(limit::KEPT_BLOCK);
         assert_eq!(kept(&mut texts, central.path(), 1, b"0"), None);
         assert!(!central.path().join("outputs").exists());
@@ -182,14 +229,22 @@ mod tests {
         push(&mut texts, 1);
         assert!(texts.take(1).is_none());
         // When there are too many permits, the oldest is removed; its unfinished text is returned.
-        (2..2 + limit::KEEPS as u64).for_each(|call| assert!(texts.permit(call, "web_fetch").is_none()));
+        (2..2 + limit::KEEPS as u64)
+            .for_each(|call| assert!(texts.permit(call, "web_fetch").is_none()));
         push(&mut texts, 2);
-        assert!(texts.permit(1000, "web_fetch").is_some_and(|kept| kept.call == 2));
+        assert!(
+            texts
+                .permit(1000, "web_fetch")
+                .is_some_and(|kept| kept.call == 2)
+        );
         push(&mut texts, 2);
         assert!(texts.take(2).is_none());
         // So is what a session leaves unfinished.
         push(&mut texts, 3);
-        assert_eq!(texts.end().iter().map(|kept| kept.call).collect::<Vec<_>>(), [3]);
+        assert_eq!(
+            texts.end().iter().map(|kept| kept.call).collect::<Vec<_>>(),
+            [3]
+        );
     }
 
     #[test]

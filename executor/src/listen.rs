@@ -27,8 +27,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The directory is not private, or the socket cannot be made.
 pub fn serve(path: &Path, user: &User) -> io::Result<()> {
     private_directory::make(path)?;
-    let listener =
-        ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?).mode(0o600).create_sync()?;
+    let listener = ListenerOptions::new()
+        .name(path.to_fs_name::<GenericFilePath>()?)
+        .mode(0o600)
+        .create_sync()?;
     for client in listener.incoming() {
         reap();
         let served = client.and_then(|Stream::UdSocket(client)| serve_apart(client.into(), user));
@@ -73,8 +75,12 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
         return Ok(());
     }
     // Only the parent may receive further clients.
-    let kept: Vec<BorrowedFd> = [client.as_fd()].into_iter().chain(user.worker.file()).collect();
-    keep_only(&kept, user.ablation.descriptors()).map_err(|error| io::Error::other(error.to_string()))?;
+    let kept: Vec<BorrowedFd> = [client.as_fd()]
+        .into_iter()
+        .chain(user.worker.file())
+        .collect();
+    keep_only(&kept, user.ablation.descriptors())
+        .map_err(|error| io::Error::other(error.to_string()))?;
     let served = serve_client(client, user.clone());
     // Exits without returning: the listener, which is the parent's, would remove the socket's name.
     exit(i32::from(served.is_err()))
@@ -99,6 +105,10 @@ fn check_peer(socket: &OwnedFd) -> io::Result<()> {
     if peer.uid() == euid() {
         return Ok(());
     }
-    let what = format!("the client has the user id {}, this executor {}", peer.uid(), euid());
+    let what = format!(
+        "the client has the user id {}, this executor {}",
+        peer.uid(),
+        euid()
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }

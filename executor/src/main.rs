@@ -89,15 +89,24 @@ fn main() -> ExitCode {
 }
 
 fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
-    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("\u{fffd}")).collect();
+    let words: Vec<&str> = arguments
+        .iter()
+        .map(|word| word.to_str().unwrap_or("\u{fffd}"))
+        .collect();
     match words[..] {
         ["broker"] => Ok(Task::Broker),
         ["spawner"] => Ok(Task::Spawner),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
         ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
-        ["--version" | "-V"] => Ok(Task::Print(format!("lazaret-executor {}\n", env!("CARGO_PKG_VERSION")))),
+        ["--version" | "-V"] => Ok(Task::Print(format!(
+            "lazaret-executor {}\n",
+            env!("CARGO_PKG_VERSION")
+        ))),
         [] => Err("a subcommand is missing".into()),
-        _ => Err(format!("unknown arguments: {}", words.join(" ").escape_debug())),
+        _ => Err(format!(
+            "unknown arguments: {}",
+            words.join(" ").escape_debug()
+        )),
     }
 }
 
@@ -134,7 +143,11 @@ const DESCRIPTORS: u64 = 65_536;
 
 fn allow_descriptors() -> io::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard)?)
+    Ok(setrlimit(
+        Resource::RLIMIT_NOFILE,
+        soft.max(hard.min(DESCRIPTORS)),
+        hard,
+    )?)
 }
 
 /// Reads what is needed from the environment and overwrites the rest of it.

@@ -23,8 +23,15 @@ pub struct Profiles {
 
 impl Profiles {
     /// The profile with the fewest grants that shows a program which `finished` did not find under `policy`.
-    pub fn with_missing_program(&self, finished: &Finished, policy: &EffectivePolicy) -> Option<String> {
-        if !matches!(finished.end, Ok(Ended::NotStarted(libc::ENOENT) | Ended::Exited(NOT_FOUND))) {
+    pub fn with_missing_program(
+        &self,
+        finished: &Finished,
+        policy: &EffectivePolicy,
+    ) -> Option<String> {
+        if !matches!(
+            finished.end,
+            Ok(Ended::NotStarted(libc::ENOENT) | Ended::Exited(NOT_FOUND))
+        ) {
             return None;
         }
         // With an image, a profile cannot show programs of the machine.
@@ -38,23 +45,39 @@ impl Profiles {
             Unit::Unparsed(_) => None,
         });
         // Shell builtins look missing too, but no profile shows them either.
-        let mut missing =
-            programs.filter(|program| !shows(policy, program, user)).take(PROGRAMS_MAX).peekable();
+        let mut missing = programs
+            .filter(|program| !shows(policy, program, user))
+            .take(PROGRAMS_MAX)
+            .peekable();
         missing.peek()?;
         let (policies, host) = (&self.policies, user.host());
-        let mut all: Vec<_> =
-            policies.profiles().filter_map(|name| policies.resolve(name, &host).ok()).collect();
+        let mut all: Vec<_> = policies
+            .profiles()
+            .filter_map(|name| policies.resolve(name, &host).ok())
+            .collect();
         all.sort_by_key(|policy| policy.grants.len());
-        missing
-            .find_map(|program| Some(all.iter().find(|policy| shows(policy, program, user))?.profile.clone()))
+        missing.find_map(|program| {
+            Some(
+                all.iter()
+                    .find(|policy| shows(policy, program, user))?
+                    .profile
+                    .clone(),
+            )
+        })
     }
 }
 
 /// Whether a cell under `policy` sees a program with this name or path.
 fn shows(policy: &EffectivePolicy, program: &str, user: &User) -> bool {
-    let visible = |path: &Path| policy.grants.iter().any(|grant| path.starts_with(&grant.path));
+    let visible = |path: &Path| {
+        policy
+            .grants
+            .iter()
+            .any(|grant| path.starts_with(&grant.path))
+    };
     let is_program = |path: &Path| {
-        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if program.contains('/') {
         return visible(Path::new(program)) && is_program(Path::new(program));

@@ -17,8 +17,8 @@ use crate::secrets::{self, NotRevealed};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
-    Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
-    Wants, Zone, ZonePath, frame, limit,
+    Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier,
+    TooLarge, Wants, Zone, ZonePath, frame, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
@@ -51,7 +51,9 @@ use executor_layers::{
 };
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
-use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source};
+use policies::{
+    Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source,
+};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -79,7 +81,10 @@ pub enum OpenError {
     #[error(
         "commands cannot be restricted to {directory}, as the scope says: {source}; it must be a directory that exists, without links"
     )]
-    Directory { directory: ZonePath, source: io::Error },
+    Directory {
+        directory: ZonePath,
+        source: io::Error,
+    },
     /// The image cannot be used as the root that cells see.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -90,7 +95,12 @@ pub enum OpenError {
     #[error("the sandbox cannot be planned: {0}")]
     Plan(io::Error),
     #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
-    Layer { layer: Layer, step: String, source: io::Error, refused: Option<Privilege> },
+    Layer {
+        layer: Layer,
+        step: String,
+        source: io::Error,
+        refused: Option<Privilege>,
+    },
     /// No process of ours can supervise a program's calls: protected names could not be protected,
     /// nor anything in the flat tier.
     #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
@@ -154,7 +164,10 @@ impl OpenError {
             OpenError::ThrowAway(_) => ErrorKind::NotFound,
             OpenError::Failed(failed) => failed.kind,
         };
-        Failed { kind, message: self.to_string() }
+        Failed {
+            kind,
+            message: self.to_string(),
+        }
     }
 }
 
@@ -183,7 +196,8 @@ struct Beside {
 
 /// Reads the policy files of this machine and user.
 pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
-    let sources = source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
+    let sources =
+        source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
     Ok(Policies::load(sources)?)
 }
 
@@ -196,19 +210,34 @@ pub fn open(
 ) -> Result<(Opened, Vec<OwnedFd>, Session), OpenError> {
     request.check()?;
     user.worker.file().map_err(OpenError::Worker)?;
-    let chosen = policies.choose(&request.profile, choice::has_file(Path::new(&request.project)));
+    let chosen = policies.choose(
+        &request.profile,
+        choice::has_file(Path::new(&request.project)),
+    );
     let narrowing = (request.scope.as_ref(), request.trust);
-    let policy =
-        policies.resolve_session(&chosen.profile, &user.host(), narrowing, request.network.as_ref())?;
+    let policy = policies.resolve_session(
+        &chosen.profile,
+        &user.host(),
+        narrowing,
+        request.network.as_ref(),
+    )?;
     if policy.approval.channel == Channel::Separate && request.is_wider() {
         return Err(OpenError::NotAsked);
     }
-    let policy = if request.throw_away { policy.without_hosts()? } else { policy };
+    let policy = if request.throw_away {
+        policy.without_hosts()?
+    } else {
+        policy
+    };
     let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
-    let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
+    let tracer = if request.throw_away {
+        Some(throw_away(request, &policy, &zones, user)?)
+    } else {
+        None
+    };
     let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.1).into_iter().collect();
     let build = || build_in_a_tier(&policy, abi, (&zones, tracer.clone()), user);
     let (sandbox, refusal) = match build() {
@@ -223,14 +252,40 @@ pub fn open(
         }
         built => built?,
     };
-    let Sandbox { spec, started, also_closed, created, watch } = sandbox;
+    let Sandbox {
+        spec,
+        started,
+        also_closed,
+        created,
+        watch,
+    } = sandbox;
     let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
-    let Started { warden, fds, relay, beside: Beside { cgroup, worker, capacity, mut audit, .. } } = started;
-    let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
+    let Started {
+        warden,
+        fds,
+        relay,
+        beside:
+            Beside {
+                cgroup,
+                worker,
+                capacity,
+                mut audit,
+                ..
+            },
+    } = started;
+    let layers = if cgroup.is_some() {
+        spec.layers.with(Layer::Cgroup)
+    } else {
+        spec.layers
+    };
     require(&policy, spec.tier, layers, &user.ablation)?;
     let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
     let pool = pool.map_err(OpenError::Failed)?;
-    let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
+    let facts = SessionFacts {
+        policy: spec.policy.digest,
+        tier: spec.tier,
+        layers,
+    };
     let (wants, refused) = leased(request, &spec, user);
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
@@ -250,14 +305,22 @@ pub fn open(
             refusal.as_deref(),
             &user.ablation,
         ),
-        network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
+        network: spec
+            .policy
+            .has_network()
+            .then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
     let record = Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away);
-    audit.append(&record.with_opened(
-        &spec.policy.opened,
-        spec.secrets.iter().filter(|file| file.seen == Seen::Real).count(),
-    ))?;
+    audit.append(
+        &record.with_opened(
+            &spec.policy.opened,
+            spec.secrets
+                .iter()
+                .filter(|file| file.seen == Seen::Real)
+                .count(),
+        ),
+    )?;
     let approvers = match spec.policy.approval.channel {
         Channel::Relay => None,
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
@@ -265,7 +328,10 @@ pub fn open(
     let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
     // The first descriptor is the user namespace, which gives rights in the others.
     let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
-    let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
+    let user_namespace = user_namespace
+        .map(OwnedFd::try_clone)
+        .transpose()
+        .map_err(broken)?;
     let forks = spec.has(Layer::PidNamespace);
     let worker = WorkerStart {
         program: user.worker.clone(),
@@ -279,15 +345,22 @@ pub fn open(
     let modes = RootModes::of(&spec);
     let mut session = Session {
         layers,
-        approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers).map_err(broken)?,
+        approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers)
+            .map_err(broken)?,
         online: Online::of(&spec, &user.variables),
         user_namespace,
         pool,
         files: Files::new(worker),
-        capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
+        capture: request
+            .capture
+            .map_or(u64::MAX, Into::into)
+            .min(spec.policy.limits.capture),
         found: project::take_unreported(&spec),
         spec,
-        profiles: Profiles { policies, user: user.clone() },
+        profiles: Profiles {
+            policies,
+            user: user.clone(),
+        },
         audit,
         background: BackgroundProcesses::default(),
         created,
@@ -300,21 +373,38 @@ pub fn open(
         buffer: Vec::new(),
     };
     // What the user granted when opening the session is granted until it ends.
-    let granted = Approval { rule: RULE.into(), extent: Extent::Session, digest: Digest([0; 32]), missing };
-    session.lease(0, granted).map_err(OpenError::Failed)?.map_err(OpenError::Lease)?;
+    let granted = Approval {
+        rule: RULE.into(),
+        extent: Extent::Session,
+        digest: Digest([0; 32]),
+        missing,
+    };
+    session
+        .lease(0, granted)
+        .map_err(OpenError::Failed)?
+        .map_err(OpenError::Lease)?;
     Ok((opened, relay, session))
 }
 
 /// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be
 /// leased here: a path of a policy need not exist in every session.
 fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String>) {
-    let mut wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
+    let mut wants = Wants {
+        read: request.read.clone(),
+        write: request.write.clone(),
+        ..Wants::default()
+    };
     let mut refused = Vec::new();
     for path in &spec.policy.read {
         let text = path.display().to_string();
-        let one = Wants { read: vec![text.clone()], ..Wants::default() };
+        let one = Wants {
+            read: vec![text.clone()],
+            ..Wants::default()
+        };
         if wants.read.len() + wants.write.len() == limit::WANTED_PATHS {
-            refused.push(format!("{text:?} (`read` of the profile: more paths than a session may have)"));
+            refused.push(format!(
+                "{text:?} (`read` of the profile: more paths than a session may have)"
+            ));
         } else if let Err(error) = opened_with(&one, spec, user) {
             refused.push(format!("{text:?} (`read` of the profile: {})", error.why));
         } else if !wants.read.contains(&text) {
@@ -329,7 +419,9 @@ fn join_cgroup(spec: &SandboxSpec, warden: &Warden) -> Result<Option<Rc<Cgroup>>
     if spec.ablation.is_off(Layer::Cgroup) {
         return Ok(None);
     }
-    let Ok(cgroup) = cgroup::make(&spec.policy.limits) else { return Ok(None) };
+    let Ok(cgroup) = cgroup::make(&spec.policy.limits) else {
+        return Ok(None);
+    };
     cgroup.add(warden.child.pid).map_err(OpenError::Warden)?;
     Ok(Some(Rc::new(cgroup)))
 }
@@ -340,22 +432,38 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
     let _ = warden.request(WardenRequest::Cell);
-    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier, spec.caller_access)).transpose();
+    let self_test = spec
+        .is_supervised()
+        .then(|| SelfTest::begin(spec.tier, spec.caller_access))
+        .transpose();
     let self_test = self_test.map_err(|source| OpenError::Unsupervised { source })?;
     let worker = worker_spec(spec)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
     // After the processes, which must not inherit it.
     let audit = user.open_audit()?;
-    Ok(Beside { cgroup, self_test, worker, capacity, audit })
+    Ok(Beside {
+        cgroup,
+        self_test,
+        worker,
+        capacity,
+        audit,
+    })
 }
 
 /// What the file worker is told when it starts.
 fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
     let root = |zone| {
         let (path, access) = spec.zone(zone);
-        RootSpec { path: path.display().to_string(), writable: access == Access::Write }
+        RootSpec {
+            path: path.display().to_string(),
+            writable: access == Access::Write,
+        }
     };
-    let names = if spec.has(Layer::ProtectedNames) { NameSpec::of(&spec.policy) } else { Vec::new() };
+    let names = if spec.has(Layer::ProtectedNames) {
+        NameSpec::of(&spec.policy)
+    } else {
+        Vec::new()
+    };
     let worker = WorkerSpec {
         tier: spec.tier,
         layers: spec.layers,
@@ -370,7 +478,8 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         answers: false,
         records: spec.directories.is_some(),
     };
-    frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
+    frame::encode_whole(&worker)
+        .map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
 }
 
 /// Requires the layers that the policy requires, and those it expects as far as `tier` supports them. The two
@@ -382,9 +491,17 @@ fn require(
     ablation: &Ablation,
 ) -> Result<(), OpenError> {
     let floor = [Layer::LandlockFiles, Layer::Seccomp];
-    let expected = policy.expected.iter().filter(|layer| probe::can_have(tier, **layer));
+    let expected = policy
+        .expected
+        .iter()
+        .filter(|layer| probe::can_have(tier, **layer));
     let missing = |layer: &&Layer| !layers.has(**layer) && !ablation.is_off(**layer);
-    match floor.iter().chain(&policy.required).chain(expected).find(missing) {
+    match floor
+        .iter()
+        .chain(&policy.required)
+        .chain(expected)
+        .find(missing)
+    {
         Some(layer) => Err(OpenError::Required(*layer)),
         None => Ok(()),
     }
@@ -398,10 +515,13 @@ fn throw_away(
     user: &User,
 ) -> Result<PathBuf, OpenError> {
     let refuse = |why: &str| OpenError::ThrowAway(why.to_owned());
-    let tracer =
-        user.tracer().ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
+    let tracer = user
+        .tracer()
+        .ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
     if policy.image.is_some() {
-        return Err(refuse("the session has an image, in which the tracer cannot run"));
+        return Err(refuse(
+            "the session has an image, in which the tracer cannot run",
+        ));
     }
     let (linked, _) = linked_repository(policy, zones, user);
     let mut all = vec![zones.0.clone(), zones.1.clone()];
@@ -411,13 +531,18 @@ fn throw_away(
     all.sort();
     let mut outermost: Vec<PathBuf> = Vec::new();
     for path in all {
-        if !outermost.last().is_some_and(|above| path.starts_with(above)) {
+        if !outermost
+            .last()
+            .is_some_and(|above| path.starts_with(above))
+        {
             outermost.push(path);
         }
     }
     let state = user.state().canonicalize().unwrap_or_else(|_| user.state());
     if outermost.iter().any(|path| state.starts_with(path)) {
-        return Err(refuse("the records of Lazaret lie in a directory whose changes it would discard"));
+        return Err(refuse(
+            "the records of Lazaret lie in a directory whose changes it would discard",
+        ));
     }
     let covered = throw_away::cover(&outermost, policy.limits.scratch);
     covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
@@ -434,11 +559,19 @@ fn build_in_a_tier(
     let is_thrown_away = tracer.is_some();
     match build_until_pinned(policy, Tier::Namespaced, abi, (zones, tracer.clone()), user) {
         // A throw-away session needs mounts.
-        Err(OpenError::Layer { step, source, refused: Some(_), .. }) if is_thrown_away => {
-            Err(OpenError::ThrowAway(format!("{step}: {source}")))
-        }
+        Err(OpenError::Layer {
+            step,
+            source,
+            refused: Some(_),
+            ..
+        }) if is_thrown_away => Err(OpenError::ThrowAway(format!("{step}: {source}"))),
         // The machine denies this user some of the namespaces: then none of them are used.
-        Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
+        Err(OpenError::Layer {
+            step,
+            source,
+            refused: Some(_),
+            ..
+        }) => {
             let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
             Ok((built, Some(format!("{step}: {source}"))))
         }
@@ -460,8 +593,11 @@ fn build_until_pinned(
 ) -> Result<Sandbox, OpenError> {
     for _ in 1..BUILDS_MAX {
         match build(policy, tier, abi, in_zones.clone(), user) {
-            Err(OpenError::Layer { layer: Layer::ProtectedNames, source, .. })
-                if source.kind() == io::ErrorKind::NotFound => {}
+            Err(OpenError::Layer {
+                layer: Layer::ProtectedNames,
+                source,
+                ..
+            }) if source.kind() == io::ErrorKind::NotFound => {}
             built => return built,
         }
     }
@@ -484,7 +620,15 @@ fn build(
     let scratch = scratch.map_err(OpenError::Plan)?;
     let environment = build_environment(&policy, user, &scratch, zones);
     let ablation = user.ablation.clone();
-    let spec = SandboxSpec::new(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment);
+    let spec = SandboxSpec::new(
+        policy,
+        (tier, layers),
+        ablation,
+        abi,
+        zones.clone(),
+        scratch,
+        environment,
+    );
     let mut spec = spec.map_err(OpenError::Plan)?;
     roots::hide_state(&spec, user).inspect_err(|_| spec.scratch.remove())?;
     if let Some(linked) = linked {
@@ -509,7 +653,13 @@ fn build(
     fill_home(&mut spec, user).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec, user) {
-        Ok(started) => Ok(Sandbox { spec, started, also_closed, created, watch }),
+        Ok(started) => Ok(Sandbox {
+            spec,
+            started,
+            also_closed,
+            created,
+            watch,
+        }),
         Err(error) => {
             spec.scratch.remove();
             Err(error)
@@ -532,15 +682,26 @@ fn linked_repository(
     match linked_repository::find(project, [project, central], &policy.git_directories, closed) {
         Link::Inside => (None, None),
         Link::Verified(linked) => (Some(linked), None),
-        Link::Refused(path, why) => (None, Some(AlsoClosed { path, why: WhyClosed::NotLinked(why) })),
+        Link::Refused(path, why) => (
+            None,
+            Some(AlsoClosed {
+                path,
+                why: WhyClosed::NotLinked(why),
+            }),
+        ),
     }
 }
 
 /// The directories to which the scope restricts commands. A directory that is missing or reached by a link is an error.
 fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, OpenError> {
-    let Some(directories) = spec.policy.paths.directories("bash") else { return Ok(None) };
+    let Some(directories) = spec.policy.paths.directories("bash") else {
+        return Ok(None);
+    };
     for directory in &directories {
-        let refuse = |source| OpenError::Directory { directory: directory.clone(), source };
+        let refuse = |source| OpenError::Directory {
+            directory: directory.clone(),
+            source,
+        };
         spec.open_directory(directory).map_err(refuse)?;
     }
     Ok(Some(directories))
@@ -569,13 +730,29 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
         WardenMessage::Ready(fds) => {
             let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| OpenError::Unsupervised { source })?;
-            let made = spec.directories.iter().map(|memory| memory.made.try_clone());
+            let made = spec
+                .directories
+                .iter()
+                .map(|memory| memory.made.try_clone());
             let made: Vec<OwnedFd> = made.collect::<io::Result<_>>().map_err(OpenError::Plan)?;
-            Ok(Started { warden, fds: fds.into_iter().chain(made).collect(), relay, beside })
+            Ok(Started {
+                warden,
+                fds: fds.into_iter().chain(made).collect(),
+                relay,
+                beside,
+            })
         }
-        WardenMessage::Failed { layer, errno, refused, step } => {
-            Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno), refused })
-        }
+        WardenMessage::Failed {
+            layer,
+            errno,
+            refused,
+            step,
+        } => Err(OpenError::Layer {
+            layer,
+            step,
+            source: io::Error::from_raw_os_error(errno),
+            refused,
+        }),
         WardenMessage::Relay(_)
         | WardenMessage::Cell(..)
         | WardenMessage::LeasedCell(..)
@@ -604,8 +781,14 @@ fn what_to_do(refusal: &io::Error) -> &'static str {
 fn start_error(tier: Tier, source: io::Error) -> OpenError {
     match tier {
         Tier::Namespaced => {
-            let refused = Some(Privilege::Namespaces).filter(|privilege| privilege.is_refused_by(&source));
-            OpenError::Layer { layer: Layer::UserNamespace, step: "clone".into(), source, refused }
+            let refused =
+                Some(Privilege::Namespaces).filter(|privilege| privilege.is_refused_by(&source));
+            OpenError::Layer {
+                layer: Layer::UserNamespace,
+                step: "clone".into(),
+                source,
+                refused,
+            }
         }
         Tier::Flat => OpenError::Warden(source),
     }
@@ -619,7 +802,14 @@ fn discover(
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     let (found, readable, opened) = look_through(spec, user, answerer)?;
-    let Some(OpenedFiles { memory, record, mut watch }) = opened else { return Ok((Vec::new(), None)) };
+    let Some(OpenedFiles {
+        memory,
+        record,
+        mut watch,
+    }) = opened
+    else {
+        return Ok((Vec::new(), None));
+    };
     spec.created = Some(memory);
     spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
     watch.others.follow(spec);
@@ -629,15 +819,27 @@ fn discover(
     spec.also_closed.clone_from(&found.also_closed);
     // What a profile does not grant is news to nobody until a command asks for it.
     let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
-    Ok((found.also_closed.into_iter().filter(is_told).collect(), Some((record, watch))))
+    Ok((
+        found.also_closed.into_iter().filter(is_told).collect(),
+        Some((record, watch)),
+    ))
 }
 
 /// What people are told about protected names that the profile opens.
 fn opened_names(policy: &EffectivePolicy) -> Option<String> {
-    let names = policy.opened.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let names = policy
+        .opened
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let what = "on which programs act outside the sandbox";
-    (!names.is_empty())
-        .then(|| format!("the profile `{}` lets commands change {names}, {what}", policy.profile))
+    (!names.is_empty()).then(|| {
+        format!(
+            "the profile `{}` lets commands change {names}, {what}",
+            policy.profile
+        )
+    })
 }
 
 /// Files of secrets that commands can read, and what people are told about such files.
@@ -650,7 +852,11 @@ fn look_through(
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor protects every name, however many there are.
-    let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
+    let mounts_max = if spec.has(Layer::MountNamespace) {
+        PINS_MAX
+    } else {
+        usize::MAX
+    };
     let zones = [spec.project.as_path(), spec.central.as_path()];
     let is_protected = spec.has(Layer::ProtectedNames);
     // The answerer is started only if there is a question: it costs a fifth of the time to open a
@@ -673,7 +879,8 @@ fn look_through(
     };
     let around = roots::around(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
-    let mut found = discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+    let mut found =
+        discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
     if is_protected {
         grant_exceptions::close(&mut found, spec);
     }
@@ -720,7 +927,12 @@ fn build_environment(
     let (rules, ours) = (&policy.environment, &user.variables);
     let reach = Reach::of(policy);
     let mut own = relay::variables(rules, reach, ours, visible);
-    own.extend(caches::variables(policy, reach == Reach::Online, ours, &zones.1));
+    own.extend(caches::variables(
+        policy,
+        reach == Reach::Online,
+        ours,
+        &zones.1,
+    ));
     own.extend(own_state::variables(policy, &zones.1));
     let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
     user.ablation.environment(built, &user.variables)

@@ -82,7 +82,10 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
     let timeout_s = time_limit(&spec.policy, &bash);
     let directory = spec.directory(bash.directory.as_ref());
     let (shell, mut arguments) = arguments(bash.command);
-    let tracer = spec.tracer.as_ref().map(|path| [path.as_os_str().as_bytes(), b"run"].map(ByteBuf::from));
+    let tracer = spec
+        .tracer
+        .as_ref()
+        .map(|path| [path.as_os_str().as_bytes(), b"run"].map(ByteBuf::from));
     let tracer: Vec<_> = tracer.into_iter().flatten().collect();
     let traced = tracer.len();
     arguments.splice(..0, tracer);
@@ -90,10 +93,21 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         Stdin::Terminal(terminal) => Some(terminal.term.clone()),
         Stdin::Null | Stdin::Stream => None,
     };
-    let kept = if bash.background { BACKGROUND_KEPT } else { capture };
+    let kept = if bash.background {
+        BACKGROUND_KEPT
+    } else {
+        capture
+    };
     let parts = if bash.split { 2 } else { 1 };
     let spill = spec.policy.limits.spill;
-    let new = |suffix| Capture::new(kept / parts, spill / parts, &spec.central, spill_name(call, suffix));
+    let new = |suffix| {
+        Capture::new(
+            kept / parts,
+            spill / parts,
+            &spec.central,
+            spill_name(call, suffix),
+        )
+    };
     CommandPlan {
         cell: CellPlan {
             arguments,
@@ -119,11 +133,22 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
 }
 
 fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
-    let Service { name: _, command, directory, environment } = wanted;
+    let Service {
+        name: _,
+        command,
+        directory,
+        environment,
+    } = wanted;
     let directory = spec.directory(directory.as_ref()).display().to_string();
     let (shell, arguments) = arguments(command);
     CommandPlan {
-        cell: CellPlan { arguments, terminal: None, directory, environment, unset: Vec::new() },
+        cell: CellPlan {
+            arguments,
+            terminal: None,
+            directory,
+            environment,
+            unset: Vec::new(),
+        },
         stdin: Stdin::Stream,
         live: true,
         background: false,
@@ -150,7 +175,12 @@ fn arguments(command: Command) -> (bool, Vec<ByteBuf>) {
 
 /// The arguments before the pieces of a command that is too long for one argument. The shell joins
 /// the pieces and clears its positional parameters.
-const JOIN: [&str; 4] = ["bash", "-c", r#"IFS=; REPLY="$*"; unset IFS; set --; eval "${REPLY}""#, "bash"];
+const JOIN: [&str; 4] = [
+    "bash",
+    "-c",
+    r#"IFS=; REPLY="$*"; unset IFS; set --; eval "${REPLY}""#,
+    "bash",
+];
 
 fn shell_arguments(text: &str) -> Vec<ByteBuf> {
     let word = |word: &str| ByteBuf::from(word.as_bytes());
@@ -177,7 +207,10 @@ impl CommandPlan {
 
     /// The client's arguments; for a shell command too long for one argument, its pieces.
     pub fn words(&self) -> &[ByteBuf] {
-        match (self.shell, self.cell.arguments.get(self.tracer..).unwrap_or_default()) {
+        match (
+            self.shell,
+            self.cell.arguments.get(self.tracer..).unwrap_or_default(),
+        ) {
             (true, [_, _, text]) => std::slice::from_ref(text),
             (true, arguments) => &arguments[JOIN.len().min(arguments.len())..],
             (false, arguments) => arguments,
@@ -197,6 +230,12 @@ fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
 
 /// A name unique in a central root that many sessions share, in sequence and concurrently.
 pub fn spill_name(call: CallId, suffix: &str) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}-{call}{suffix}.log", now.as_micros(), std::process::id())
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!(
+        "{}-{}-{call}{suffix}.log",
+        now.as_micros(),
+        std::process::id()
+    )
 }

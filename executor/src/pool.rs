@@ -83,8 +83,17 @@ pub struct Started {
 
 impl Pool {
     /// Keeps `spare` cells ready between calls. A first one is requested of the warden already.
-    pub fn new(warden: Warden, limits: Limits, capacity: Capacity, spare: u8) -> Result<Self, Failed> {
-        let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+    pub fn new(
+        warden: Warden,
+        limits: Limits,
+        capacity: Capacity,
+        spare: u8,
+    ) -> Result<Self, Failed> {
+        let null = open(
+            "/dev/null",
+            OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        );
         let mut pool = Self {
             warden,
             limits,
@@ -104,7 +113,12 @@ impl Pool {
     }
 
     /// Gives a command to a cell, now or when one is ready.
-    pub fn submit(&mut self, call: CallId, came: Instant, mut plan: Box<CommandPlan>) -> Result<(), Failed> {
+    pub fn submit(
+        &mut self,
+        call: CallId,
+        came: Instant,
+        mut plan: Box<CommandPlan>,
+    ) -> Result<(), Failed> {
         let own_cell = match plan.leases.take() {
             Some(leases) => {
                 self.request_leased(call, leases)?;
@@ -112,7 +126,13 @@ impl Pool {
             }
             None => OwnCell::None,
         };
-        self.waiting.push_back(Waiting { call, came, plan, terminal: None, own_cell });
+        self.waiting.push_back(Waiting {
+            call,
+            came,
+            plan,
+            terminal: None,
+            own_cell,
+        });
         self.request_terminals()?;
         self.dispatch()
     }
@@ -130,8 +150,13 @@ impl Pool {
     /// Gives a cell with leases to its call; if that was cancelled, the cell is not used.
     fn add_leased(&mut self, cell: CellHandle) {
         let call = self.leased.pop_front();
-        let waiting = self.waiting.iter_mut().find(|waiting| Some(waiting.call) == call);
-        if let Some(waiting) = waiting.filter(|waiting| matches!(waiting.own_cell, OwnCell::Requested)) {
+        let waiting = self
+            .waiting
+            .iter_mut()
+            .find(|waiting| Some(waiting.call) == call);
+        if let Some(waiting) =
+            waiting.filter(|waiting| matches!(waiting.own_cell, OwnCell::Requested))
+        {
             waiting.own_cell = OwnCell::Ready(cell);
         }
     }
@@ -139,7 +164,11 @@ impl Pool {
     /// Requests as many terminals as calls wait for. The terminal of a cancelled call goes to the
     /// next one, so a client that calls and cancels causes no more requests than it may have calls.
     fn request_terminals(&mut self) -> Result<(), Failed> {
-        let wanted = self.waiting.iter().filter(|waiting| !waiting.has_terminal()).count();
+        let wanted = self
+            .waiting
+            .iter()
+            .filter(|waiting| !waiting.has_terminal())
+            .count();
         let missing = wanted.saturating_sub(self.warden.in_flight(WardenRequest::Terminal));
         let missing = missing.min(self.warden.room(WardenRequest::Terminal));
         (0..missing).try_for_each(|_| self.request(WardenRequest::Terminal))
@@ -154,7 +183,10 @@ impl Pool {
 
     /// Number of background processes waiting for a cell.
     pub fn waiting_in_background(&self) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.plan.background).count()
+        self.waiting
+            .iter()
+            .filter(|waiting| waiting.plan.background)
+            .count()
     }
 
     /// The calls that were given a cell since the last call of this.
@@ -168,7 +200,8 @@ impl Pool {
         self.refill = true;
         self.cells.command_ended();
         if let Some(cell) = cell {
-            self.cells.take_back(cell, self.running > 0 || !self.waiting.is_empty());
+            self.cells
+                .take_back(cell, self.running > 0 || !self.waiting.is_empty());
         }
     }
 
@@ -183,7 +216,9 @@ impl Pool {
                     None => return Ok(()),
                 },
             };
-            let Some(waiting) = self.waiting.remove(at) else { return Ok(()) };
+            let Some(waiting) = self.waiting.remove(at) else {
+                return Ok(());
+            };
             let (call, is_waited_for) = (waiting.call, waiting.plan.is_waited_for());
             let started = self.start(waiting, cell);
             match (&started, is_waited_for) {
@@ -202,16 +237,24 @@ impl Pool {
         let ordered = self.order(&plan, terminal, &cell);
         let streams = ordered.map_err(|error| {
             let message = match cell.receive() {
-                Ok(Message::Report(Report { end: End::Unconfined { layer, errno }, .. })) => {
-                    unconfined(layer.name(), errno)
-                }
+                Ok(Message::Report(Report {
+                    end: End::Unconfined { layer, errno },
+                    ..
+                })) => unconfined(layer.name(), errno),
                 Ok(_) | Err(_) => format!("the cell cannot be used: {error}"),
             };
             Broken { message }
         })?;
-        let Streams { stdout, stderr, stdin } = streams;
+        let Streams {
+            stdout,
+            stderr,
+            stdin,
+        } = streams;
         let command = Command::new(cell, stdout, stderr, plan, &self.limits, &mut self.capacity);
-        Ok(Started { command: Box::new(command), stdin })
+        Ok(Started {
+            command: Box::new(command),
+            stdin,
+        })
     }
 
     fn order(
@@ -221,14 +264,22 @@ impl Pool {
         cell: &CellHandle,
     ) -> io::Result<Streams> {
         let (ours, program) = match (&plan.stdin, terminal) {
-            (Stdin::Terminal(size), Some((master, slave))) => streams::terminal(master, slave, size)?,
-            (stdin, _) => self.pipes.take().map_or_else(Pipes::new, Ok)?.streams(stdin)?,
+            (Stdin::Terminal(size), Some((master, slave))) => {
+                streams::terminal(master, slave, size)?
+            }
+            (stdin, _) => self
+                .pipes
+                .take()
+                .map_or_else(Pipes::new, Ok)?
+                .streams(stdin)?,
         };
         let stdio = match &program {
             ProgramStreams::Terminal(slave) => [slave.as_fd(); 3],
-            ProgramStreams::Pipes(stdin, stdout, stderr) => {
-                [stdin.as_ref().unwrap_or(&self.null).as_fd(), stdout.as_fd(), stderr.as_fd()]
-            }
+            ProgramStreams::Pipes(stdin, stdout, stderr) => [
+                stdin.as_ref().unwrap_or(&self.null).as_fd(),
+                stdout.as_fd(),
+                stderr.as_fd(),
+            ],
         };
         cell.order(&plan.cell, stdio)?;
         Ok(ours)
@@ -247,7 +298,9 @@ impl Pool {
         self.dispatch()?;
         self.request_terminals()?;
         let takes_any = |waiting: &&Waiting| matches!(waiting.own_cell, OwnCell::None);
-        let missing = self.cells.missing(self.waiting.iter().filter(takes_any).count(), refill);
+        let missing = self
+            .cells
+            .missing(self.waiting.iter().filter(takes_any).count(), refill);
         let missing = missing.min(self.warden.room(WardenRequest::Cell));
         (0..missing).try_for_each(|_| self.request_cell())
     }
@@ -273,16 +326,23 @@ impl Pool {
     pub fn receive(&mut self) -> Result<(), Failed> {
         match self.warden.receive() {
             Ok(WardenMessage::Cell(socket, pidfd)) => self.cells.add(CellHandle { socket, pidfd }),
-            Ok(WardenMessage::LeasedCell(socket, pidfd)) => self.add_leased(CellHandle { socket, pidfd }),
+            Ok(WardenMessage::LeasedCell(socket, pidfd)) => {
+                self.add_leased(CellHandle { socket, pidfd })
+            }
             Ok(WardenMessage::Terminal(master, slave)) => {
                 let wants = |waiting: &&mut Waiting| !waiting.has_terminal();
                 if let Some(waiting) = self.waiting.iter_mut().find(wants) {
                     waiting.terminal = Some((master, slave));
                 }
             }
-            Ok(WardenMessage::Failed { layer, errno, step, .. }) => {
+            Ok(WardenMessage::Failed {
+                layer, errno, step, ..
+            }) => {
                 let error = io::Error::from_raw_os_error(errno);
-                return Err(lost(&format!("the layer {} failed: {step}: {error}", layer.name())));
+                return Err(lost(&format!(
+                    "the layer {} failed: {step}: {error}",
+                    layer.name()
+                )));
             }
             Ok(WardenMessage::Lost(request)) => self.lose_one(request),
             // Sent before the session is open only.
@@ -299,15 +359,24 @@ impl Pool {
             WardenRequest::Cell => {
                 self.cells.lost_one();
                 let takes_any = |waiting: &Waiting| matches!(waiting.own_cell, OwnCell::None);
-                self.waiting.iter().position(takes_any).and_then(|at| self.waiting.remove(at))
+                self.waiting
+                    .iter()
+                    .position(takes_any)
+                    .and_then(|at| self.waiting.remove(at))
             }
             WardenRequest::LeasedCell => {
                 let call = self.leased.pop_front();
-                let at = self.waiting.iter().position(|waiting| Some(waiting.call) == call);
+                let at = self
+                    .waiting
+                    .iter()
+                    .position(|waiting| Some(waiting.call) == call);
                 at.and_then(|at| self.waiting.remove(at))
             }
             WardenRequest::Terminal => {
-                let wants = self.waiting.iter().position(|waiting| !waiting.has_terminal());
+                let wants = self
+                    .waiting
+                    .iter()
+                    .position(|waiting| !waiting.has_terminal());
                 wants.and_then(|at| self.waiting.remove(at))
             }
         };

@@ -36,7 +36,14 @@ impl ReadyCells {
     /// None yet; at most [`SPARE_MAX`] will be kept.
     pub fn new(spare: u8) -> Self {
         let spare = spare.min(SPARE_MAX).into();
-        Self { ready: VecDeque::new(), requested: 0, spare, row: false, ended: None, gone: 0 }
+        Self {
+            ready: VecDeque::new(),
+            requested: 0,
+            spare,
+            row: false,
+            ended: None,
+            gone: 0,
+        }
     }
 
     /// How many more to request, so that each waiting call has a cell, and the spare ones are ready
@@ -48,7 +55,9 @@ impl ReadyCells {
 
     /// A command begins whose call arrived at `came`.
     pub fn command_begins(&mut self, came: Instant) {
-        self.row = self.ended.is_some_and(|end| came.duration_since(end) < AT_ONCE);
+        self.row = self
+            .ended
+            .is_some_and(|end| came.duration_since(end) < AT_ONCE);
     }
 
     /// A command has ended.
@@ -58,7 +67,9 @@ impl ReadyCells {
 
     /// When unneeded cells are dropped, while nothing runs.
     pub fn deadline(&self) -> Option<Instant> {
-        self.ended.filter(|_| self.ready.len() > self.spare).map(|end| end + LINGER)
+        self.ended
+            .filter(|_| self.ready.len() > self.spare)
+            .map(|end| end + LINGER)
     }
 
     /// Drops cells that are not needed any more.
@@ -103,7 +114,11 @@ impl ReadyCells {
     pub fn take_back(&mut self, cell: CellHandle, busy: bool) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
-        self.ready.truncate(if busy { kept.max(SPARE_MAX.into()) } else { kept });
+        self.ready.truncate(if busy {
+            kept.max(SPARE_MAX.into())
+        } else {
+            kept
+        });
     }
 }
 
@@ -116,19 +131,35 @@ mod tests {
     /// A cell, and the cell's end of its socket.
     fn cell() -> (CellHandle, OwnedFd) {
         let (socket, own) = message::pair().unwrap();
-        (CellHandle { pidfd: socket.try_clone().unwrap(), socket }, own)
+        (
+            CellHandle {
+                pidfd: socket.try_clone().unwrap(),
+                socket,
+            },
+            own,
+        )
     }
 
     #[test]
     fn as_many_are_requested_as_calls_wait_for() {
         let mut cells = ReadyCells::new(1);
-        assert_eq!((cells.missing(0, false), cells.missing(0, true), cells.missing(3, true)), (0, 1, 4));
+        assert_eq!(
+            (
+                cells.missing(0, false),
+                cells.missing(0, true),
+                cells.missing(3, true)
+            ),
+            (0, 1, 4)
+        );
         cells.requested();
         assert_eq!((cells.missing(0, true), cells.missing(3, false)), (0, 2));
         let (handle, _own) = cell();
         cells.add(handle);
         assert_eq!((cells.missing(0, true), cells.missing(3, false)), (0, 2));
-        assert_eq!(ReadyCells::new(200).missing(0, true), usize::from(SPARE_MAX));
+        assert_eq!(
+            ReadyCells::new(200).missing(0, true),
+            usize::from(SPARE_MAX)
+        );
     }
 
     #[test]
@@ -136,7 +167,9 @@ mod tests {
         let mut cells = ReadyCells::new(1);
         let (handles, _own): (Vec<CellHandle>, Vec<OwnedFd>) = (0..6).map(|_| cell()).unzip();
         let first = handles[0].socket.as_raw_fd();
-        handles.into_iter().for_each(|handle| cells.take_back(handle, true));
+        handles
+            .into_iter()
+            .for_each(|handle| cells.take_back(handle, true));
         assert_eq!(cells.missing(5, false), 1, "{SPARE_MAX} of six are there");
         assert_eq!(cells.take().unwrap().unwrap().socket.as_raw_fd(), first);
         let (handle, _own) = cell();
@@ -152,21 +185,35 @@ mod tests {
         cells.add(one);
         let mut used = cells.take().unwrap().unwrap();
         cells.command_begins(Instant::now());
-        assert_eq!(cells.missing(0, false), 0, "the first call is none of a row");
+        assert_eq!(
+            cells.missing(0, false),
+            0,
+            "the first call is none of a row"
+        );
         cells.command_ended();
         cells.take_back(used, false);
         used = cells.take().unwrap().unwrap();
         cells.command_begins(Instant::now());
-        assert_eq!((used.socket.as_raw_fd(), cells.missing(0, false)), (numbers[0], 1));
+        assert_eq!(
+            (used.socket.as_raw_fd(), cells.missing(0, false)),
+            (numbers[0], 1)
+        );
         let (other, _own) = cell();
         cells.add(other);
         cells.command_ended();
         cells.take_back(used, false);
-        assert_ne!(cells.take().unwrap().unwrap().socket.as_raw_fd(), numbers[0]);
+        assert_ne!(
+            cells.take().unwrap().unwrap().socket.as_raw_fd(),
+            numbers[0]
+        );
         let (other, _own) = cell();
         cells.take_back(other, false);
         cells.tick(Instant::now());
-        assert_eq!(cells.missing(2, false), 1, "both are kept, and the spare one");
+        assert_eq!(
+            cells.missing(2, false),
+            1,
+            "both are kept, and the spare one"
+        );
         cells.tick(Instant::now() + LINGER);
         assert_eq!(cells.missing(2, false), 2);
         assert_eq!(cells.deadline(), None);

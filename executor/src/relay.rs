@@ -2,8 +2,8 @@
 
 use crate::plan::CommandPlan;
 use broker_protocol::{
-    Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage,
-    limit,
+    Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, Limit, Outcome, Ran, Stderr,
+    Stdin, Usage, limit,
 };
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
@@ -79,7 +79,10 @@ struct KeptLimits {
 
 impl KeptLimits {
     fn of(limits: &Limits) -> Self {
-        Self { cpu_s: limits.cpu_s, file_size: limits.file_size }
+        Self {
+            cpu_s: limits.cpu_s,
+            file_size: limits.file_size,
+        }
     }
 }
 
@@ -167,14 +170,21 @@ impl Command {
 
     /// The streams to read now if the client accepts output.
     pub fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [false, true].into_iter().filter_map(|stderr| self.output_fd(stderr))
+        [false, true]
+            .into_iter()
+            .filter_map(|stderr| self.output_fd(stderr))
     }
 
     fn output_fd(&self, stderr: bool) -> Option<BorrowedFd<'_>> {
         if self.is_live() && self.credit == 0 {
             return None;
         }
-        if stderr { self.stderr.as_ref() } else { self.stdout.as_ref() }.map(AsFd::as_fd)
+        if stderr {
+            self.stderr.as_ref()
+        } else {
+            self.stdout.as_ref()
+        }
+        .map(AsFd::as_fd)
     }
 
     /// Whether output is sent as it is produced. After the broker has ended the command, a client
@@ -188,8 +198,16 @@ impl Command {
         let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
         let running = self.report.is_none() && self.ended.is_none();
         let account = self.account.as_ref().map(Account::due);
-        let watched = if running { [self.clocks.wall, idle, account] } else { [None; 3] };
-        watched.into_iter().chain([self.clocks.kill]).flatten().min()
+        let watched = if running {
+            [self.clocks.wall, idle, account]
+        } else {
+            [None; 3]
+        };
+        watched
+            .into_iter()
+            .chain([self.clocks.kill])
+            .flatten()
+            .min()
     }
 
     /// Handles the timeouts that are due.
@@ -210,7 +228,10 @@ impl Command {
     fn check_account(&mut self, now: Instant) {
         let pidfd = self.cell.pidfd.as_fd();
         if self.ended.is_none()
-            && let Some(limit) = self.account.as_mut().and_then(|account| account.check(pidfd, now))
+            && let Some(limit) = self
+                .account
+                .as_mut()
+                .and_then(|account| account.check(pidfd, now))
         {
             self.end(Ended::Limited(limit));
         }
@@ -289,7 +310,12 @@ impl Command {
             while room > 0 && self.output_fd(stderr).is_some() {
                 if let Some((sequence, bytes)) = self.read(stderr, buffer) {
                     room = room.saturating_sub(bytes.len());
-                    outbox.push(FromBroker::Output { call, stderr, sequence, bytes });
+                    outbox.push(FromBroker::Output {
+                        call,
+                        stderr,
+                        sequence,
+                        bytes,
+                    });
                 }
                 if self.report.is_none() {
                     break;
@@ -302,8 +328,16 @@ impl Command {
     /// Reads a piece of output; returns the part to be sent live, with its sequence number.
     fn read(&mut self, stderr: bool, buffer: &mut [u8]) -> Option<(u64, Vec<u8>)> {
         let live = self.is_live();
-        let max = if live { buffer.len().min(self.credit as usize) } else { buffer.len() };
-        let stream = if stderr { &mut self.stderr } else { &mut self.stdout };
+        let max = if live {
+            buffer.len().min(self.credit as usize)
+        } else {
+            buffer.len()
+        };
+        let stream = if stderr {
+            &mut self.stderr
+        } else {
+            &mut self.stdout
+        };
         let length = match read(stream.as_ref()?, &mut buffer[..max]) {
             Ok(length) if length > 0 => length,
             Err(Errno::EAGAIN) if self.report.is_none() => return None,
@@ -329,7 +363,11 @@ impl Command {
             Some(apart) if stderr => apart.push(bytes),
             Some(_) | None => self.plan.output.push(bytes),
         }
-        let counter = if stderr { &mut self.usage.stderr_bytes } else { &mut self.usage.stdout_bytes };
+        let counter = if stderr {
+            &mut self.usage.stderr_bytes
+        } else {
+            &mut self.usage.stdout_bytes
+        };
         *counter += bytes.len() as u64;
         let total = self.usage.stdout_bytes + self.usage.stderr_bytes;
         if self.output_max.is_some_and(|max| total > max) {
@@ -373,25 +411,64 @@ impl Command {
 
     /// Makes the result of a command that is over.
     pub fn finish(self) -> Finished {
-        let Self { cell, plan, ended, refusals, report, mut usage, kept, .. } = self;
-        let broken = |message: &str| Err(Broken { message: message.to_owned() });
+        let Self {
+            cell,
+            plan,
+            ended,
+            refusals,
+            report,
+            mut usage,
+            kept,
+            ..
+        } = self;
+        let broken = |message: &str| {
+            Err(Broken {
+                message: message.to_owned(),
+            })
+        };
         let Some(Ok(report)) = report else {
             // A cell killed by the broker on purpose counts as ended; only its usage is lost.
             let fault = self.fault.unwrap_or("the cell ended without a report");
             let end = ended.map_or_else(|| broken(fault), Ok);
-            return Finished { end, usage, plan, cell: None, refusals, unnamed: 0, scratch_full: false };
+            return Finished {
+                end,
+                usage,
+                plan,
+                cell: None,
+                refusals,
+                unnamed: 0,
+                scratch_full: false,
+            };
         };
-        let CpuAndMemory { user_us, system_us, peak_kib } = report.used;
-        usage = Usage { user_us, system_us, peak_kib, ..usage };
+        let CpuAndMemory {
+            user_us,
+            system_us,
+            peak_kib,
+        } = report.used;
+        usage = Usage {
+            user_us,
+            system_us,
+            peak_kib,
+            ..usage
+        };
         let end = match (self.fault, report.end) {
             (Some(fault), _) => broken(fault),
             (None, End::Unconfined { layer, errno }) => broken(&unconfined(layer.name(), errno)),
             (None, end) => Ok(ended.unwrap_or_else(|| natural_end(end, &usage, kept))),
         };
         // A cell whose command the broker has ended sees its orders closed, and exits.
-        let reusable = report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
+        let reusable =
+            report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
         let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
-        Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, scratch_full }
+        Finished {
+            end,
+            usage,
+            plan,
+            cell: reusable.then_some(cell),
+            refusals,
+            unnamed,
+            scratch_full,
+        }
     }
 }
 
@@ -407,7 +484,10 @@ impl Finished {
         match self.end {
             Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
             Ok(Ended::TimedOut) => {
-                self.plan.timeout_s.iter().for_each(|seconds| denied.push(policy.denied_time(*seconds)));
+                self.plan
+                    .timeout_s
+                    .iter()
+                    .for_each(|seconds| denied.push(policy.denied_time(*seconds)));
             }
             Ok(Ended::Idle) => denied.push(policy.denied_idle_time()),
             Ok(
@@ -427,9 +507,13 @@ impl Finished {
             let granted = |path: &Path| self.plan.granted.iter().any(|granted| granted.shows(path));
             // For a traced command, the tracer knows what failed.
             let command = command.filter(|_| spec.tracer.is_none());
-            let named = command.map(|command| named(&command, directory, spec, &granted)).unwrap_or_default();
+            let named = command
+                .map(|command| named(&command, directory, spec, &granted))
+                .unwrap_or_default();
             named.into_iter().for_each(|denial| denied.push_new(denial));
-            self.met(policy).into_iter().for_each(|denial| denied.push_new(denial));
+            self.met(policy)
+                .into_iter()
+                .for_each(|denial| denied.push_new(denial));
         }
         denied
     }
@@ -442,7 +526,8 @@ impl Finished {
         // A process whose allocation fails has already used most of its limit.
         if let Some(memory) = policy.limits.memory.filter(|memory| peak >= memory / 4 * 3) {
             let (peak, memory) = (peak >> 20, memory >> 20);
-            let why = format!("A process held {peak} MiB; the limit for one process is {memory} MiB.");
+            let why =
+                format!("A process held {peak} MiB; the limit for one process is {memory} MiB.");
             met.push(policy.denied_by_key("memory", Limit::Memory.name(), why, "'4 GiB'"));
         }
         if self.scratch_full {
@@ -467,7 +552,17 @@ impl Finished {
             let (output, spill) = apart.finish();
             Box::new(Stderr { output, spill })
         });
-        (Outcome::Ran(Ran { ended, output, spill, stderr, timeout_s, profile }), self.usage)
+        (
+            Outcome::Ran(Ran {
+                ended,
+                output,
+                spill,
+                stderr,
+                timeout_s,
+                profile,
+            }),
+            self.usage,
+        )
     }
 }
 
@@ -481,13 +576,17 @@ pub fn unconfined(layer: &str, errno: i32) -> String {
 fn natural_end(end: End, usage: &Usage, kept: KeptLimits) -> Ended {
     // The kernel compares CPU time counted in its ticks, which on a busy machine we measured up to 1.4 times the exact figure used here.
     let used_us = usage.user_us + usage.system_us;
-    let cpu_spent = kept.cpu_s.is_some_and(|limit| used_us >= limit.saturating_mul(500_000));
+    let cpu_spent = kept
+        .cpu_s
+        .is_some_and(|limit| used_us >= limit.saturating_mul(500_000));
     match end {
         End::Signalled(libc::SIGXFSZ) => Ended::Limited(Limit::FileSize),
         End::Signalled(libc::SIGXCPU) => Ended::Limited(Limit::Cpu),
         End::Signalled(libc::SIGKILL) if cpu_spent => Ended::Limited(Limit::Cpu),
         // A shell reports the end of its last process in this way.
-        End::Exited(code) if cpu_spent && [128 + libc::SIGXCPU, 128 + libc::SIGKILL].contains(&code) => {
+        End::Exited(code)
+            if cpu_spent && [128 + libc::SIGXCPU, 128 + libc::SIGKILL].contains(&code) =>
+        {
             Ended::Limited(Limit::Cpu)
         }
         End::Exited(code) if kept.file_size.is_some() && code == 128 + libc::SIGXFSZ => {

@@ -20,8 +20,11 @@ pub fn git_settings_in(
     objects: &ProtectedObjects,
     (spec, user): (&SandboxSpec, &User),
 ) -> Result<BTreeSet<NamedPath>, ProtectError> {
-    let answerer = answerer(spec, user).map_err(|source| ProtectError::SettingsUnread { source })?;
-    git_settings::named(&user.git(), root, objects, &|texts| answerer.settings(texts))
+    let answerer =
+        answerer(spec, user).map_err(|source| ProtectError::SettingsUnread { source })?;
+    git_settings::named(&user.git(), root, objects, &|texts| {
+        answerer.settings(texts)
+    })
 }
 
 /// What the indexes of these repositories are, all below `root`. One of which no worker speaks is unreadable.
@@ -30,26 +33,40 @@ pub fn indexes_below(
     directories: &[PathBuf],
     (spec, user): (&SandboxSpec, &User),
 ) -> Vec<RepositoryAnswer> {
-    let of =
-        |own: &PathBuf| ProjectRepository { project: root.into(), common: root.into(), own: own.clone() };
+    let of = |own: &PathBuf| ProjectRepository {
+        project: root.into(),
+        common: root.into(),
+        own: own.clone(),
+    };
     let start = |own: &PathBuf| answerer_of(root, Some(&of(own)), (spec, user)).ok();
     let mut all = directories.first().and_then(start);
     let mut ask = |own| {
-        let answer = all.as_ref().and_then(|answerer| answerer.repository(&of(own), &[]));
+        let answer = all
+            .as_ref()
+            .and_then(|answerer| answerer.repository(&of(own), &[]));
         // Another one may have cost this worker its life, or it is late once on a busy machine.
         answer.or_else(|| {
             all = start(own);
             all.as_ref()?.repository(&of(own), &[])
         })
     };
-    let unreadable =
-        || RepositoryAnswer { fault: Some(IndexFault::Unreadable), ..RepositoryAnswer::default() };
-    directories.iter().map(|own| ask(own).unwrap_or_else(unreadable)).collect()
+    let unreadable = || RepositoryAnswer {
+        fault: Some(IndexFault::Unreadable),
+        ..RepositoryAnswer::default()
+    };
+    directories
+        .iter()
+        .map(|own| ask(own).unwrap_or_else(unreadable))
+        .collect()
 }
 
 /// Starts a worker for questions about the session's project.
 pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
-    answerer_of(&spec.project, ProjectRepository::of(spec).as_ref(), (spec, user))
+    answerer_of(
+        &spec.project,
+        ProjectRepository::of(spec).as_ref(),
+        (spec, user),
+    )
 }
 
 fn answerer_of(
@@ -58,6 +75,10 @@ fn answerer_of(
     (spec, user): (&SandboxSpec, &User),
 ) -> io::Result<Answerer> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    let image = WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi };
+    let image = WorkerImage {
+        file: user.worker.file()?,
+        layers,
+        landlock_abi: spec.landlock_abi,
+    };
     Answerer::start(project, repository, NameSpec::of(&spec.policy), image)
 }

@@ -9,7 +9,8 @@ use nix::unistd::geteuid;
 use policies::directories::NO_PROJECT;
 use policies::leases::fault_of_system;
 use policies::{
-    Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
+    Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories,
+    is_in_git_directory,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,7 +25,11 @@ use thiserror::Error;
 pub enum RootError {
     /// `why` includes what to do.
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
-    Root { zone: Zone, path: String, why: String },
+    Root {
+        zone: Zone,
+        path: String,
+        why: String,
+    },
     /// A policy grants access to something that no cell may see.
     #[error("the policy grants {}, which would show the records in {} to commands", .grant.display(), .state.display())]
     Shown { grant: PathBuf, state: PathBuf },
@@ -38,12 +43,17 @@ pub fn hide_state(spec: &SandboxSpec, user: &User) -> Result<(), RootError> {
         let path = match &view.kind {
             ViewKind::System => real.below(&view.path),
             ViewKind::Link(_) => real.of(&view.path),
-            ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::Image | ViewKind::Device => return false,
+            ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::Image | ViewKind::Device => {
+                return false;
+            }
         };
         state.starts_with(&path) || path.starts_with(&state)
     };
     match spec.views.iter().find(&mut shows) {
-        Some(view) => Err(RootError::Shown { grant: view.path.clone(), state }),
+        Some(view) => Err(RootError::Shown {
+            grant: view.path.clone(),
+            state,
+        }),
         None => Ok(()),
     }
 }
@@ -86,10 +96,15 @@ pub fn resolve(
     let project = root(Zone::Project, &request.project, policy, user)?;
     let central = Path::new(&request.central);
     if central.is_absolute() && !central.exists() {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(central);
         let advice = directories::advice(central, &user.home, &|name| user.variable(name));
         let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-        made.map_err(|error| root_error(Zone::Central, &request.central, format!("{error}{advice}")))?;
+        made.map_err(|error| {
+            root_error(Zone::Central, &request.central, format!("{error}{advice}"))
+        })?;
     }
     let central = root(Zone::Central, &request.central, policy, user)?;
     if project == central {
@@ -100,10 +115,19 @@ pub fn resolve(
 }
 
 fn root_error(zone: Zone, path: &str, why: String) -> RootError {
-    RootError::Root { zone, path: path.to_owned(), why }
+    RootError::Root {
+        zone,
+        path: path.to_owned(),
+        why,
+    }
 }
 
-fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Result<PathBuf, RootError> {
+fn root(
+    zone: Zone,
+    given: &str,
+    policy: &EffectivePolicy,
+    user: &User,
+) -> Result<PathBuf, RootError> {
     let refuse = |why: String| root_error(zone, given, why);
     if !given.starts_with('/') || given.contains('\0') {
         return Err(refuse("give an absolute path".into()));
@@ -122,7 +146,10 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
 /// What no lease opens is no root either: keys, sessions of browsers, and the central roots but for one that is to be a central root.
 fn never_opened(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     let data = data(user);
-    if path.strip_prefix(&data).is_ok_and(|below| is_for_roots(zone, below)) {
+    if path
+        .strip_prefix(&data)
+        .is_ok_and(|below| is_for_roots(zone, below))
+    {
         return None;
     }
     if path.starts_with(&data) || data.starts_with(path) {
@@ -132,7 +159,12 @@ fn never_opened(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) 
         ));
     }
     match policy.keys_at(path) {
-        Ok(name) => name.map(|name| format!("{} is never opened to commands ({})", name.pattern, name.why)),
+        Ok(name) => name.map(|name| {
+            format!(
+                "{} is never opened to commands ({})",
+                name.pattern, name.why
+            )
+        }),
         Err(error) => Some(error.to_string()),
     }
 }
@@ -160,17 +192,31 @@ pub fn closed(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<Stri
 /// A root may not lie inside something that is protected in every root: no path below it would have the protected name.
 fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     let bytes = path.as_os_str().as_encoded_bytes().strip_prefix(b"/")?;
-    let name = policy.matcher.closed_to_zones(bytes).map(|(name, end)| (end, name.why.as_str()));
-    let shape = path.ancestors().skip(1).filter(|above| is_repository(above)).last();
+    let name = policy
+        .matcher
+        .closed_to_zones(bytes)
+        .map(|(name, end)| (end, name.why.as_str()));
+    let shape = path
+        .ancestors()
+        .skip(1)
+        .filter(|above| is_repository(above))
+        .last();
     let shape = shape.map(|above| (above.as_os_str().len() - 1, "It is a repository of git's."));
     let (end, why) = name.into_iter().chain(shape).min()?;
     if may_hold_checkouts(bytes, end, &policy.matcher) && is_checkout(path, policy) {
         return None;
     }
     let protected = Path::new("/").join(OsStr::from_bytes(&bytes[..end]));
-    let instead = protected.parent().filter(|parent| closed_to_roots(parent, user).is_none());
-    let instead = instead.map_or("a directory outside it".to_owned(), |parent| parent.display().to_string());
-    Some(format!("{} is protected in every root ({why}); use {instead}", protected.display()))
+    let instead = protected
+        .parent()
+        .filter(|parent| closed_to_roots(parent, user).is_none());
+    let instead = instead.map_or("a directory outside it".to_owned(), |parent| {
+        parent.display().to_string()
+    });
+    Some(format!(
+        "{} is protected in every root ({why}); use {instead}",
+        protected.display()
+    ))
 }
 
 /// Whether git recognises a directory as a repository, whatever its name.
@@ -186,7 +232,9 @@ fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
         Some(name) => name.protection == Protection::Write,
         None => {
             let in_git = [b".git/", below].concat();
-            names.protection(&in_git).is_none() && !names.reaches_below(&in_git) && !names.reaches_below(path)
+            names.protection(&in_git).is_none()
+                && !names.reaches_below(&in_git)
+                && !names.reaches_below(path)
         }
     };
     open && !below.is_empty() && names.closed_to_zones(below).is_none()
@@ -195,27 +243,44 @@ fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
 /// The user's outermost repository that contains a root: links and other names of files in it may
 /// make something in the root protected.
 pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
-    let own =
-        |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw());
-    let above = root.ancestors().skip(1).take_while(|path| closed_to_roots(path, user).is_none());
-    above.filter(|path| own(path) && own(&path.join(".git"))).last().map(Path::to_owned)
+    let own = |path: &Path| {
+        path.symlink_metadata()
+            .is_ok_and(|metadata| metadata.uid() == geteuid().as_raw())
+    };
+    let above = root
+        .ancestors()
+        .skip(1)
+        .take_while(|path| closed_to_roots(path, user).is_none());
+    above
+        .filter(|path| own(path) && own(&path.join(".git")))
+        .last()
+        .map(Path::to_owned)
 }
 
 /// Why no repository is opened at `path` for a project that lies elsewhere: the same places are
 /// closed as to roots, and the only protected name it may lie in is git's own.
-pub fn closed_to_repositories(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+pub fn closed_to_repositories(
+    path: &Path,
+    policy: &EffectivePolicy,
+    user: &User,
+) -> Option<String> {
     let git = |name: &&OsStr| is_in_git_directory(name.as_bytes());
     let outside: PathBuf = path.iter().take_while(|name| !git(name)).collect();
     let bytes = outside.as_os_str().as_encoded_bytes();
-    let protected = bytes.strip_prefix(b"/").and_then(|bytes| policy.matcher.closed_to_zones(bytes));
-    let why = |(name, _): (&ProtectedName, usize)| format!("it lies in a protected name ({})", name.why);
+    let protected = bytes
+        .strip_prefix(b"/")
+        .and_then(|bytes| policy.matcher.closed_to_zones(bytes));
+    let why =
+        |(name, _): (&ProtectedName, usize)| format!("it lies in a protected name ({})", name.why);
     protected.map(why).or_else(|| closed_to_roots(path, user))
 }
 
 /// Whether it is a checkout to which its repository points back: a project of its own wherever it lies, as assistants
 /// put theirs below their own directories. A directory in git's own directory is none, whatever it contains.
 fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
-    let mut names = path.components().map(|name| name.as_os_str().as_encoded_bytes());
+    let mut names = path
+        .components()
+        .map(|name| name.as_os_str().as_encoded_bytes());
     if names.any(|name| name.eq_ignore_ascii_case(b".git")) {
         return false;
     }
@@ -225,20 +290,41 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
         Link::Inside
         | Link::Refused(
             _,
-            NotLinked::NoWayBack | NotLinked::NoRepository | NotLinked::OtherUser | NotLinked::Closed(_),
+            NotLinked::NoWayBack
+            | NotLinked::NoRepository
+            | NotLinked::OtherUser
+            | NotLinked::Closed(_),
         ) => false,
     }
 }
 
 /// Why commands may not be leased `access` to `path`. What is closed to roots is closed to leases;
 /// so is what the session has already under other rules: its zones, and its own storage.
-pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &User) -> Option<String> {
+pub fn closed_to_leases(
+    path: &Path,
+    access: Access,
+    spec: &SandboxSpec,
+    user: &User,
+) -> Option<String> {
     let overlaps = |other: &Path| path.starts_with(other) || other.starts_with(path);
-    let linked = spec.linked.iter().flat_map(|linked| [linked.common.as_path(), linked.own.as_path()]);
-    if [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(overlaps) {
-        return Some("it overlaps a root of the session, where closed names stay closed".to_owned());
+    let linked = spec
+        .linked
+        .iter()
+        .flat_map(|linked| [linked.common.as_path(), linked.own.as_path()]);
+    if [spec.project.as_path(), spec.central.as_path()]
+        .into_iter()
+        .chain(linked)
+        .any(overlaps)
+    {
+        return Some(
+            "it overlaps a root of the session, where closed names stay closed".to_owned(),
+        );
     }
-    if overlaps(&data(user)) || path.ancestors().any(|above| undo_directory::open(above).is_some()) {
+    if overlaps(&data(user))
+        || path
+            .ancestors()
+            .any(|above| undo_directory::open(above).is_some())
+    {
         return Some("it overlaps the central roots of projects".to_owned());
     }
     if spec.scratch.host.iter().any(|host| overlaps(host))
@@ -266,10 +352,16 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
         return Some("it contains your whole home directory; choose a directory inside it".into());
     }
     let configuration = directories::configuration(&user.home, variable);
-    for (what, ours) in [("your policy", configuration), ("the records", user.state())] {
+    for (what, ours) in [
+        ("your policy", configuration),
+        ("the records", user.state()),
+    ] {
         let ours = Real::default().of(&ours);
         if path.starts_with(&ours) || ours.starts_with(path) {
-            return Some(format!("it would open {what} in {} to commands", ours.display()));
+            return Some(format!(
+                "it would open {what} in {} to commands",
+                ours.display()
+            ));
         }
     }
     fault_of_system(path)

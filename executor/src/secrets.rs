@@ -42,22 +42,30 @@ pub fn make_readable(
     let revealed = &spec.policy.secrets.revealed;
     let seen = spec.policy.paths.directories("bash");
     let is_seen = |path: &Path| {
-        let below =
-            |directory: &ZonePath| path.starts_with(spec.zone(directory.zone()).0.join(directory.relative()));
+        let below = |directory: &ZonePath| {
+            path.starts_with(spec.zone(directory.zone()).0.join(directory.relative()))
+        };
         seen.as_ref().is_none_or(|seen| seen.iter().any(below))
     };
     files.retain(|file| is_seen(&file.path));
     for path in revealed {
-        reveal(path, &mut files, &spec.project).map_err(|why| NotRevealed { path: path.clone(), why })?;
+        reveal(path, &mut files, &spec.project).map_err(|why| NotRevealed {
+            path: path.clone(),
+            why,
+        })?;
     }
     if files.iter().all(|file| file.mode == SecretMode::Hide) {
         return Ok((Vec::new(), Vec::new()));
     }
-    let (readable, hidden) = masks::make_readable(found, files, |files| tracked(files, spec, user, &root));
+    let (readable, hidden) =
+        masks::make_readable(found, files, |files| tracked(files, spec, user, &root));
     let unrevealed = revealed.iter().find_map(|path| {
         let real = fs::canonicalize(spec.project.join(path)).ok()?;
         let why = &hidden.iter().find(|(hidden, _)| *hidden == real)?.1;
-        Some(NotRevealed { path: path.clone(), why: why.to_string() })
+        Some(NotRevealed {
+            path: path.clone(),
+            why: why.to_string(),
+        })
     });
     match unrevealed {
         Some(unrevealed) => Err(unrevealed),
@@ -87,16 +95,27 @@ fn tracked(
 ) -> BTreeSet<PathBuf> {
     let mut by_repository: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.starts_with(&spec.project)) {
-        let inside = file.ancestors().skip(1).take_while(|path| *path != spec.project);
+        let inside = file
+            .ancestors()
+            .skip(1)
+            .take_while(|path| *path != spec.project);
         let is_worktree = |path: &&Path| fs::symlink_metadata(path.join(".git")).is_ok();
-        let worktree = inside.into_iter().find(is_worktree).unwrap_or(&spec.project);
-        by_repository.entry(worktree.to_owned()).or_default().push(file.clone());
+        let worktree = inside
+            .into_iter()
+            .find(is_worktree)
+            .unwrap_or(&spec.project);
+        by_repository
+            .entry(worktree.to_owned())
+            .or_default()
+            .push(file.clone());
     }
     let mut tracked = BTreeSet::new();
     let mut asked = 0;
     for (worktree, files) in by_repository {
         let answer = if worktree == spec.project {
-            let Some(repository) = ProjectRepository::of(spec) else { continue };
+            let Some(repository) = ProjectRepository::of(spec) else {
+                continue;
+            };
             root(&repository, &files)
         } else {
             asked += 1;
@@ -118,14 +137,25 @@ fn tracked_by(
     files: Vec<PathBuf>,
 ) -> impl Iterator<Item = PathBuf> {
     let in_index = |path: &Path| {
-        let below = path.strip_prefix(worktree).map(|below| below.as_os_str().as_bytes()).unwrap_or_default();
-        answer.index.as_ref().is_none_or(|index| index.iter().any(|name| name.path == below))
+        let below = path
+            .strip_prefix(worktree)
+            .map(|below| below.as_os_str().as_bytes())
+            .unwrap_or_default();
+        answer
+            .index
+            .as_ref()
+            .is_none_or(|index| index.iter().any(|name| name.path == below))
     };
     let is_tracked = |(file, in_head): (PathBuf, &InHead)| match in_head {
         InHead::Nothing => in_index(&file).then_some(file),
         InHead::Unknown | InHead::Other | InHead::Same => Some(file),
     };
-    files.into_iter().zip(&answer.files).filter_map(is_tracked).collect::<Vec<_>>().into_iter()
+    files
+        .into_iter()
+        .zip(&answer.files)
+        .filter_map(is_tracked)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// Asks a worker of its own about a repository inside the project. One whose `.git` is a file, such as a submodule, is not asked.
@@ -139,10 +169,23 @@ fn ask(
     if !fs::symlink_metadata(&common)?.is_dir() {
         return Ok(None);
     }
-    let repository = ProjectRepository { project: worktree.to_owned(), own: common.clone(), common };
+    let repository = ProjectRepository {
+        project: worktree.to_owned(),
+        own: common.clone(),
+        common,
+    };
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    let image = WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi };
-    let answerer = Answerer::start(worktree, Some(&repository), NameSpec::of(&spec.policy), image)?;
+    let image = WorkerImage {
+        file: user.worker.file()?,
+        layers,
+        landlock_abi: spec.landlock_abi,
+    };
+    let answerer = Answerer::start(
+        worktree,
+        Some(&repository),
+        NameSpec::of(&spec.policy),
+        image,
+    )?;
     let answer = answerer.repository(&repository, files);
     answerer.kill();
     Ok(answer)
@@ -151,21 +194,38 @@ fn ask(
 /// What people are told: which files commands read, and why others stay hidden.
 fn notices(readable: &[ReadableSecret], hidden: &[(PathBuf, NotMasked)]) -> Vec<String> {
     let masked = |file: &&ReadableSecret| matches!(file.seen, Seen::Masked(_));
-    let shown = readable.iter().filter(|file| !masked(file)).map(|file| file.path.as_path());
+    let shown = readable
+        .iter()
+        .filter(|file| !masked(file))
+        .map(|file| file.path.as_path());
     let shown = list(shown).map(|list| format!("commands can read these secrets: {list}"));
-    let masked = list(readable.iter().filter(masked).map(|file| file.path.as_path()));
+    let masked = list(
+        readable
+            .iter()
+            .filter(masked)
+            .map(|file| file.path.as_path()),
+    );
     let masked = masked.map(|list| {
-        format!("commands see placeholders for the values in {list}; `--reveal PATH` shows them a file")
+        format!(
+            "commands see placeholders for the values in {list}; `--reveal PATH` shows them a file"
+        )
     });
-    let hidden =
-        hidden.iter().take(NAMED_MAX).map(|(path, why)| format!("{path:?} is hidden and not masked: {why}"));
+    let hidden = hidden
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(path, why)| format!("{path:?} is hidden and not masked: {why}"));
     shown.into_iter().chain(masked).chain(hidden).collect()
 }
 
 fn list<'p>(paths: impl Iterator<Item = &'p Path>) -> Option<String> {
     let all: Vec<String> = paths.map(|path| format!("{path:?}")).collect();
     let more = all.len().saturating_sub(NAMED_MAX);
-    let mut text = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let mut text = all
+        .iter()
+        .take(NAMED_MAX)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     if more > 0 {
         text += &format!(" and {more} more");
     }

@@ -51,7 +51,12 @@ struct Broker {
 /// The socket cannot be used.
 pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     let connection = Connection::new(socket)?;
-    let mut broker = Broker { connection, phase: Phase::Connected, user, idle: IdleTrim::default() };
+    let mut broker = Broker {
+        connection,
+        phase: Phase::Connected,
+        user,
+        idle: IdleTrim::default(),
+    };
     let fault = loop {
         match broker.turn() {
             Ok(true) => {}
@@ -94,9 +99,10 @@ impl Broker {
         let record = Record::fault(fault.kind);
         let _ = match &mut self.phase {
             Phase::Open(session) => session.audit.note(&record),
-            Phase::Connected | Phase::Greeted { .. } => {
-                self.user.open_audit().and_then(|mut audit| audit.note(&record))
-            }
+            Phase::Connected | Phase::Greeted { .. } => self
+                .user
+                .open_audit()
+                .and_then(|mut audit| audit.note(&record)),
         };
     }
 
@@ -104,7 +110,9 @@ impl Broker {
     fn turn(&mut self) -> Result<bool, Failed> {
         // Frames that were received earlier but could not be handled then.
         self.take_frames()?;
-        let ready = self.wait().map_err(|error| protocol(format!("waiting failed: {error}")))?;
+        let ready = self
+            .wait()
+            .map_err(|error| protocol(format!("waiting failed: {error}")))?;
         for (token, flags) in ready {
             if token == Token::Client {
                 if !self.read_client(flags)? {
@@ -148,7 +156,11 @@ impl Broker {
             Err(error) => return Err(error.into()),
         }
         let happened = |fd: &PollFd| fd.revents().filter(|flags| !flags.is_empty());
-        Ok(tokens.into_iter().zip(&fds).filter_map(|(token, fd)| Some((token, happened(fd)?))).collect())
+        Ok(tokens
+            .into_iter()
+            .zip(&fds)
+            .filter_map(|(token, fd)| Some((token, happened(fd)?)))
+            .collect())
     }
 
     fn read_client(&mut self, flags: PollFlags) -> Result<bool, Failed> {
@@ -164,7 +176,10 @@ impl Broker {
     /// Handles complete frames until too much output or work is queued.
     fn take_frames(&mut self) -> Result<(), Failed> {
         while !self.is_full() {
-            let next = self.connection.next().map_err(|error| protocol(error.to_string()))?;
+            let next = self
+                .connection
+                .next()
+                .map_err(|error| protocol(error.to_string()))?;
             let Some(frame) = next else { break };
             self.take(frame)?;
             self.collect()?;
@@ -182,7 +197,9 @@ impl Broker {
 
     /// Queues the session's frames for the client.
     fn collect(&mut self) -> Result<(), Failed> {
-        let Phase::Open(session) = &mut self.phase else { return Ok(()) };
+        let Phase::Open(session) = &mut self.phase else {
+            return Ok(());
+        };
         let frames = session.collect()?;
         frames.iter().try_for_each(|frame| self.send(frame))?;
         if let Phase::Open(session) = &mut self.phase
@@ -196,7 +213,9 @@ impl Broker {
     }
 
     fn send(&mut self, frame: &FromBroker) -> Result<(), Failed> {
-        self.connection.send(frame).map_err(|error| Failed::internal(error.to_string()))
+        self.connection
+            .send(frame)
+            .map_err(|error| Failed::internal(error.to_string()))
     }
 
     /// Lists every frame, when it is allowed, and what handles it. A frame for a call that has just
@@ -215,26 +234,48 @@ impl Broker {
             (Phase::Open(session), ToBroker::Call { call, request }) => {
                 session.call(call, request, Wants::default())
             }
-            (Phase::Open(session), ToBroker::WantingCall { call, request, wants }) => {
-                session.call(call, request, wants)
-            }
-            (Phase::Open(session), ToBroker::Input { call, bytes }) => {
-                session.calls.get_mut(&call).map_or(Ok(()), |call| call.take_input(&bytes))
-            }
+            (
+                Phase::Open(session),
+                ToBroker::WantingCall {
+                    call,
+                    request,
+                    wants,
+                },
+            ) => session.call(call, request, wants),
+            (Phase::Open(session), ToBroker::Input { call, bytes }) => session
+                .calls
+                .get_mut(&call)
+                .map_or(Ok(()), |call| call.take_input(&bytes)),
             (Phase::Open(session), ToBroker::InputEnd { call }) => {
                 session.calls.entry(call).and_modify(Call::end_input);
                 Ok(())
             }
-            (Phase::Open(session), ToBroker::Resize { call, rows, columns }) => {
-                session.calls.entry(call).and_modify(|call| call.resize(rows, columns));
+            (
+                Phase::Open(session),
+                ToBroker::Resize {
+                    call,
+                    rows,
+                    columns,
+                },
+            ) => {
+                session
+                    .calls
+                    .entry(call)
+                    .and_modify(|call| call.resize(rows, columns));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Signal { call, signal }) => {
-                session.calls.entry(call).and_modify(|call| call.signal(signal));
+                session
+                    .calls
+                    .entry(call)
+                    .and_modify(|call| call.signal(signal));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Credit { call, bytes }) => {
-                session.calls.entry(call).and_modify(|call| call.credit(bytes));
+                session
+                    .calls
+                    .entry(call)
+                    .and_modify(|call| call.credit(bytes));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Cancel { call }) => session.cancel(call),
@@ -256,7 +297,9 @@ impl Broker {
             }
             (Phase::Open(session), ToBroker::Keep { call, bytes, last }) => {
                 let piece = (call, bytes.as_slice(), last);
-                let answer = session.kept.receive(piece, &session.spec, &mut session.audit)?;
+                let answer = session
+                    .kept
+                    .receive(piece, &session.spec, &mut session.audit)?;
                 session.outbox.extend(answer);
                 Ok(())
             }
@@ -273,18 +316,27 @@ impl Broker {
         let policies = read_policies(&self.user).map_err(|error| error.failed())?;
         let digest = policies.digest();
         if hello.policy.is_some_and(|expected| expected != digest) {
-            let message = format!("the policy files have the digest {digest}, the client expects another");
-            return Err(Failed { kind: ErrorKind::DeniedPolicy, message });
+            let message =
+                format!("the policy files have the digest {digest}, the client expects another");
+            return Err(Failed {
+                kind: ErrorKind::DeniedPolicy,
+                message,
+            });
         }
-        self.phase = Phase::Greeted { policies, machine: None };
+        self.phase = Phase::Greeted {
+            policies,
+            machine: None,
+        };
         self.send(&FromBroker::Hello(Hello::ours(Some(digest))))
     }
 
     fn open(&mut self, request: &Open) -> Result<(), Failed> {
         let before = std::mem::replace(&mut self.phase, Phase::Connected);
-        let Phase::Greeted { policies, .. } = before else { return Err(protocol("an Open out of turn")) };
-        let (opened, relay, session) =
-            open(request, policies, &self.user, self.connection.fd()).map_err(|error| error.failed())?;
+        let Phase::Greeted { policies, .. } = before else {
+            return Err(protocol("an Open out of turn"));
+        };
+        let (opened, relay, session) = open(request, policies, &self.user, self.connection.fd())
+            .map_err(|error| error.failed())?;
         self.phase = Phase::Open(Box::new(session));
         self.connection.attach(relay);
         self.send(&FromBroker::Opened(opened))

@@ -13,8 +13,8 @@ use crate::plan::{Work, plan};
 use crate::pool::Pool;
 use crate::repository_question::{answerer, indexes_below};
 use broker_protocol::{
-    CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request, Usage,
-    Wants, limit,
+    CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
+    Usage, Wants, limit,
 };
 use executor_audit::audit::Audit;
 use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes, conclude};
@@ -59,9 +59,12 @@ impl Session {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
         }
-        let is_traced = || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
+        let is_traced =
+            || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
         if self.spec.tracer.is_some() && !is_traced() {
-            return Err(protocol("a throw-away session runs only foreground commands"));
+            return Err(protocol(
+                "a throw-away session runs only foreground commands",
+            ));
         }
         self.begin(Call::new(id, wants), request, None)
     }
@@ -74,11 +77,20 @@ impl Session {
         approval: Option<Approval>,
     ) -> Result<(), Failed> {
         let background = self.background.count() + self.pool.waiting_in_background();
-        let load = Load { calls: self.calls.len(), background };
+        let load = Load {
+            calls: self.calls.len(),
+            background,
+        };
         let (approvals, audit) = (&mut self.approvals, &mut self.audit);
-        let answered = approval.as_ref().map(|approval| (approval.rule.clone(), approval.extent));
-        let submission =
-            Submission { call: call.id, real: &call.real, wants: &call.wants, approval: answered };
+        let answered = approval
+            .as_ref()
+            .map(|approval| (approval.rule.clone(), approval.extent));
+        let submission = Submission {
+            call: call.id,
+            real: &call.real,
+            wants: &call.wants,
+            approval: answered,
+        };
         let session = (&self.spec, &self.profiles.user);
         match authorise(submission, request, load, session, approvals, audit)? {
             Authorised::Granted(granted) => {
@@ -86,7 +98,8 @@ impl Session {
                     // To open what is leased, and hand it to a cell, can take long.
                     self.audit.complete()?;
                 }
-                let leased = approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
+                let leased =
+                    approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
                 let mut work = plan(granted, &self.spec, self.capture);
                 let leased = leased.and_then(|key| match &mut work {
                     Work::Command(plan) => self.use_leases(&mut call, plan, key),
@@ -98,10 +111,15 @@ impl Session {
                 }
             }
             Authorised::Asked(request, challenge) => {
-                call.outbox.push(FromBroker::Asked { call: call.id, challenge });
+                call.outbox.push(FromBroker::Asked {
+                    call: call.id,
+                    challenge,
+                });
                 call.state = CallState::Asked(request);
             }
-            Authorised::Ended(outcome, denied) => call.end_denied(outcome, Usage::default(), denied),
+            Authorised::Ended(outcome, denied) => {
+                call.end_denied(outcome, Usage::default(), denied)
+            }
         }
         self.calls.insert(call.id, call);
         // After the order to the cell, which need not wait for it.
@@ -121,7 +139,9 @@ impl Session {
             Work::File(request) => {
                 self.has_worked |= writes(&request);
                 let job = WorkerJob::Call(call.id);
-                self.files.submit(job, &request, &call.real).map_err(unencoded)?;
+                self.files
+                    .submit(job, &request, &call.real)
+                    .map_err(unencoded)?;
                 call.state = CallState::Worker(request);
             }
             Work::BackgroundList => call.answer(&self.background.list())?,
@@ -141,7 +161,9 @@ impl Session {
 
     /// Ends a call. One that has ended in the meantime is already answered.
     pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
-        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
+        let Some(call) = self.calls.get_mut(&id) else {
+            return Ok(());
+        };
         match &mut call.state {
             CallState::Running(command) => {
                 command.end(Ended::Cancelled);
@@ -169,15 +191,25 @@ impl Session {
     /// Takes what a command has printed, and its end.
     pub fn relay(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        let Some(mut finished) = call.relay(room, &mut self.buffer) else { return };
+        let Some(call) = self.calls.get_mut(&id) else {
+            return;
+        };
+        let Some(mut finished) = call.relay(room, &mut self.buffer) else {
+            return;
+        };
         match finished.plan.is_waited_for() {
-            true => self.pool.command_ended(finished.cell.take().filter(|_| call.leases.is_empty())),
+            true => self
+                .pool
+                .command_ended(finished.cell.take().filter(|_| call.leases.is_empty())),
             // The cell of a service is not reused.
             false => drop(finished.cell.take()),
         }
-        self.created.iter_mut().for_each(|created| created.update(&self.spec, false));
-        let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
+        self.created
+            .iter_mut()
+            .for_each(|created| created.update(&self.spec, false));
+        let profile = self
+            .profiles
+            .with_missing_program(&finished, &self.spec.policy);
         let (denied, found) = finished.conclude(&self.spec);
         self.found.extend(found);
         let (outcome, usage) = finished.outcome(profile);
@@ -188,7 +220,9 @@ impl Session {
     /// are sent, the audit must be completed.
     pub fn collect(&mut self) -> Result<Vec<FromBroker>, Failed> {
         for (id, started) in self.pool.take_started() {
-            let Some(call) = self.calls.get_mut(&id) else { continue };
+            let Some(call) = self.calls.get_mut(&id) else {
+                continue;
+            };
             match started {
                 Ok(started) if started.command.plan().background => {
                     let started = self.background.add(started.command);
@@ -208,7 +242,9 @@ impl Session {
                 ended.push(*id);
             }
         }
-        ended.iter().for_each(|call| self.approvals.leases.end_call(*call));
+        ended
+            .iter()
+            .for_each(|call| self.approvals.leases.end_call(*call));
         frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         let of_background = self.background.take_ended();
@@ -224,11 +260,23 @@ impl Session {
         if is_over && !self.found.is_empty() {
             frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
         }
-        for CallEnd { call, outcome, usage, denied } in
-            ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
+        for CallEnd {
+            call,
+            outcome,
+            usage,
+            denied,
+        } in ended
+            .iter()
+            .filter_map(|id| self.calls.remove(id)?.into_end())
         {
             self.audit.ended(call, &outcome, &usage)?;
-            frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
+            frames.push(FromBroker::Done {
+                call,
+                outcome,
+                usage,
+                layers: self.layers,
+                denied,
+            });
         }
         Ok(frames)
     }
@@ -242,8 +290,13 @@ impl Session {
         // Before anything else: nothing is found in a root that cannot be entered.
         let mut findings = self.modes.give_back();
         let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
-        let ask_indexes = |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));
-        findings.extend(self.watch.iter_mut().flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)));
+        let ask_indexes =
+            |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));
+        findings.extend(
+            self.watch
+                .iter_mut()
+                .flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)),
+        );
         findings
     }
 }

@@ -21,7 +21,9 @@ impl Session {
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
         self.end_commands();
-        self.created.iter_mut().for_each(|created| created.update(&self.spec, true));
+        self.created
+            .iter_mut()
+            .for_each(|created| created.update(&self.spec, true));
         if is_busy {
             let found = self.look_at_repositories(true);
             self.found.extend(found);
@@ -31,14 +33,19 @@ impl Session {
         if self.spec.has(Layer::PidNamespace) {
             self.pool.kill();
         }
-        let ends: Vec<_> = self.calls.into_values().filter_map(Call::into_cancelled).collect();
+        let ends: Vec<_> = self
+            .calls
+            .into_values()
+            .filter_map(Call::into_cancelled)
+            .collect();
         // In the flat tier this kills the remaining processes, before the audit blocks on the disk.
         drop((self.pool, self.files, self.background));
         let mut unfinished = self.kept.end().into_iter();
         // A failure is ignored: no client is left to report it to.
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
         let mut ends = ends.into_iter();
-        let recorded = ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
+        let recorded =
+            ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
         let _ = recorded.and_then(|()| self.audit.close());
         self.spec.scratch
     }
@@ -48,8 +55,12 @@ impl Session {
         let calls = self.calls.values_mut().filter_map(Call::command_mut);
         let all = calls.chain(self.background.commands_mut());
         // A cell reports when it has killed all its processes.
-        let mut running: Vec<&mut Command> = all.filter(|command| command.report_fd().is_some()).collect();
-        running.iter_mut().for_each(|command| command.end(Ended::Cancelled));
+        let mut running: Vec<&mut Command> = all
+            .filter(|command| command.report_fd().is_some())
+            .collect();
+        running
+            .iter_mut()
+            .for_each(|command| command.end(Ended::Cancelled));
         let until = Instant::now() + LAST_SWEEP;
         for command in running {
             if !command.exits_until(until) {
@@ -57,7 +68,8 @@ impl Session {
                 command.exits_until(Instant::now() + LAST_SWEEP);
             }
             // What they have misplaced is taken away as after any call.
-            self.found.extend(conclude(command.refusals(), &self.spec).1);
+            self.found
+                .extend(conclude(command.refusals(), &self.spec).1);
         }
     }
 }

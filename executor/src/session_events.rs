@@ -38,7 +38,9 @@ impl Session {
             }
             Token::Approver(number) => {
                 let events = self.approvals.receive(number);
-                events.into_iter().try_for_each(|event| self.take_approval(event))
+                events
+                    .into_iter()
+                    .try_for_each(|event| self.take_approval(event))
             }
         }
     }
@@ -47,23 +49,35 @@ impl Session {
     pub fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
         match event {
             ApprovalEvent::Granted(id, approval) => {
-                let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+                let Some(mut call) = self.calls.remove(&id) else {
+                    return Ok(());
+                };
                 // The stored request is what runs, not one that comes with the answer.
                 match call.take_asked() {
                     Some(request) => self.begin(call, request, Some(approval)),
-                    None => Err(Failed::internal(format!("the call {id} was not asked about"))),
+                    None => Err(Failed::internal(format!(
+                        "the call {id} was not asked about"
+                    ))),
                 }
             }
             ApprovalEvent::Ended(id, outcome) => {
-                self.calls.entry(id).and_modify(|call| call.end(outcome, Usage::default()));
+                self.calls
+                    .entry(id)
+                    .and_modify(|call| call.end(outcome, Usage::default()));
                 Ok(())
             }
             ApprovalEvent::Preview { approver, call } => {
                 let asked = self.calls.get(&call);
                 let request = asked.and_then(Call::asked);
-                let Some(read) = self.approvals.preview(approver, call, request) else { return Ok(()) };
+                let Some(read) = self.approvals.preview(approver, call, request) else {
+                    return Ok(());
+                };
                 let real = asked.map(|call| call.real.as_slice()).unwrap_or_default();
-                let job = WorkerJob::Preview { approver, call, followed: false };
+                let job = WorkerJob::Preview {
+                    approver,
+                    call,
+                    followed: false,
+                };
                 self.files.submit(job, &read, real).map_err(unencoded)
             }
             ApprovalEvent::Reply(frame) => {
@@ -79,7 +93,9 @@ impl Session {
         self.files.wait_for(waited, client_full);
         self.background.wait_for(waited);
         self.approvals.wait_for(waited);
-        self.calls.values().for_each(|call| call.wait_for(waited, client_full));
+        self.calls
+            .values()
+            .for_each(|call| call.wait_for(waited, client_full));
     }
 
     /// Whether so much is queued for the file worker that no more should be taken from the client.
@@ -89,7 +105,10 @@ impl Session {
 
     /// When the next timeout of the session is due.
     pub fn deadline(&self) -> Option<Instant> {
-        let commands = self.calls.values().filter_map(|call| call.command()?.deadline());
+        let commands = self
+            .calls
+            .values()
+            .filter_map(|call| call.command()?.deadline());
         let others = [
             self.pool.deadline(),
             self.files.deadline(),
@@ -103,12 +122,17 @@ impl Session {
 
     /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
-        self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
+        self.calls
+            .values_mut()
+            .filter_map(Call::command_mut)
+            .for_each(|command| command.tick(now));
         self.background.tick(now);
         self.files.tick(now);
         self.approvals.leases.expire(now);
         let events = self.approvals.expire(now);
-        events.into_iter().try_for_each(|event| self.take_approval(event))?;
+        events
+            .into_iter()
+            .try_for_each(|event| self.take_approval(event))?;
         self.approvals.flush();
         self.audit.tick(now)?;
         self.pool.tick(now)

@@ -16,13 +16,24 @@ impl Session {
             match event {
                 WorkerEvent::Part(WorkerJob::Call(id), bytes) => {
                     let part = FromBroker::Part { call: id, bytes };
-                    self.calls.entry(id).and_modify(|call| call.outbox.push(part));
+                    self.calls
+                        .entry(id)
+                        .and_modify(|call| call.outbox.push(part));
                 }
                 WorkerEvent::Ended(WorkerJob::Call(id), outcome, usage) => {
-                    self.calls.entry(id).and_modify(|call| call.end(outcome, usage));
+                    self.calls
+                        .entry(id)
+                        .and_modify(|call| call.end(outcome, usage));
                 }
                 WorkerEvent::Elsewhere(WorkerJob::Call(id), real) => self.follow(id, real)?,
-                WorkerEvent::Elsewhere(WorkerJob::Preview { approver, call, followed }, real) => {
+                WorkerEvent::Elsewhere(
+                    WorkerJob::Preview {
+                        approver,
+                        call,
+                        followed,
+                    },
+                    real,
+                ) => {
                     self.follow_preview(approver, call, (!followed).then_some(real))?;
                 }
                 WorkerEvent::Part(WorkerJob::Preview { approver, call, .. }, bytes) => {
@@ -38,9 +49,13 @@ impl Session {
 
     /// Decides again on a call whose path leads to `real`: it starts again with that target, waits for an approval, or is refused.
     fn follow(&mut self, id: CallId, real: ZonePath) -> Result<(), Failed> {
-        let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+        let Some(mut call) = self.calls.remove(&id) else {
+            return Ok(());
+        };
         let Some(request) = call.take_from_worker() else {
-            return Err(Failed::internal(format!("the call {id} is not the file worker's")));
+            return Err(Failed::internal(format!(
+                "the call {id} is not the file worker's"
+            )));
         };
         if call.real.len() == PLACES_MAX {
             let message = "the links on the path change while they are followed; try again";
@@ -54,11 +69,24 @@ impl Session {
 
     /// Reads, at the target of a link, the file that a call would change, for an approver who may
     /// see it. Links that change meanwhile are not followed again.
-    fn follow_preview(&mut self, approver: u64, id: CallId, real: Option<ZonePath>) -> Result<(), Failed> {
-        let read = self.calls.get(&id).and_then(Call::asked).and_then(preview_read);
+    fn follow_preview(
+        &mut self,
+        approver: u64,
+        id: CallId,
+        real: Option<ZonePath>,
+    ) -> Result<(), Failed> {
+        let read = self
+            .calls
+            .get(&id)
+            .and_then(Call::asked)
+            .and_then(preview_read);
         match read.zip(real) {
             Some((read, real)) => {
-                let job = WorkerJob::Preview { approver, call: id, followed: true };
+                let job = WorkerJob::Preview {
+                    approver,
+                    call: id,
+                    followed: true,
+                };
                 self.files.submit(job, &read, &[real]).map_err(unencoded)
             }
             None => {

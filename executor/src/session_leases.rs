@@ -7,7 +7,9 @@ use crate::fault::protocol;
 use crate::plan::CommandPlan;
 use crate::repository_question::git_settings_in;
 use crate::session::Session;
-use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Wants};
+use broker_protocol::{
+    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Wants,
+};
 use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
 use executor_supervisor::explain;
@@ -27,20 +29,37 @@ impl Session {
         }
         let leases = self.approvals.new_leases(call, &approval);
         let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
-        let Approval { extent, digest, missing, .. } = approval;
+        let Approval {
+            extent,
+            digest,
+            missing,
+            ..
+        } = approval;
         let session = (&self.spec, &self.profiles.user);
         let settings: &Settings = &|root, objects| git_settings_in(root, objects, session);
-        let paths = match self.approvals.leases.hold(call, missing, &self.spec.policy, settings) {
+        let paths = match self
+            .approvals
+            .leases
+            .hold(call, missing, &self.spec.policy, settings)
+        {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
         };
         if let Some(watch) = &mut self.watch {
-            for held in paths.iter().filter(|held| held.leased().access() == Access::Write) {
-                watch.others.cover_granted(held.leased().path(), &held.objects().repositories);
+            for held in paths
+                .iter()
+                .filter(|held| held.leased().access() == Access::Write)
+            {
+                watch
+                    .others
+                    .cover_granted(held.leased().path(), &held.objects().repositories);
             }
         }
         // A call has no key if all its hosts are leased to the session.
-        let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
+        let key = leases
+            .iter()
+            .find(|lease| lease.opens.host().is_some())
+            .and_then(|lease| lease.key);
         for lease in &leases {
             let what = self.audit.redacted(lease.opens.parts().1);
             self.audit.append(&Record::leased(lease, &what, extent))?;
@@ -66,7 +85,10 @@ impl Session {
         self.approvals.leases.end_changed();
         let paths = self.approvals.leases.paths_for(call.id);
         leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
-        plan.leases = self.approvals.leases.handover(&paths, self.user_namespace.as_ref())?;
+        plan.leases = self
+            .approvals
+            .leases
+            .handover(&paths, self.user_namespace.as_ref())?;
         (call.leases, plan.granted) = paths.into_iter().unzip();
         Ok(())
     }
@@ -78,7 +100,12 @@ impl Session {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;
             // A running command keeps its granted paths until it ends.
             let has = |call: &&Call| call.leases.contains(&lease.lease);
-            let calls: Vec<_> = self.calls.values().filter(has).map(|call| call.id).collect();
+            let calls: Vec<_> = self
+                .calls
+                .values()
+                .filter(has)
+                .map(|call| call.id)
+                .collect();
             calls.into_iter().try_for_each(|call| self.cancel(call))?;
         }
         Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
@@ -89,7 +116,9 @@ impl Session {
         if !self.spec.policy.has_network() {
             return Err(protocol("the cells of this session have no network"));
         }
-        report.check().map_err(|error| protocol(error.to_string()))?;
+        report
+            .check()
+            .map_err(|error| protocol(error.to_string()))?;
         // A program chooses this name, and may put a secret into it.
         let host = self.audit.redacted(&report.host);
         Ok(self.audit.append(&Record::connection(&host, report))?)
@@ -105,12 +134,23 @@ impl Session {
         let leasable = |access, path: &Path| {
             let paths = path.to_str().map(str::to_owned).into_iter().collect();
             let wants = match access {
-                Access::Read => Wants { read: paths, ..Wants::default() },
-                Access::Write => Wants { write: paths, ..Wants::default() },
+                Access::Read => Wants {
+                    read: paths,
+                    ..Wants::default()
+                },
+                Access::Write => Wants {
+                    write: paths,
+                    ..Wants::default()
+                },
             };
-            opened_with(&wants, spec, user).map(drop).map_err(|refused| refused.why)
+            opened_with(&wants, spec, user)
+                .map(drop)
+                .map_err(|refused| refused.why)
         };
-        let explained = traced.iter().map(|one| explain(one, spec, &leasable)).collect();
+        let explained = traced
+            .iter()
+            .map(|one| explain(one, spec, &leasable))
+            .collect();
         self.outbox.push(FromBroker::Explained(explained));
         Ok(())
     }

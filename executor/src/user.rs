@@ -38,7 +38,10 @@ impl Worker {
     fn open() -> Self {
         let own = std::env::current_exe().unwrap_or_default();
         let path = own.with_file_name("lazaret-worker");
-        Self { file: File::open(&path).map(OwnedFd::from), path }
+        Self {
+            file: File::open(&path).map(OwnedFd::from),
+            path,
+        }
     }
 
     /// Its file.
@@ -57,10 +60,18 @@ impl User {
     /// The user of this process, with the variables of its environment.
     pub fn of_process(variables: Variables, ablation: Ablation) -> io::Result<Self> {
         // Without a user database, as in a container, this returns an error.
-        let account = Account::from_uid(Uid::effective()).ok().flatten().map(|account| account.dir);
+        let account = Account::from_uid(Uid::effective())
+            .ok()
+            .flatten()
+            .map(|account| account.dir);
         let variable = |name: &str| variables.get(OsStr::new(name)).cloned();
         let home = directories::home(account, &|path| path.is_dir(), &variable);
-        Ok(Self { variables, home, ablation, worker: Rc::new(Worker::open()) })
+        Ok(Self {
+            variables,
+            home,
+            ablation,
+            worker: Rc::new(Worker::open()),
+        })
     }
 
     pub fn variable(&self, name: &str) -> Option<OsString> {
@@ -89,12 +100,20 @@ impl User {
     pub fn git(&self) -> UserGit {
         let (home, files) = self.git_files();
         let own = directories::configuration(&self.home, &|name| self.variable(name));
-        UserGit { home, files, own: own_files(&self.worker.path, &own) }
+        UserGit {
+            home,
+            files,
+            own: own_files(&self.worker.path, &own),
+        }
     }
 
     /// The home of the user's git, and the files that it reads everywhere (git-config(1), FILES and ENVIRONMENT).
     pub fn git_files(&self) -> (PathBuf, Vec<PathBuf>) {
-        let named = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let named = |name: &str| {
+            self.variable(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
         let home = named("HOME").unwrap_or_else(|| self.home.clone());
         let configuration = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let mut files = vec![named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into())];
@@ -108,8 +127,14 @@ impl User {
     /// The values that profiles may refer to.
     pub fn host(&self) -> Host {
         let text = |value: &OsString| value.to_str().map(str::to_owned);
-        let variables =
-            self.variables.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
-        Host { home: self.home.clone(), variables }
+        let variables = self
+            .variables
+            .iter()
+            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+            .collect();
+        Host {
+            home: self.home.clone(),
+            variables,
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Compiles the lists of system calls that the orchestrator keeps itself to.
 
-#[allow(clippy::disallowed_methods, reason = "this builds the program and is no part of it")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this builds the program and is no part of it"
+)]
 #[path = "../../policies/build/seccomp.rs"]
 mod seccomp;
 
@@ -8,7 +11,10 @@ fn main() {
     let programs: [(&str, seccomp::Lists); 3] = [
         ("orchestrator", &[&["orchestrator"]]),
         ("orchestrator_web", &[&["orchestrator", "orchestrator-web"]]),
-        ("orchestrator_web_unix", &[&["orchestrator", "orchestrator-web", "orchestrator-unix"]]),
+        (
+            "orchestrator_web_unix",
+            &[&["orchestrator", "orchestrator-web", "orchestrator-unix"]],
+        ),
     ];
     seccomp::write(&programs, "seccompiler::sock_filter");
 }

@@ -35,22 +35,32 @@ impl Accept {
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let found = agent_settings::findings(&[&options.project_root()?], None)?;
         if found.is_empty() {
-            print::result(b"nothing to accept: the project sets nothing for agents that may undo Lazaret\n")?;
+            print::result(
+                b"nothing to accept: the project sets nothing for agents that may undo Lazaret\n",
+            )?;
             return Ok(exit::OK);
         }
-        let lines: String =
-            found.iter().map(|finding| format!("{}\n", print::shown(&finding.to_string()))).collect();
+        let lines: String = found
+            .iter()
+            .map(|finding| format!("{}\n", print::shown(&finding.to_string())))
+            .collect();
         print::result(lines.as_bytes())?;
-        let known = found.iter().map(|finding| Some((finding.path.as_path(), finding.digest?)));
+        let known = found
+            .iter()
+            .map(|finding| Some((finding.path.as_path(), finding.digest?)));
         let Some(known) = known.collect::<Option<Vec<_>>>() else {
-            return Err(Failed::invalid("what cannot be examined cannot be accepted; remove it"));
+            return Err(Failed::invalid(
+                "what cannot be examined cannot be accepted; remove it",
+            ));
         };
         if !self.yes && !asked()? {
             return Ok(exit::FAILED);
         }
         let failed = |error: io::Error| Failed::internal(format!("cannot record it: {error}"));
         let mut accepted = Accepted::read().map_err(failed)?;
-        known.into_iter().for_each(|(path, digest)| accepted.add(path, digest));
+        known
+            .into_iter()
+            .for_each(|(path, digest)| accepted.add(path, digest));
         accepted.write().map_err(failed)?;
         print::result(b"accepted, as long as these files stay as they are\n")?;
         Ok(exit::OK)
@@ -59,7 +69,9 @@ impl Accept {
 
 fn asked() -> Result<bool, Failed> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        return Err(Failed::invalid("this asks before it accepts: look at the files, then say --yes"));
+        return Err(Failed::invalid(
+            "this asks before it accepts: look at the files, then say --yes",
+        ));
     }
     print::result(b"have you looked at these files, and do you accept them? [y/N] ")?;
     let mut answer = String::new();

@@ -66,9 +66,11 @@ impl Approve {
     /// Answers questions until no session is left that could ask; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         // Another process of this user that could read or modify this one could answer in its place.
-        nix::sys::prctl::set_dumpable(false).map_err(|error| Failed::internal(error.to_string()))?;
+        nix::sys::prctl::set_dumpable(false)
+            .map_err(|error| Failed::internal(error.to_string()))?;
         let uid = Uid::effective().as_raw();
-        let directories = directories::approvals(&state_directory::home(), uid, &state_directory::variable);
+        let directories =
+            directories::approvals(&state_directory::home(), uid, &state_directory::variable);
         if let Err(why) = confine_approver(&directories) {
             print::problem(&format!("this program could not confine itself: {why}"));
         }
@@ -104,9 +106,17 @@ async fn list(mut queue: ApprovalQueue, json: bool) -> Result<u8, Failed> {
         }
     }
     if json {
-        waiting.iter().try_for_each(|pending| print::json(&PendingLine::new(pending)))?;
+        waiting
+            .iter()
+            .try_for_each(|pending| print::json(&PendingLine::new(pending)))?;
     } else {
-        let line = |pending| format!("{} s left: {}\n", page::seconds_left(pending), page::title(pending));
+        let line = |pending| {
+            format!(
+                "{} s left: {}\n",
+                page::seconds_left(pending),
+                page::title(pending)
+            )
+        };
         let page: String = waiting.iter().map(line).collect();
         let nothing = if is_refused { "" } else { "nothing waits\n" };
         print::result(if page.is_empty() { nothing } else { &page }.as_bytes())?;

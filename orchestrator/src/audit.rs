@@ -87,7 +87,14 @@ impl Audit {
             }
             (Action::Show(_) | Action::Tail { .. }, None) => Ok(exit::OK),
             (Action::Show(show), Some(audit)) => show.all(&audit),
-            (Action::Tail { lines, follow, show }, Some(audit)) => show.last(&audit, lines, follow),
+            (
+                Action::Tail {
+                    lines,
+                    follow,
+                    show,
+                },
+                Some(audit),
+            ) => show.last(&audit, lines, follow),
         }
     }
 }
@@ -109,26 +116,45 @@ fn missing(directory: &Path, json: bool) -> Result<u8, Failed> {
 }
 
 fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
-    let Verified { files, last, known, flaw, .. } = verified;
+    let Verified {
+        files,
+        last,
+        known,
+        flaw,
+        ..
+    } = verified;
     let (records, head) = (last.seq, last.hash);
     if json {
-        let bad = flaw.as_ref().map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
+        let bad = flaw
+            .as_ref()
+            .map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
         let (head, whole) = (head.to_string(), flaw.is_none());
         print::json(
             &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "bad": bad }),
         )?;
     } else if let Some(flaw) = flaw {
-        let line = if flaw.line > 0 { format!(", line {}", flaw.line) } else { String::new() };
+        let line = if flaw.line > 0 {
+            format!(", line {}", flaw.line)
+        } else {
+            String::new()
+        };
         print::problem(&format!(
             "the audit is not as it was written: {}{line}: {}; {records} records before it are whole",
             flaw.file, flaw.why
         ));
     } else {
-        let known = known
-            .map_or(String::new(), |known| format!("\nthe hash that was given is that of record {known}"));
-        print::result(format!("whole: {records} records, files: {files}, head: {head}{known}\n").as_bytes())?;
+        let known = known.map_or(String::new(), |known| {
+            format!("\nthe hash that was given is that of record {known}")
+        });
+        print::result(
+            format!("whole: {records} records, files: {files}, head: {head}{known}\n").as_bytes(),
+        )?;
     }
-    Ok(if flaw.is_some() { exit::FAILED } else { exit::OK })
+    Ok(if flaw.is_some() {
+        exit::FAILED
+    } else {
+        exit::OK
+    })
 }
 
 impl Show {
@@ -168,9 +194,13 @@ impl Show {
     }
 
     fn wants(&self, record: &[u8]) -> bool {
-        let Some(session) = &self.session else { return true };
+        let Some(session) = &self.session else {
+            return true;
+        };
         let value: Value = serde_json::from_slice(record).unwrap_or_default();
-        value["session"].as_str().is_some_and(|id| id.starts_with(session.as_str()))
+        value["session"]
+            .as_str()
+            .is_some_and(|id| id.starts_with(session.as_str()))
     }
 
     fn print(&self, record: &[u8]) -> Result<(), Failed> {
@@ -190,9 +220,13 @@ fn row(record: &Value) -> String {
     let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
     let at = time::utc(record["ts"].as_f64().unwrap_or_default() as u64);
     let session: String = text("session").chars().take(8).collect();
-    let numbers = ["call", "exit", "signal", "calls", "tried", "failed", "bytes"];
-    let words =
-        ["tool", "path", "verdict", "rule", "grant", "end", "limit", "error", "tier", "project", "found"];
+    let numbers = [
+        "call", "exit", "signal", "calls", "tried", "failed", "bytes",
+    ];
+    let words = [
+        "tool", "path", "verdict", "rule", "grant", "end", "limit", "error", "tier", "project",
+        "found",
+    ];
     let mut row = format!("{:>6} {at} {session:<8} {:<8}", record["seq"], text("kind"));
     for name in numbers.into_iter().filter(|name| record[name].is_number()) {
         row.push_str(&format!(" {name}={}", record[name]));

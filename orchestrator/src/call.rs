@@ -74,14 +74,34 @@ impl Call {
         }
         let greeting = Greeting::open(&endpoint, config.open.clone())?;
         // A tool that does not exist needs no network.
-        let web = config.registry.get(&self.tool).is_ok_and(|entry| entry.leaves_executor());
+        let web = config
+            .registry
+            .get(&self.tool)
+            .is_ok_and(|entry| entry.leaves_executor());
         let web = web || config.open.network.is_some() || !servers.are_none();
-        let socket = endpoint.socket().filter(|_| !servers.are_none()).map(Path::to_owned);
-        confine(&Needs { web, socket, write: servers.directories(), ..Needs::default() });
+        let socket = endpoint
+            .socket()
+            .filter(|_| !servers.are_none())
+            .map(Path::to_owned);
+        confine(&Needs {
+            web,
+            socket,
+            write: servers.directories(),
+            ..Needs::default()
+        });
         let subscribers: Vec<Rc<dyn orchestrator_session::Subscriber>> = vec![log.clone()];
-        let config = Config { greeting: Some(greeting), single_call: true, subscribers, ..config };
+        let config = Config {
+            greeting: Some(greeting),
+            single_call: true,
+            subscribers,
+            ..config
+        };
         let result = runtime()?.block_on(self.perform(config, &servers, input));
-        log.end(if result.is_ok() { "the call has ended" } else { "no session could be opened" });
+        log.end(if result.is_ok() {
+            "the call has ended"
+        } else {
+            "no session could be opened"
+        });
         result::report(&*result?, self.json)
     }
 
@@ -112,10 +132,20 @@ impl Call {
             .transpose()
             .map_err(|error| Failed::internal(error.to_string()))?;
         // Output that is not JSON is printed raw; what goes to a terminal is escaped when it is printed.
-        let found = if self.json { FoundIn::Text } else { FoundIn::Metadata };
-        let context =
-            CallContext { raw: !self.json || self.tools.is_raw(), found, ..CallContext::new("call".into()) };
-        let invocation = Invocation::Tool { name: self.tool.clone(), input };
+        let found = if self.json {
+            FoundIn::Text
+        } else {
+            FoundIn::Metadata
+        };
+        let context = CallContext {
+            raw: !self.json || self.tools.is_raw(),
+            found,
+            ..CallContext::new("call".into())
+        };
+        let invocation = Invocation::Tool {
+            name: self.tool.clone(),
+            input,
+        };
         let mut call = session.call(context, invocation);
         let handle = call.handle.clone();
         tokio::select! {
@@ -134,6 +164,7 @@ impl Call {
             }
             given => given,
         };
-        serde_json::from_str(json).map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))
+        serde_json::from_str(json)
+            .map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))
     }
 }

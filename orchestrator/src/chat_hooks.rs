@@ -96,8 +96,14 @@ impl Accept {
     fn main(self) -> Result<u8, Failed> {
         let hooks = AgentConfig::read()?.hooks()?;
         let unknown = || Failed::invalid(format!("there is no hook `{}`", self.name));
-        let hook = hooks.iter().find(|hook| hook.entry.name == self.name).ok_or_else(unknown)?;
-        let program = hook.program.as_ref().map_err(|why| Failed::invalid(why.clone()))?;
+        let hook = hooks
+            .iter()
+            .find(|hook| hook.entry.name == self.name)
+            .ok_or_else(unknown)?;
+        let program = hook
+            .program
+            .as_ref()
+            .map_err(|why| Failed::invalid(why.clone()))?;
         print::result(lines(hook).as_bytes())?;
         if hook.acceptance == Acceptance::Accepted {
             return Ok(exit::OK);
@@ -114,22 +120,39 @@ impl Accept {
 fn described(hook: &Hook) -> Value {
     let mut described = json!(hook.entry);
     described["acceptance"] = hook.acceptance.name().into();
-    described["sha256"] = hook.program.as_ref().ok().map(|program| digest(program).to_string()).into();
+    described["sha256"] = hook
+        .program
+        .as_ref()
+        .ok()
+        .map(|program| digest(program).to_string())
+        .into();
     described["problem"] = hook.problem().into();
     described
 }
 
 fn lines(hook: &Hook) -> String {
     let entry = &hook.entry;
-    let tools = entry.tools.as_ref().map_or_else(String::new, |tools| format!(" of {}", tools.join(", ")));
+    let tools = entry
+        .tools
+        .as_ref()
+        .map_or_else(String::new, |tools| format!(" of {}", tools.join(", ")));
     let program = match &hook.program {
         Ok(program) => format!("SHA-256 {}", digest(program)),
         Err(why) => why.clone(),
     };
     let text = [
-        format!("{} ({}): {}{tools}", entry.name, hook.acceptance.name(), entry.event.name()),
+        format!(
+            "{} ({}): {}{tools}",
+            entry.name,
+            hook.acceptance.name(),
+            entry.event.name()
+        ),
         format!("  {}: {program}", entry.program.display()),
-        format!("  arguments {:?}; profile {}, {} s", entry.args, entry.profile, entry.timeout_s),
+        format!(
+            "  arguments {:?}; profile {}, {} s",
+            entry.args, entry.profile, entry.timeout_s
+        ),
     ];
-    text.map(|line| format!("{}\n", escape::line(&line))).concat()
+    text.map(|line| format!("{}\n", escape::line(&line)))
+        .concat()
 }

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    accept, approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy,
-    serve, session, tools, undo,
+    accept, approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp,
+    policy, serve, session, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{
@@ -130,7 +130,11 @@ pub fn main() -> ExitCode {
     if let Err(error) = known::learn(&environment) {
         // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
-        return ExitCode::from(if is_command("hook") { hook::REFUSED } else { exit::LAZARET });
+        return ExitCode::from(if is_command("hook") {
+            hook::REFUSED
+        } else {
+            exit::LAZARET
+        });
     }
     let cli = match parse() {
         Ok(cli) => cli,
@@ -140,7 +144,11 @@ pub fn main() -> ExitCode {
     let code = cli.execute().unwrap_or_else(|failed| {
         print::problem(&failed.message);
         // For `run`, 2 could be the exit code of the command itself.
-        if failed.kind == ErrorKind::InvalidInput && !is_run { exit::USAGE } else { exit::LAZARET }
+        if failed.kind == ErrorKind::InvalidInput && !is_run {
+            exit::USAGE
+        } else {
+            exit::LAZARET
+        }
     });
     ExitCode::from(code)
 }
@@ -153,7 +161,9 @@ impl Cli {
             options.check_environment()?;
         }
         match self.command {
-            Command::Run(run) => in_json(run.json, "bash", run.main(options)).map(|never| match never {}),
+            Command::Run(run) => {
+                in_json(run.json, "bash", run.main(options)).map(|never| match never {})
+            }
             Command::Why(why) => why.main(options.clone()),
             Command::Call(call) => in_json(call.json, &call.tool.clone(), call.main(options)),
             Command::History(history) => in_json(history.json, "history", history.main(options)),
@@ -195,9 +205,17 @@ fn command() -> clap::Command {
     let mut command = Cli::command();
     // Copies the global options of sessions to every subcommand.
     command.build();
-    command.mut_subcommands(|command| hide_unused(command, &[])).mut_subcommand("serve", |serve| {
-        serve.mut_args(|arg| if arg.get_id() == "project" { arg.help(serve::PROJECT_HELP) } else { arg })
-    })
+    command
+        .mut_subcommands(|command| hide_unused(command, &[]))
+        .mut_subcommand("serve", |serve| {
+            serve.mut_args(|arg| {
+                if arg.get_id() == "project" {
+                    arg.help(serve::PROJECT_HELP)
+                } else {
+                    arg
+                }
+            })
+        })
 }
 
 /// Of a command below those of these words.
@@ -206,7 +224,13 @@ fn hide_unused(command: clap::Command, above: &[&str]) -> clap::Command {
     let words = [above, &[name.as_str()]].concat();
     let is_hidden = |id: &str| is_option(id) && !is_used(id, &words);
     command
-        .mut_args(|arg| if is_hidden(arg.get_id().as_str()) { arg.hide(true) } else { arg })
+        .mut_args(|arg| {
+            if is_hidden(arg.get_id().as_str()) {
+                arg.hide(true)
+            } else {
+                arg
+            }
+        })
         .mut_subcommands(|command| hide_unused(command, &words))
 }
 
@@ -227,21 +251,40 @@ fn unused(matches: &ArgMatches) -> Option<(String, String)> {
     let is_given =
         |matches: &ArgMatches, id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let options = USED_BY.iter().map(|(id, _)| *id);
-    let unused = options.filter(|id| is_given(given, id)).find(|id| !is_used(id, &words));
-    let of_mcp = || mcp::OWN_OPTIONS.into_iter().find(|id| of_mcp.is_some_and(|of_mcp| is_given(of_mcp, id)));
-    unused.or_else(of_mcp).map(|id| (id.replace('_', "-"), words.join(" ")))
+    let unused = options
+        .filter(|id| is_given(given, id))
+        .find(|id| !is_used(id, &words));
+    let of_mcp = || {
+        mcp::OWN_OPTIONS
+            .into_iter()
+            .find(|id| of_mcp.is_some_and(|of_mcp| is_given(of_mcp, id)))
+    };
+    unused
+        .or_else(of_mcp)
+        .map(|id| (id.replace('_', "-"), words.join(" ")))
 }
 
 fn parse() -> Result<Cli, clap::Error> {
     // Errors and help of `run` come from the full parser, as for all commands.
     if std::env::args_os().nth(1).is_some_and(|name| name == "run")
-        && let Ok(RunAlone { options, command: RunCommand::Run(run) }) = RunAlone::try_parse()
+        && let Ok(RunAlone {
+            options,
+            command: RunCommand::Run(run),
+        }) = RunAlone::try_parse()
     {
-        return Ok(Cli { options, command: Command::Run(run) });
+        return Ok(Cli {
+            options,
+            command: Command::Run(run),
+        });
     }
     let mut command = Cli::command();
     let mut matches = match command.try_get_matches_from_mut(std::env::args_os()) {
-        Err(error) if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand
+            ) =>
+        {
             self::command().try_get_matches_from(std::env::args_os())?
         }
         matches => matches?,
@@ -266,15 +309,25 @@ fn usage(error: &clap::Error) -> ExitCode {
             _ => ExitCode::SUCCESS,
         };
     }
-    ExitCode::from(if is_command("run") { exit::LAZARET } else { exit::USAGE })
+    ExitCode::from(if is_command("run") {
+        exit::LAZARET
+    } else {
+        exit::USAGE
+    })
 }
 
 /// Whether `name` is the subcommand of a command line that may itself be invalid.
 fn is_command(name: &str) -> bool {
-    let commands: Vec<_> =
-        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let mut words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
-    words.find(|word| commands.contains(word)).is_some_and(|first| first == name)
+    let commands: Vec<_> = Cli::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let mut words = std::env::args_os()
+        .skip(1)
+        .filter_map(|word| word.into_string().ok());
+    words
+        .find(|word| commands.contains(word))
+        .is_some_and(|first| first == name)
 }
 
 #[cfg(test)]

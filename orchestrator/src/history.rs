@@ -51,7 +51,11 @@ impl History {
             let wanted = Wanted { limit: self.limit };
             typed::ask(&session, "history", Request::History(wanted)).await
         });
-        log.end(if listed.is_ok() { "the call has ended" } else { "no session could be opened" });
+        log.end(if listed.is_ok() {
+            "the call has ended"
+        } else {
+            "no session could be opened"
+        });
         result::report(&*listed?, self.json)
     }
 }
@@ -62,5 +66,9 @@ pub fn session(options: &SessionOptions, log: &Rc<RunLog>) -> Result<Config, Fai
     let greeting = Greeting::open(&options.endpoint(), open.clone())?;
     confine(&Needs::default());
     let config = Config::new(open, redactor());
-    Ok(Config { greeting: Some(greeting), subscribers: vec![log.clone()], ..config })
+    Ok(Config {
+        greeting: Some(greeting),
+        subscribers: vec![log.clone()],
+        ..config
+    })
 }

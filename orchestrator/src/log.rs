@@ -76,7 +76,9 @@ impl Log {
         let mut runs = Vec::new();
         for id in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {
             // A run whose log was removed in the meantime is skipped.
-            let Some(outline) = runlog_files::outline(&id).map_err(unreadable)? else { continue };
+            let Some(outline) = runlog_files::outline(&id).map_err(unreadable)? else {
+                continue;
+            };
             runs.push(summary(&id, &outline));
         }
         if self.json {
@@ -107,10 +109,15 @@ impl Log {
 
     fn show(&self, run: &str, wanted: &Wanted) -> Result<u8, Failed> {
         let Some(lines) = runlog_files::lines(run).map_err(unreadable)? else {
-            print::problem(&format!("there is no run {run:?}; `lazaret log list` has them"));
+            print::problem(&format!(
+                "there is no run {run:?}; `lazaret log list` has them"
+            ));
             return Ok(exit::FAILED);
         };
-        lines.iter().filter(|line| wanted.has(line)).try_for_each(|line| self.print(None, line))?;
+        lines
+            .iter()
+            .filter(|line| wanted.has(line))
+            .try_for_each(|line| self.print(None, line))?;
         Ok(exit::OK)
     }
 
@@ -118,8 +125,13 @@ impl Log {
         let text = text.to_lowercase();
         let mut found = 0;
         for id in runlog_files::ids().map_err(unreadable)? {
-            let lines = runlog_files::lines(&id).map_err(unreadable)?.unwrap_or_default();
-            for line in lines.iter().filter(|line| wanted.has(line) && has(line, &text)) {
+            let lines = runlog_files::lines(&id)
+                .map_err(unreadable)?
+                .unwrap_or_default();
+            for line in lines
+                .iter()
+                .filter(|line| wanted.has(line) && has(line, &text))
+            {
                 found += 1;
                 self.print(Some(&id), line)?;
             }
@@ -153,11 +165,19 @@ fn unreadable(error: io::Error) -> Failed {
 /// A run as an entry of a list. The counts come from its last line; they are null if it has none. Of a run with one call it has what
 /// was called, and the exit code.
 fn summary(id: &str, outline: &Outline) -> Value {
-    let Outline { first, call, result, last } = outline;
+    let Outline {
+        first,
+        call,
+        result,
+        last,
+    } = outline;
     let started = first["ts"].as_f64().map(|ts| time::utc(ts as u64));
     let (start, end) = (&first["payload"], &last["payload"]);
     let is_one = end["calls"] == 1;
-    let (call, exit) = (called(&call["payload"]), &result["payload"]["metadata"]["exitCode"]);
+    let (call, exit) = (
+        called(&call["payload"]),
+        &result["payload"]["metadata"]["exitCode"],
+    );
     json!({
         "run": id, "started": started, "command": start["command"], "project": start["project"],
         "session": start["session"], "calls": end["calls"], "errors": end["errors"], "reason": end["reason"],
@@ -168,7 +188,12 @@ fn summary(id: &str, outline: &Outline) -> Value {
 /// The command of a call, or its tool.
 fn called(call: &Value) -> Value {
     match &call["input"]["command"] {
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ").into(),
+        Value::Array(words) => words
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+            .into(),
         Value::String(command) => command.as_str().into(),
         _ => call["tool"].clone(),
     }
@@ -179,9 +204,9 @@ fn has(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => text.to_lowercase().contains(wanted),
         Value::Array(values) => values.iter().any(|value| has(value, wanted)),
-        Value::Object(fields) => {
-            fields.iter().any(|(name, value)| name.contains(wanted) || has(value, wanted))
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| name.contains(wanted) || has(value, wanted)),
         Value::Number(number) => number.to_string() == wanted,
         Value::Null | Value::Bool(_) => false,
     }
@@ -196,20 +221,35 @@ fn row(line: &Value) -> String {
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let words = ["tool", "error", "message", "input", "result", "project", "reason", "description"]
-        .map(|name| text(&payload[name]))
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .collect::<Vec<_>>()
-        .join("  ");
-    let (kind, words) = (line["kind"].as_str().unwrap_or_default(), in_one_line(&words));
+    let words = [
+        "tool",
+        "error",
+        "message",
+        "input",
+        "result",
+        "project",
+        "reason",
+        "description",
+    ]
+    .map(|name| text(&payload[name]))
+    .into_iter()
+    .filter(|text| !text.is_empty())
+    .collect::<Vec<_>>()
+    .join("  ");
+    let (kind, words) = (
+        line["kind"].as_str().unwrap_or_default(),
+        in_one_line(&words),
+    );
     format!("{at} {:>4} {kind:<14} {words}", line["step"])
 }
 
 /// The beginning of a text, for a row.
 fn in_one_line(text: &str) -> String {
     const SHOWN: usize = 160;
-    text.replace(['\n', '\t'], " ").chars().take(SHOWN).collect()
+    text.replace(['\n', '\t'], " ")
+        .chars()
+        .take(SHOWN)
+        .collect()
 }
 
 #[cfg(test)]
@@ -227,20 +267,36 @@ mod tests {
 
     #[test]
     fn a_run_that_did_not_end_has_no_counts() {
-        let start =
-            json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
+        let start = json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
         let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
-        let outline = Outline { first: start, call: call.clone(), last: call, ..Outline::default() };
+        let outline = Outline {
+            first: start,
+            call: call.clone(),
+            last: call,
+            ..Outline::default()
+        };
         let summary = summary("1", &outline);
-        assert_eq!((&summary["command"], &summary["calls"]), (&json!("run"), &Value::Null));
+        assert_eq!(
+            (&summary["command"], &summary["calls"]),
+            (&json!("run"), &Value::Null)
+        );
         assert_eq!(summary["started"], "1970-01-01 00:00:00Z");
     }
 
     #[test]
     fn a_call_is_its_command_or_its_tool() {
         let of = |call: Value| called(&call);
-        assert_eq!(of(json!({"tool": "bash", "input": {"command": ["git", "log"]}})), "git log");
-        assert_eq!(of(json!({"tool": "bash", "input": {"command": "git log | head"}})), "git log | head");
-        assert_eq!(of(json!({"tool": "glob", "input": {"pattern": "*"}})), "glob");
+        assert_eq!(
+            of(json!({"tool": "bash", "input": {"command": ["git", "log"]}})),
+            "git log"
+        );
+        assert_eq!(
+            of(json!({"tool": "bash", "input": {"command": "git log | head"}})),
+            "git log | head"
+        );
+        assert_eq!(
+            of(json!({"tool": "glob", "input": {"pattern": "*"}})),
+            "glob"
+        );
     }
 }

@@ -62,12 +62,18 @@ impl Login {
             )));
         };
         let directory = store::prepare();
-        let directory =
-            directory.map_err(|error| Failed::internal(format!("no login can be kept: {error}")))?;
+        let directory = directory
+            .map_err(|error| Failed::internal(format!("no login can be kept: {error}")))?;
         let callback = Callback::bind(address.login.callback_port).map_err(|error| {
-            Failed::internal(format!("a browser cannot come back to this machine: {error}"))
+            Failed::internal(format!(
+                "a browser cannot come back to this machine: {error}"
+            ))
         })?;
-        confine(&Needs { web: true, write: vec![directory], ..Needs::default() });
+        confine(&Needs {
+            web: true,
+            write: vec![directory],
+            ..Needs::default()
+        });
         runtime()?.block_on(async {
             let mut signals = Signals::listen(&[SIGINT, SIGTERM])?;
             tokio::select! {
@@ -78,7 +84,12 @@ impl Login {
     }
 }
 
-async fn log_in(server: &Server, address: &Address, place: &Place, callback: Callback) -> Result<u8, Failed> {
+async fn log_in(
+    server: &Server,
+    address: &Address,
+    place: &Place,
+    callback: Callback,
+) -> Result<u8, Failed> {
     let named = NamedAddress::of(address).map_err(Failed::invalid)?;
     let failed = |why: &dyn std::fmt::Display| {
         print::problem(&format!("no login at `{}`: {why}", server.name));
@@ -104,9 +115,11 @@ async fn log_in(server: &Server, address: &Address, place: &Place, callback: Cal
             pasted = pasted() => pasted,
         }
     };
-    let Ok(returned) = timeout(PERSON, returned).await else { return Ok(exit::TIMEOUT) };
-    let returned =
-        returned.map_err(|error| Failed::internal(format!("the browser cannot be heard: {error}")))?;
+    let Ok(returned) = timeout(PERSON, returned).await else {
+        return Ok(exit::TIMEOUT);
+    };
+    let returned = returned
+        .map_err(|error| Failed::internal(format!("the browser cannot be heard: {error}")))?;
     match begun.finish(&returned).await {
         Ok(()) => {
             print::result(format!("Logged in at `{}`.\n", server.name).as_bytes())?;

@@ -82,8 +82,15 @@ pub struct Mcp {
 }
 
 /// The options that are for serving a client, and mean nothing to a command about servers.
-pub const OWN_OPTIONS: [&str; 7] =
-    ["all_tools", "max_violations", "client", "examine", "model_profile", "raw_output", "disable"];
+pub const OWN_OPTIONS: [&str; 7] = [
+    "all_tools",
+    "max_violations",
+    "client",
+    "examine",
+    "model_profile",
+    "raw_output",
+    "disable",
+];
 
 impl Mcp {
     /// Serves standard input until it ends; returns the exit code.
@@ -93,7 +100,9 @@ impl Mcp {
         }
         if self.examine {
             let answered = agent_settings::answer(self.client.as_deref());
-            return answered.map(|()| exit::OK).map_err(|error| Failed::internal(error.to_string()));
+            return answered
+                .map(|()| exit::OK)
+                .map_err(|error| Failed::internal(error.to_string()));
         }
         let log = Rc::new(options.log("mcp"));
         if !self.all_tools {
@@ -111,7 +120,11 @@ impl Mcp {
         let open = options.open(SPARE).ok().map(|opening| opening.open);
         let project = open.as_ref().map(|open| open.project.as_str());
         let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
-        let listed = Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, open, scope };
+        let listed = Listed {
+            registry: registry(self.tools.disabled(), Some(policy.clone()))?,
+            open,
+            scope,
+        };
         let socket = endpoint.socket().map(Path::to_owned);
         let opener = Opener {
             max_violations: self.max_violations(options),
@@ -124,40 +137,66 @@ impl Mcp {
             named,
             current: None,
         };
-        confine(&Needs { web: true, socket, write: opener.servers.directories(), ..Needs::default() });
+        confine(&Needs {
+            web: true,
+            socket,
+            write: opener.servers.directories(),
+            ..Needs::default()
+        });
         let served = runtime()?.block_on(serve(settings, listed, opener, log.clone()));
-        log.end(if matches!(served, Ok(exit::OK)) { "the input ended" } else { "it was ended from outside" });
+        log.end(if matches!(served, Ok(exit::OK)) {
+            "the input ended"
+        } else {
+            "it was ended from outside"
+        });
         served
     }
 
     fn max_violations(&self, options: &SessionOptions) -> Option<u32> {
-        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        let max = self
+            .max_violations
+            .unwrap_or(options.trust().map_or(0, violation::default_max));
         (max > 0).then_some(max)
     }
 
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> Settings {
         let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
-        let asked = match options.trust().unwrap_or(Trust::Autonomous).min(policy.approval.ceiling) {
+        let asked = match options
+            .trust()
+            .unwrap_or(Trust::Autonomous)
+            .min(policy.approval.ceiling)
+        {
             Trust::Autonomous => "No call is asked about.".to_owned(),
             trust @ (Trust::Guided | Trust::Supervised) => {
                 let channel = match policy.approval.channel {
                     Channel::Relay => "by the client",
                     Channel::Separate => "by `lazaret approve`",
                 };
-                format!("Trust is {}: calls that need an approval are asked about {channel}.", trust.name())
+                format!(
+                    "Trust is {}: calls that need an approval are asked about {channel}.",
+                    trust.name()
+                )
             }
         };
-        let violations = self
-            .max_violations(options)
-            .map_or(String::new(), |max| format!(" {max} attempts to leave the project end the session."));
+        let violations = self.max_violations(options).map_or(String::new(), |max| {
+            format!(" {max} attempts to leave the project end the session.")
+        });
         instructions.push_str(&format!(" {asked}{violations}"));
-        Settings { instructions, tools: Listing::default(), raw: self.tools.is_raw() }
+        Settings {
+            instructions,
+            tools: Listing::default(),
+            raw: self.tools.is_raw(),
+        }
     }
 }
 
 /// The instructions for a client's model: where its calls run.
 pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
-    let network = if has_network { "reach only the hosts that the policy names" } else { "have no network" };
+    let network = if has_network {
+        "reach only the hosts that the policy names"
+    } else {
+        "have no network"
+    };
     format!(
         "Commands and file tools work in a sandboxed cell on one project (profile `{}`): they see the project, read-only \
              system programs and nothing else, {network}, and protected names such as `.git/config` or `.env` are closed. A refusal names its \
@@ -210,18 +249,27 @@ impl Opener {
 
     /// The session for these roots of the client: the current one, if the roots are unchanged.
     async fn session(&mut self, roots: Vec<PathBuf>) -> Result<Session, Failed> {
-        if let Some(current) = self.current.as_ref().filter(|current| current.roots == roots) {
+        if let Some(current) = self
+            .current
+            .as_ref()
+            .filter(|current| current.roots == roots)
+        {
             return Ok(current.session.clone());
         }
         let named = self.named.clone()?;
         let options = match named.as_ref().or(roots.first()) {
-            Some(root) if self.options.named_project().is_none() => self.options.with_project(root.clone()),
+            Some(root) if self.options.named_project().is_none() => {
+                self.options.with_project(root.clone())
+            }
             _ => self.options.clone(),
         };
         let mut opening = options.open(SPARE)?;
         self.examiner.check(&opening.open.project)?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
-        let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
+        let policy = options
+            .files()
+            .resolve(&opening.open.profile)
+            .map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);
         let servers = self.servers.of(&opening.open);
         let mut config = self.tools.config(opening, Ok(policy))?;
@@ -233,7 +281,11 @@ impl Opener {
             ..config
         });
         // The session of a new project replaces the current one, which ends with its last call.
-        let next = Current { roots, session: session.clone(), servers };
+        let next = Current {
+            roots,
+            session: session.clone(),
+            servers,
+        };
         if let Some(before) = self.current.replace(next) {
             before.servers.close().await;
         }
@@ -245,14 +297,21 @@ impl Opener {
         if let Some(open) = &listed.open {
             self.servers.list(open, &mut listed.registry).await;
         }
-        listed.registry.list(listed.scope.as_ref()).iter().map(Entry::to_json).collect()
+        listed
+            .registry
+            .list(listed.scope.as_ref())
+            .iter()
+            .map(Entry::to_json)
+            .collect()
     }
 }
 
 /// The project that Claude Code names, which a project's own settings may have set to another: it has to be that of the working
 /// directory, where there is one.
 fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
-    let named = std::env::var_os("CLAUDE_PROJECT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = std::env::var_os("CLAUDE_PROJECT_DIR")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
     match named.filter(|_| options.named_project().is_none()) {
         Some(named) if !Project::is_believed(&named) => Err(Failed::invalid(format!(
             "CLAUDE_PROJECT_DIR names {}, which is not in the project of the working directory: a project may have set it; name \
@@ -263,8 +322,16 @@ fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
     }
 }
 
-async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLog>) -> Result<u8, Failed> {
-    let (input, output) = (Input::stdin().map_err(unusable)?, Output::stdout().map_err(unusable)?);
+async fn serve(
+    settings: Settings,
+    listed: Listed,
+    opener: Opener,
+    log: Rc<RunLog>,
+) -> Result<u8, Failed> {
+    let (input, output) = (
+        Input::stdin().map_err(unusable)?,
+        Output::stdout().map_err(unusable)?,
+    );
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
     let (read, incoming) = mpsc::channel(WAITING);
     let (outgoing, written) = mpsc::channel(WAITING);

@@ -16,12 +16,19 @@ pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
         print::json(&ResultLine::for_model(None, result))?;
     } else {
         print::findings(result.findings());
-        print::result(&render(result.tool(), &result.text, io::stdout().is_terminal()))?;
+        print::result(&render(
+            result.tool(),
+            &result.text,
+            io::stdout().is_terminal(),
+        ))?;
         if let Some(error) = &result.error {
             print::problem(&format!("{}: {}", error.kind.name(), error.message));
         }
     }
-    Ok(result.error.as_ref().map_or(exit::OK, |error| exit::of_error(error.kind)))
+    Ok(result
+        .error
+        .as_ref()
+        .map_or(exit::OK, |error| exit::of_error(error.kind)))
 }
 
 /// Prints why a call of `tool` could not be made; returns the exit code.
@@ -54,7 +61,10 @@ mod tests {
     fn a_terminal_sees_no_control_characters_and_a_pipe_sees_every_byte() {
         let text = b"a\x1b[2J\xff";
         assert_eq!(render("bash", text, false), text);
-        assert_eq!(String::from_utf8(render("bash", text, true)).unwrap(), "a\\u{1b}[2J\u{fffd}\n");
+        assert_eq!(
+            String::from_utf8(render("bash", text, true)).unwrap(),
+            "a\\u{1b}[2J\u{fffd}\n"
+        );
         assert_eq!(render("glob", b"a", false), b"a\n");
     }
 }

@@ -158,13 +158,19 @@ impl Serve {
         if let (true, Some(path)) = (self.remove_socket, &self.unix) {
             return socket_file::remove_later(path)
                 .map(|()| exit::OK)
-                .map_err(|error| Failed::internal(format!("cannot remove {}: {error}", path.display())));
+                .map_err(|error| {
+                    Failed::internal(format!("cannot remove {}: {error}", path.display()))
+                });
         }
         let parent = Parent::now(!self.outlive_parent);
         let log = Rc::new(options.log("serve"));
         let config = AgentConfig::read()?;
         let backends = self.model.backends(&config)?;
-        let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
+        let pack = self
+            .pack
+            .as_ref()
+            .map(|name| Pack::named(name, &config.packs))
+            .transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
         let hooks = config.hooks()?;
         let fallback = choice::fallback(&config)?;
@@ -176,25 +182,43 @@ impl Serve {
             brief_if_small: !self.tools.says_profile(),
             ..Settings::new("")
         };
-        hooks.problems().for_each(|problem| print::problem(&problem));
+        hooks
+            .problems()
+            .for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
         let offered = Listing::default();
-        let (mcp, clients) = Http::new(self.mcp_settings(options, &opener.policy, offered.clone())?);
-        let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
+        let (mcp, clients) =
+            Http::new(self.mcp_settings(options, &opener.policy, offered.clone())?);
+        let token = Token::fresh()
+            .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
         let _remover = self.unix.as_deref().map(remover).transpose()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
         let socket = opener.endpoint.socket().map(Path::to_owned);
-        confine(&Needs { web: true, socket, write: opener.servers.directories(), ..Needs::default() });
+        confine(&Needs {
+            web: true,
+            socket,
+            write: opener.servers.directories(),
+            ..Needs::default()
+        });
         let case = match self.wire_case {
             Case::Camel => WireCase::Camel,
             Case::Snake => WireCase::Snake,
         };
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let sources = Sources { opener, backends, mcp, offered };
+        let sources = Sources {
+            opener,
+            backends,
+            mcp,
+            offered,
+        };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
-        let guard = Guard { token, origins: self.allow_origin, page: self.ui };
+        let guard = Guard {
+            token,
+            origins: self.allow_origin,
+            page: self.ui,
+        };
         let ends = !self.outlive_parent;
         let served = runtime()?.block_on(async {
             tokio::task::spawn_local(log.clone().write_later(PAUSE));
@@ -209,7 +233,11 @@ impl Serve {
             telemetry.end().await;
             served
         });
-        log.end(if served.is_ok() { "it was ended" } else { "it cannot serve" });
+        log.end(if served.is_ok() {
+            "it was ended"
+        } else {
+            "it cannot serve"
+        });
         served
     }
 
@@ -221,9 +249,14 @@ impl Serve {
         tools: Listing,
     ) -> Result<orchestrator_mcp::Settings, Failed> {
         options.check(policy)?;
-        let mut instructions = mcp::instructions(policy, options.network(Some(policy), false).is_some());
+        let mut instructions =
+            mcp::instructions(policy, options.network(Some(policy), false).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
-        Ok(orchestrator_mcp::Settings { instructions, tools, raw: self.tools.is_raw() })
+        Ok(orchestrator_mcp::Settings {
+            instructions,
+            tools,
+            raw: self.tools.is_raw(),
+        })
     }
 
     /// Binds all requested addresses and sockets; runs before we confine ourselves.
@@ -231,7 +264,9 @@ impl Serve {
         let mut listening = Vec::new();
         let tcp = self.unix.is_none() || self.listen != default_address();
         if self.ui && !tcp {
-            return Err(Failed::invalid("--ui: a browser needs an address; add --listen"));
+            return Err(Failed::invalid(
+                "--ui: a browser needs an address; add --listen",
+            ));
         }
         if tcp {
             if !self.listen.ip().is_loopback() && !self.expose_to_network {
@@ -242,14 +277,16 @@ impl Serve {
                 );
                 return Err(Failed::invalid(message));
             }
-            let listener = TcpListener::bind(self.listen)
-                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", self.listen)))?;
+            let listener = TcpListener::bind(self.listen).map_err(|error| {
+                Failed::internal(format!("cannot listen on {}: {error}", self.listen))
+            })?;
             listening.push(Listening::Tcp(listener));
         }
         // The last: where another one fails, no file is left.
         if let Some(path) = &self.unix {
-            let listener = socket_file::bind(path)
-                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", path.display())))?;
+            let listener = socket_file::bind(path).map_err(|error| {
+                Failed::internal(format!("cannot listen on {}: {error}", path.display()))
+            })?;
             listening.push(Listening::Unix(listener));
         }
         Ok(listening)
@@ -268,7 +305,9 @@ fn origin(text: &str) -> Result<String, OriginError> {
 /// Starts who removes our socket when we are gone.
 fn remover(path: &Path) -> Result<UnixStream, Failed> {
     let started = start::start_socket_remover(path);
-    started.map_err(|error| Failed::internal(format!("nobody would remove {}: {error}", path.display())))
+    started.map_err(|error| {
+        Failed::internal(format!("nobody would remove {}: {error}", path.display()))
+    })
 }
 
 /// The line of JSON for the process that started us.
@@ -280,7 +319,8 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
         "token": token.expose(),
     });
     for one in listening {
-        let unknown = |error: io::Error| Failed::internal(format!("a socket has no address: {error}"));
+        let unknown =
+            |error: io::Error| Failed::internal(format!("a socket has no address: {error}"));
         match one {
             Listening::Tcp(listener) => {
                 let address = listener.local_addr().map_err(unknown)?;
@@ -289,12 +329,16 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
                 line["ws"] = format!("ws://{address}/ws").into();
                 if page {
                     // A browser does not send what follows `#`, so the token is in no request and in no log.
-                    line["page"] = format!("http://{}/#token={}", browsable(address), token.expose()).into();
+                    line["page"] =
+                        format!("http://{}/#token={}", browsable(address), token.expose()).into();
                 }
             }
             Listening::Unix(listener) => {
                 let address = listener.local_addr().map_err(unknown)?;
-                line["socket"] = address.as_pathname().map(|path| path.to_string_lossy()).into();
+                line["socket"] = address
+                    .as_pathname()
+                    .map(|path| path.to_string_lossy())
+                    .into();
             }
         }
     }
@@ -368,14 +412,23 @@ impl Sessions {
         // Errors in the policy are reported before any client is served.
         let policy = options.policy().map_err(Failed::from)?;
         let nowhere = state_directory::data().join(NO_PROJECT);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&nowhere);
-        made.map_err(|error| Failed::internal(format!("cannot make {}: {error}", nowhere.display())))?;
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&nowhere);
+        made.map_err(|error| {
+            Failed::internal(format!("cannot make {}: {error}", nowhere.display()))
+        })?;
         let (scope, endpoint) = (options.scope()?, options.endpoint().lasting()?);
         let elsewhere = options.named_project().is_none().then(|| nowhere.clone());
         let named = elsewhere.is_none();
-        let opening =
-            options.for_client(elsewhere, None, options.trust().unwrap_or(Trust::Guided)).open(SPARE)?;
-        let unnarrowed = Open { scope: scope.clone(), ..opening.open };
+        let opening = options
+            .for_client(elsewhere, None, options.trust().unwrap_or(Trust::Guided))
+            .open(SPARE)?;
+        let unnarrowed = Open {
+            scope: scope.clone(),
+            ..opening.open
+        };
         let project = named.then_some(unnarrowed.project.as_str());
         let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
         Ok(Self {
@@ -383,7 +436,9 @@ impl Sessions {
             options: options.clone(),
             scope,
             endpoint,
-            answer_s: serve.approval_timeout.or(serve.ui.then_some(limit::ANSWER_OF_PERSON_S)),
+            answer_s: serve
+                .approval_timeout
+                .or(serve.ui.then_some(limit::ANSWER_OF_PERSON_S)),
             max_violations: serve.max_violations,
             nowhere,
             unnarrowed,
@@ -397,9 +452,9 @@ impl Sessions {
     /// The scope that the command line or else the client gives a session.
     fn scope<'o>(&'o self, order: &'o SessionOrder) -> Result<Option<&'o Scope>, Failed> {
         match (&self.scope, &order.scope) {
-            (Some(_), Some(_)) => {
-                Err(Failed::invalid("the server was started with a scope, and a client can name no other"))
-            }
+            (Some(_), Some(_)) => Err(Failed::invalid(
+                "the server was started with a scope, and a client can name no other",
+            )),
             (one, other) => Ok(one.as_ref().or(other.as_ref())),
         }
     }
@@ -411,10 +466,15 @@ impl Opener for Sessions {
             true => order.project.clone(),
             false => Some(self.nowhere.clone()),
         };
-        let options = self.options.for_client(project, order.profile.clone(), order.trust);
+        let options = self
+            .options
+            .for_client(project, order.profile.clone(), order.trust);
         let mut opening = options.open(SPARE)?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
-        let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
+        let policy = options
+            .files()
+            .resolve(&opening.open.profile)
+            .map_err(Failed::from)?;
         let scope = self.scope(order)?;
         opening.open.scope = match self.has_project(order) {
             true => scope.cloned(),
@@ -423,7 +483,9 @@ impl Opener for Sessions {
         opening.open.network = options.network(Some(&policy), false);
         opening.open.answer_s = self.answer_s;
         let config = self.tools.config(opening, Ok(policy))?;
-        let max = self.max_violations.unwrap_or(violation::default_max(order.trust));
+        let max = self
+            .max_violations
+            .unwrap_or(violation::default_max(order.trust));
         Ok(Config {
             executor: Some(Box::new(self.endpoint.clone())),
             max_violations: (max > 0).then_some(max),
@@ -437,11 +499,19 @@ impl Opener for Sessions {
             return self.servers.of(open);
         }
         let scope = self.scope.as_ref().or(order.scope.as_ref()).cloned();
-        self.servers.without_project(&Open { scope, ..open.clone() })
+        self.servers.without_project(&Open {
+            scope,
+            ..open.clone()
+        })
     }
 
     fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>> {
-        of_session(&self.hooks, open, Rc::new(self.endpoint.clone()), print::problem)
+        of_session(
+            &self.hooks,
+            open,
+            Rc::new(self.endpoint.clone()),
+            print::problem,
+        )
     }
 
     fn has_project(&self, order: &SessionOrder) -> bool {
@@ -449,15 +519,23 @@ impl Opener for Sessions {
     }
 
     fn project(&self) -> Option<String> {
-        self.options.named_project().map(|project| project.display().to_string())
+        self.options
+            .named_project()
+            .map(|project| project.display().to_string())
     }
 
     fn tools(&self) -> ToolList<'_> {
         Box::pin(async {
             let registry = registry(self.tools.disabled(), Some(self.policy.clone()));
-            let Ok(mut registry) = registry else { return Vec::new() };
+            let Ok(mut registry) = registry else {
+                return Vec::new();
+            };
             self.servers.list(&self.unnarrowed, &mut registry).await;
-            registry.list(self.scope.as_ref()).iter().map(Entry::to_json).collect()
+            registry
+                .list(self.scope.as_ref())
+                .iter()
+                .map(Entry::to_json)
+                .collect()
         })
     }
 }

@@ -21,7 +21,11 @@ pub fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
         false => print::result(reports.iter().map(paragraph).collect::<String>().as_bytes())?,
     }
     let whole = |report: &Report| report.tools.is_ok() && report.changes.are_none();
-    Ok(if reports.iter().all(whole) { exit::OK } else { exit::FAILED })
+    Ok(if reports.iter().all(whole) {
+        exit::OK
+    } else {
+        exit::FAILED
+    })
 }
 
 fn reported(report: &Report) -> Value {
@@ -39,7 +43,8 @@ fn reported(report: &Report) -> Value {
 
 /// A new or changed tool as it was accepted (`null` if it is new) and as it is listed, for a program that asks a person.
 fn differing(difference: &Difference) -> Value {
-    let form = |tool: &ListedTool| json!({ "description": tool.description, "schema": tool.schema });
+    let form =
+        |tool: &ListedTool| json!({ "description": tool.description, "schema": tool.schema });
     json!({
         "tool": difference.listed.name, "accepted": difference.accepted.as_ref().map(form),
         "listed": form(&difference.listed),
@@ -50,7 +55,11 @@ fn paragraph(report: &Report) -> String {
     let mut text = match &report.tools {
         Ok(tools) => {
             let line = |tool: &ListedTool| {
-                format!("  {}: {}\n", escape::line(&tool.name), summary(&tool.description))
+                format!(
+                    "  {}: {}\n",
+                    escape::line(&tool.name),
+                    summary(&tool.description)
+                )
             };
             format!(
                 "{}: {} tools\n{}",
@@ -68,8 +77,15 @@ fn paragraph(report: &Report) -> String {
             escape::line(&report.changes.describe())
         ));
     }
-    let columns = io::stdout().is_terminal().then(|| usize::from(terminal::size().1));
-    text.extend(report.differences.iter().map(|difference| compared(difference, columns)));
+    let columns = io::stdout()
+        .is_terminal()
+        .then(|| usize::from(terminal::size().1));
+    text.extend(
+        report
+            .differences
+            .iter()
+            .map(|difference| compared(difference, columns)),
+    );
     for refused in &report.refused {
         text.push_str(&format!("  {}\n", escape::line(refused)));
     }
@@ -80,7 +96,11 @@ fn paragraph(report: &Report) -> String {
 fn summary(description: &str) -> String {
     let first = description.lines().next().unwrap_or_default();
     let start: String = first.chars().take(SUMMARY).collect();
-    let more = if start.len() < description.len() { " [...]" } else { "" };
+    let more = if start.len() < description.len() {
+        " [...]"
+    } else {
+        ""
+    };
     format!("{}{more}", escape::line(&start))
 }
 
@@ -88,7 +108,11 @@ fn summary(description: &str) -> String {
 /// a line of ours; at `columns` it goes on in a row with another mark.
 fn compared(difference: &Difference, columns: Option<usize>) -> String {
     let Difference { accepted, listed } = difference;
-    let what = if accepted.is_some() { "changed, accepted (-) and now (+)" } else { "new" };
+    let what = if accepted.is_some() {
+        "changed, accepted (-) and now (+)"
+    } else {
+        "new"
+    };
     let mut text = format!("  {}, {what}:\n", escape::line(&listed.name));
     let now = match texts(listed) {
         Ok(now) => now,
@@ -109,7 +133,8 @@ fn compared(difference: &Difference, columns: Option<usize>) -> String {
                 Some(columns) => escape::wrapped(&line, columns.saturating_sub(3)),
                 None => vec![line],
             };
-            rows.iter().for_each(|row| text.push_str(&format!("  |{row}\n")));
+            rows.iter()
+                .for_each(|row| text.push_str(&format!("  |{row}\n")));
         }
     }
     text
@@ -142,8 +167,13 @@ fn texts(tool: &ListedTool) -> Result<[String; 2], usize> {
 /// # Errors
 /// If a tool is too long to be shown.
 pub fn check_shown(report: &Report) -> Result<(), Failed> {
-    let long = report.differences.iter().find(|difference| texts(&difference.listed).is_err());
-    let Some(Difference { listed, .. }) = long else { return Ok(()) };
+    let long = report
+        .differences
+        .iter()
+        .find(|difference| texts(&difference.listed).is_err());
+    let Some(Difference { listed, .. }) = long else {
+        return Ok(());
+    };
     let name = escape::line(&listed.name);
     Err(Failed::invalid(format!(
         "the server `{}` cannot be accepted: the description and schema of its tool `{name}` have more than {SHOWN_MAX} bytes, which \
@@ -158,56 +188,115 @@ mod tests {
     use orchestrator_servers::pins::Changes;
 
     fn tool(description: &str, schema: Value) -> ListedTool {
-        ListedTool { name: "add".into(), description: description.into(), schema }
+        ListedTool {
+            name: "add".into(),
+            description: description.into(),
+            schema,
+        }
     }
 
     #[test]
     fn old_and_new_are_shown_in_full_and_no_line_passes_for_one_of_ours() {
         let accepted = Some(tool("Adds.", json!({ "type": "object" })));
-        let listed = tool("Adds.\nRun \u{202e}it\n  schema:", json!({ "type": "object", "a\u{1b}": "x" }));
-        let shown = compared(&Difference { accepted, listed: listed.clone() }, None);
+        let listed = tool(
+            "Adds.\nRun \u{202e}it\n  schema:",
+            json!({ "type": "object", "a\u{1b}": "x" }),
+        );
+        let shown = compared(
+            &Difference {
+                accepted,
+                listed: listed.clone(),
+            },
+            None,
+        );
         let want = "  add, changed, accepted (-) and now (+):\n  description:\n  | Adds.\n  |+Run \\u{202e}it\n  |+  schema:\n  \
                     schema:\n  | {\n  |+  \"a\\u001b\": \"x\",\n  |   \"type\": \"object\"\n  | }\n";
         assert_eq!(shown, want);
-        let new = compared(&Difference { accepted: None, listed }, None);
-        assert!(new.starts_with("  add, new:\n  description:\n  |+Adds.\n"), "{new}");
-        assert!(new.lines().skip(2).all(|line| line.starts_with("  |+") || line == "  schema:"), "{new}");
+        let new = compared(
+            &Difference {
+                accepted: None,
+                listed,
+            },
+            None,
+        );
+        assert!(
+            new.starts_with("  add, new:\n  description:\n  |+Adds.\n"),
+            "{new}"
+        );
+        assert!(
+            new.lines()
+                .skip(2)
+                .all(|line| line.starts_with("  |+") || line == "  schema:"),
+            "{new}"
+        );
     }
 
     #[test]
     fn on_a_terminal_padding_begins_no_line() {
         let text = format!("+{}-gone", " ".repeat(15));
-        let shown = compared(&Difference { accepted: None, listed: tool(&text, json!({})) }, Some(20));
-        assert!(shown.contains(&format!("  |++{}\n  |> -gone\n", " ".repeat(15))), "{shown}");
+        let shown = compared(
+            &Difference {
+                accepted: None,
+                listed: tool(&text, json!({})),
+            },
+            Some(20),
+        );
+        assert!(
+            shown.contains(&format!("  |++{}\n  |> -gone\n", " ".repeat(15))),
+            "{shown}"
+        );
     }
 
     #[test]
     fn what_is_too_long_is_said_and_cannot_be_accepted() {
         let report = |listed: ListedTool| {
-            let differences = vec![Difference { accepted: Some(tool("x", json!({}))), listed }];
+            let differences = vec![Difference {
+                accepted: Some(tool("x", json!({}))),
+                listed,
+            }];
             Report {
                 server: "s".into(),
                 tools: Ok(Vec::new()),
-                changes: Changes { changed: vec!["add".into()], ..Changes::default() },
+                changes: Changes {
+                    changed: vec!["add".into()],
+                    ..Changes::default()
+                },
                 differences,
                 listed: Vec::new(),
                 refused: Vec::new(),
             }
         };
         let of = |bytes: usize| report(tool(&"x".repeat(bytes), json!({})));
-        assert!(check_shown(&of(SHOWN_MAX - 2)).is_ok() && check_shown(&of(SHOWN_MAX - 1)).is_err());
+        assert!(
+            check_shown(&of(SHOWN_MAX - 2)).is_ok() && check_shown(&of(SHOWN_MAX - 1)).is_err()
+        );
         let nested = (0..100).fold(json!(1), |inner, _| json!([inner, vec!["x"; 20]]));
         assert!(check_shown(&report(tool("", nested))).is_err());
         assert!(paragraph(&of(SHOWN_MAX)).contains("is not shown"));
         let accepted = Some(tool(&"x".repeat(SHOWN_MAX), json!({})));
-        let shown = compared(&Difference { accepted, listed: tool("evil", json!({})) }, None);
-        assert!(shown.contains("what was accepted has") && shown.contains("  |+evil\n"), "{shown}");
+        let shown = compared(
+            &Difference {
+                accepted,
+                listed: tool("evil", json!({})),
+            },
+            None,
+        );
+        assert!(
+            shown.contains("what was accepted has") && shown.contains("  |+evil\n"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn a_summary_that_is_cut_says_so() {
-        assert_eq!((summary("a"), summary(&"x".repeat(SUMMARY))), ("a".into(), "x".repeat(SUMMARY)));
+        assert_eq!(
+            (summary("a"), summary(&"x".repeat(SUMMARY))),
+            ("a".into(), "x".repeat(SUMMARY))
+        );
         assert_eq!(summary("a\nb"), "a [...]");
-        assert_eq!(summary(&"x".repeat(SUMMARY + 1)), format!("{} [...]", "x".repeat(SUMMARY)));
+        assert_eq!(
+            summary(&"x".repeat(SUMMARY + 1)),
+            format!("{} [...]", "x".repeat(SUMMARY))
+        );
     }
 }

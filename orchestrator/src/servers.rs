@@ -150,12 +150,20 @@ fn prepare(
     let open = options.open(0)?.open;
     let mut found = find(&open.project);
     found.servers.retain(|server| keep(server));
-    found.problems.iter().for_each(|problem| print::problem(problem));
+    found
+        .problems
+        .iter()
+        .for_each(|problem| print::problem(problem));
     let mut servers = SessionServers::among(found.servers, &open, print::problem);
     let endpoint = options.endpoint().lasting()?;
     let socket = endpoint.socket().map(Path::to_owned);
     servers.reach(Rc::new(endpoint));
-    confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+    confine(&Needs {
+        web: true,
+        socket,
+        write: servers.directories(),
+        ..Needs::default()
+    });
     Ok((servers, found.is_broken))
 }
 
@@ -168,7 +176,8 @@ impl Add {
         let text = edit::add(before.as_deref().unwrap_or_default(), &self.name, &entry);
         let text = text.map_err(|error| wrong(error.to_string()))?;
         store::Place::of(&self.name, None).forget();
-        files::replace(&file, before.as_deref(), Some(&text)).map_err(|error| wrong(error.to_string()))?;
+        files::replace(&file, before.as_deref(), Some(&text))
+            .map_err(|error| wrong(error.to_string()))?;
         let (servers, _) = prepare(options, |server| server.name == self.name)?;
         let reports = runtime()?.block_on(async {
             let reports = servers.report().await;
@@ -194,7 +203,9 @@ impl Add {
         let pairs = |option: &str, given: &[String], sign: char| {
             let pair = |given: &String| match given.split_once(sign) {
                 Some((name, value)) => Ok((name.to_owned(), Value::from(value.trim_start()))),
-                None => Err(Failed::invalid(format!("{option}: {given:?} is not NAME{sign}VALUE"))),
+                None => Err(Failed::invalid(format!(
+                    "{option}: {given:?} is not NAME{sign}VALUE"
+                ))),
             };
             given.iter().map(pair).collect::<Result<Map<_, _>, _>>()
         };
@@ -229,13 +240,27 @@ impl Add {
 impl List {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let found = find(&options.open(0)?.open.project);
-        found.problems.iter().for_each(|problem| print::problem(problem));
+        found
+            .problems
+            .iter()
+            .for_each(|problem| print::problem(problem));
         note_if(found.servers.is_empty() && found.problems.is_empty());
         match self.json {
             true => print::json(&found.servers.iter().map(described).collect::<Vec<_>>())?,
-            false => print::result(found.servers.iter().map(line).collect::<String>().as_bytes())?,
+            false => print::result(
+                found
+                    .servers
+                    .iter()
+                    .map(line)
+                    .collect::<String>()
+                    .as_bytes(),
+            )?,
         }
-        Ok(if found.is_broken { exit::FAILED } else { exit::OK })
+        Ok(if found.is_broken {
+            exit::FAILED
+        } else {
+            exit::OK
+        })
     }
 }
 
@@ -289,14 +314,29 @@ fn speech(speech: Speech) -> &'static str {
 fn line(server: &Server) -> String {
     let what = match &server.kind {
         Kind::Program(program) => {
-            let hosts: Vec<_> = program.hosts.iter().chain(&program.presets).map(String::as_str).collect();
-            let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(",") };
+            let hosts: Vec<_> = program
+                .hosts
+                .iter()
+                .chain(&program.presets)
+                .map(String::as_str)
+                .collect();
+            let hosts = if hosts.is_empty() {
+                "none".to_owned()
+            } else {
+                hosts.join(",")
+            };
             let (command, project) = (program.command.join(" "), share(program.project));
-            format!("{command}; profile {}, project {project}, hosts {hosts}", program.profile)
+            format!(
+                "{command}; profile {}, project {project}, hosts {hosts}",
+                program.profile
+            )
         }
         Kind::Address(address) => format!("{} ({})", address.url, speech(address.speech)),
     };
-    format!("{}\n", escape::line(&format!("{} ({}): {what}", server.name, whose(server))))
+    format!(
+        "{}\n",
+        escape::line(&format!("{} ({}): {what}", server.name, whose(server)))
+    )
 }
 
 impl Remove {
@@ -306,7 +346,8 @@ impl Remove {
         let before = files::read(&file).map_err(|error| wrong(error.to_string()))?;
         let text = edit::remove(before.as_deref().unwrap_or_default(), &self.name);
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        files::replace(&file, before.as_deref(), Some(&text)).map_err(|error| wrong(error.to_string()))?;
+        files::replace(&file, before.as_deref(), Some(&text))
+            .map_err(|error| wrong(error.to_string()))?;
         store::Place::of(&self.name, None).forget();
         Ok(exit::OK)
     }
@@ -330,7 +371,10 @@ impl Log {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
         let log = place.log();
-        let lines: String = log.lines().map(|line| format!("{}\n", escape::line(line))).collect();
+        let lines: String = log
+            .lines()
+            .map(|line| format!("{}\n", escape::line(line)))
+            .collect();
         print::result(lines.as_bytes())?;
         Ok(exit::OK)
     }
@@ -377,10 +421,15 @@ impl Accept {
         let project = options.open(0)?.open.project;
         let path: PathBuf = Path::new(&project).join(store::REPOSITORY_FILE);
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
-        let text = read(&path).map_err(wrong)?.ok_or_else(|| wrong("there is no such file".to_owned()))?;
+        let text = read(&path)
+            .map_err(wrong)?
+            .ok_or_else(|| wrong("there is no such file".to_owned()))?;
         orchestrator_servers::settings::parse(&text, Whose::Repository)
             .map_err(|error| wrong(error.to_string()))?;
-        let lines: String = text.lines().map(|line| format!("{}\n", escape::line(line))).collect();
+        let lines: String = text
+            .lines()
+            .map(|line| format!("{}\n", escape::line(line)))
+            .collect();
         print::result(
             format!(
                 "{}, SHA-256 {}:\n{lines}",
@@ -392,8 +441,9 @@ impl Accept {
         if !is_accepted(self.yes)? {
             return Ok(exit::FAILED);
         }
-        let internal =
-            |error: io::Error| Failed::internal(format!("{}: {error}", store::directory().display()));
+        let internal = |error: io::Error| {
+            Failed::internal(format!("{}: {error}", store::directory().display()))
+        };
         store::prepare().map_err(internal)?;
         store::accept(&project, &text).map_err(internal)?;
         Ok(exit::OK)

@@ -13,14 +13,23 @@ use std::path::Path;
 /// Somebody listens there, others may write in its directory, or those of the file system.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let metadata = fs::symlink_metadata(path);
-    if metadata.as_ref().is_ok_and(|metadata| metadata.file_type().is_socket()) {
+    if metadata
+        .as_ref()
+        .is_ok_and(|metadata| metadata.file_type().is_socket())
+    {
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        #[expect(clippy::disallowed_methods, reason = "a socket of ours that nobody listens on")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a socket of ours that nobody listens on"
+        )]
         fs::remove_file(path)?;
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let folder = fs::metadata(folder)?;
     if folder.uid() != Uid::effective().as_raw() || folder.mode() & 0o022 != 0 {
         let why = "its directory is not ours, or others may write there";
@@ -39,7 +48,8 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 pub fn remove_later(path: &Path) -> io::Result<()> {
     // The number alone may be another file's by then; the time of its last change is not.
     let identity = |path| {
-        fs::symlink_metadata(path).map(|file| (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()))
+        fs::symlink_metadata(path)
+            .map(|file| (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()))
     };
     let ours = identity(path)?;
     let mut stdout = io::stdout().lock();
@@ -47,6 +57,13 @@ pub fn remove_later(path: &Path) -> io::Result<()> {
     // What is said there means nothing.
     let mut bytes = [0; 64];
     while io::stdin().lock().read(&mut bytes)? > 0 {}
-    #[expect(clippy::disallowed_methods, reason = "the socket of the one that has started us")]
-    if identity(path).is_ok_and(|now| now == ours) { fs::remove_file(path) } else { Ok(()) }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the socket of the one that has started us"
+    )]
+    if identity(path).is_ok_and(|now| now == ours) {
+        fs::remove_file(path)
+    } else {
+        Ok(())
+    }
 }

@@ -32,7 +32,9 @@ pub struct Tools {
 impl Tools {
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let scope = options.scope()?;
-        let policy = options.policy().map_err(|error| Failed::internal(error.to_string()))?;
+        let policy = options
+            .policy()
+            .map_err(|error| Failed::internal(error.to_string()))?;
         let mut registry = tool_options::registry(&self.disable, Some(policy))?;
         add_servers(options, &mut registry)?;
         let tools = registry.list(scope.as_ref());
@@ -56,7 +58,12 @@ fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), 
         Ok(endpoint) => {
             let socket = endpoint.socket().map(Path::to_owned);
             servers::reach(&mut servers, &endpoint);
-            confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+            confine(&Needs {
+                web: true,
+                socket,
+                write: servers.directories(),
+                ..Needs::default()
+            });
         }
         // Tools that are already known are listed anyway.
         Err(error) => print::problem(&error.to_string()),
@@ -70,7 +77,12 @@ fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), 
 
 fn table(tools: &[Entry]) -> String {
     // Tools of MCP servers have longer names than ours.
-    let width = tools.iter().map(|tool| tool.name().len() + 1).max().unwrap_or(0).max(17);
+    let width = tools
+        .iter()
+        .map(|tool| tool.name().len() + 1)
+        .max()
+        .unwrap_or(0)
+        .max(17);
     let mut table = format!(
         "{:<width$}{:<9}{:<8}{}\n",
         "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
@@ -83,14 +95,32 @@ fn table(tools: &[Entry]) -> String {
                 .as_array()
                 .is_some_and(|required| required.iter().any(|one| one == name.as_str()))
         };
-        let field = |name: &String| if is_required(name) { format!("{name}*") } else { name.clone() };
-        let fields: Vec<_> =
-            schema["properties"].as_object().into_iter().flat_map(|all| all.keys()).map(field).collect();
+        let field = |name: &String| {
+            if is_required(name) {
+                format!("{name}*")
+            } else {
+                name.clone()
+            }
+        };
+        let fields: Vec<_> = schema["properties"]
+            .as_object()
+            .into_iter()
+            .flat_map(|all| all.keys())
+            .map(field)
+            .collect();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let aliases: Vec<_> = json["aliases"].as_array().into_iter().flatten().map(text).collect();
+        let aliases: Vec<_> = json["aliases"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(text)
+            .collect();
         let (category, risk) = (text(&json["category"]), text(&json["risk"]));
         let (fields, aliases) = (fields.join(", "), aliases.join(", "));
-        table.push_str(&format!("{:<width$}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name()));
+        table.push_str(&format!(
+            "{:<width$}{category:<9}{risk:<8}{fields}  [{aliases}]\n",
+            tool.name()
+        ));
     }
     table
 }

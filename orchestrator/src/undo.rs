@@ -77,11 +77,16 @@ impl FromStr for Selected {
 
     fn from_str(text: &str) -> Result<Self, SelectError> {
         let number = |digits: &str| digits.parse().map_err(|_| SelectError);
-        let Some((session, call)) = text.split_once(':') else { return number(text).map(Selected::Change) };
+        let Some((session, call)) = text.split_once(':') else {
+            return number(text).map(Selected::Change);
+        };
         if session.len() < DIGITS || !session.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(SelectError);
         }
-        Ok(Selected::Call { session: session.to_ascii_lowercase(), call: number(call)? })
+        Ok(Selected::Call {
+            session: session.to_ascii_lowercase(),
+            call: number(call)?,
+        })
     }
 }
 
@@ -93,7 +98,11 @@ impl Selected {
             Selected::Change(number) => return Ok(vec![*number]),
             Selected::Call { session, call } => (session, call),
         };
-        let meant = || changes.iter().filter(|one| one.call == *call && one.session.starts_with(session));
+        let meant = || {
+            changes
+                .iter()
+                .filter(|one| one.call == *call && one.session.starts_with(session))
+        };
         let sessions: BTreeSet<&str> = meant().map(|one| one.session.as_str()).collect();
         match sessions.len() {
             1 => Ok(meant().map(|one| one.number).collect()),
@@ -102,11 +111,16 @@ impl Selected {
                     "there is no change of call {session}:{call}; `lazaret history` lists those there are, and only file \
                      tools and undo make any"
                 );
-                Err(Failed { kind: ErrorKind::NotFound, message })
+                Err(Failed {
+                    kind: ErrorKind::NotFound,
+                    message,
+                })
             }
             _ => {
                 let sessions = sessions.into_iter().collect::<Vec<_>>().join(", ");
-                Err(Failed::invalid(format!("{session} may be one of {sessions}: write more of its digits")))
+                Err(Failed::invalid(format!(
+                    "{session} may be one of {sessions}: write more of its digits"
+                )))
             }
         }
     }
@@ -118,7 +132,11 @@ impl Undo {
         let log = Rc::new(options.log("undo"));
         let config = history::session(options, &log)?;
         let code = runtime()?.block_on(self.perform(config));
-        log.end(if code.is_ok() { "the calls have ended" } else { "no session could be opened" });
+        log.end(if code.is_ok() {
+            "the calls have ended"
+        } else {
+            "no session could be opened"
+        });
         code
     }
 
@@ -126,10 +144,17 @@ impl Undo {
     async fn perform(&self, config: Config) -> Result<u8, Failed> {
         let session = Session::start(config);
         let opened = session.open().await?;
-        let roots = Roots { project: opened.project, central: opened.central };
-        let list = Request::History(History { limit: limit::CHANGES });
+        let roots = Roots {
+            project: opened.project,
+            central: opened.central,
+        };
+        let list = Request::History(History {
+            limit: limit::CHANGES,
+        });
         let history = typed::ask(&session, "undo", list).await?;
-        let Some(changes) = history.changes() else { return result::report(&history, self.json) };
+        let Some(changes) = history.changes() else {
+            return result::report(&history, self.json);
+        };
         let numbers = match self.numbers(changes) {
             Ok(numbers) => numbers,
             Err(failed) => return result::report_failed("undo", &failed, self.json),
@@ -141,7 +166,9 @@ impl Undo {
             worst = worst.max(result::report(&result, self.json)?);
             if let Some(error) = &result.error {
                 let way = way_on(changes, number).filter(|_| error.kind == ErrorKind::InvalidInput);
-                way.filter(|_| !self.force && !self.json).iter().for_each(|way| print::note(way));
+                way.filter(|_| !self.force && !self.json)
+                    .iter()
+                    .for_each(|way| print::note(way));
                 break;
             }
         }
@@ -160,7 +187,9 @@ impl Undo {
 /// What to do about a change whose file is no longer what it left: for the commands of a person, so the executor does not say it.
 fn way_on(changes: &[Changed], change: u64) -> Option<String> {
     let this = changes.iter().find(|one| one.number == change)?;
-    let later = changes.iter().filter(|one| one.path == this.path && one.number > change);
+    let later = changes
+        .iter()
+        .filter(|one| one.path == this.path && one.number > change);
     let mut later: Vec<&Changed> = later.collect();
     later.sort_by_key(|one| Reverse(one.number));
     // The last one may have undone this one already.
@@ -171,19 +200,31 @@ fn way_on(changes: &[Changed], change: u64) -> Option<String> {
     let numbers: Vec<_> = later.iter().map(|one| one.number.to_string()).collect();
     Some(match numbers.is_empty() {
         true => force,
-        false => format!("later changes of the file: {}; undo them first, or {force}", numbers.join(", ")),
+        false => format!(
+            "later changes of the file: {}; undo them first, or {force}",
+            numbers.join(", ")
+        ),
     })
 }
 
 /// The request to undo a change. It carries the path beside the number, because the broker decides on paths.
-pub fn request(roots: &Roots, changes: &[Changed], change: u64, force: bool) -> Result<Request, Failed> {
+pub fn request(
+    roots: &Roots,
+    changes: &[Changed],
+    change: u64,
+    force: bool,
+) -> Result<Request, Failed> {
     let path = match changes.iter().find(|listed| listed.number == change) {
         Some(listed) => roots.parse(&listed.path),
         // A change that is not listed has no path; the result reports that it does not exist.
         None => ZonePath::new(Zone::Project, ""),
     };
     let path = path.map_err(|error| Failed::invalid(error.to_string()))?;
-    Ok(Request::Undo(Wanted { change, path, force }))
+    Ok(Request::Undo(Wanted {
+        change,
+        path,
+        force,
+    }))
 }
 
 #[cfg(test)]
@@ -192,7 +233,10 @@ mod tests {
 
     #[test]
     fn a_change_is_a_number_and_a_call_has_a_session() {
-        let call = |session: &str, call| Selected::Call { session: session.into(), call };
+        let call = |session: &str, call| Selected::Call {
+            session: session.into(),
+            call,
+        };
         for (text, want) in [
             ("12", Some(Selected::Change(12))),
             ("5e3f:7", Some(call("5e3f", 7))),
@@ -231,7 +275,10 @@ mod tests {
             change(1, "a", "0", "1"),
         ];
         let way = way_on(&changes, 1).unwrap();
-        assert!(way.contains("later changes of the file: 4, 2;") && way.contains("undo 1 --force`"), "{way}");
+        assert!(
+            way.contains("later changes of the file: 4, 2;") && way.contains("undo 1 --force`"),
+            "{way}"
+        );
         let way = way_on(&changes, 4).unwrap();
         assert!(
             !way.contains("later changes") && way.contains("undo 4 --force`"),
@@ -253,10 +300,18 @@ mod tests {
             before: None,
             after: None,
         };
-        let changes =
-            [change(4, "5e3f", 7), change(3, "5e30", 7), change(2, "5e3f", 7), change(1, "5e3f", 6)];
-        let among =
-            |text: &str| text.parse::<Selected>().unwrap().among(&changes).map_err(|error| error.kind);
+        let changes = [
+            change(4, "5e3f", 7),
+            change(3, "5e30", 7),
+            change(2, "5e3f", 7),
+            change(1, "5e3f", 6),
+        ];
+        let among = |text: &str| {
+            text.parse::<Selected>()
+                .unwrap()
+                .among(&changes)
+                .map_err(|error| error.kind)
+        };
         assert_eq!(among("5e3f:7"), Ok(vec![4, 2]));
         assert_eq!(among("5e305e30:7"), Ok(vec![3]));
         assert_eq!(among("5e3f:6"), Ok(vec![1]));
@@ -264,8 +319,16 @@ mod tests {
         assert_eq!(among("aaaa:7"), Err(ErrorKind::NotFound));
         assert_eq!(among("12"), Ok(vec![12]));
         let several = [change(2, "5e3f5e3f", 7), change(1, "5e3f5e3e", 7)];
-        let ambiguous = "5e3f:7".parse::<Selected>().unwrap().among(&several).unwrap_err();
+        let ambiguous = "5e3f:7"
+            .parse::<Selected>()
+            .unwrap()
+            .among(&several)
+            .unwrap_err();
         assert_eq!(ambiguous.kind, ErrorKind::InvalidInput);
-        assert!(ambiguous.message.contains("5e3f5e3e"), "{}", ambiguous.message);
+        assert!(
+            ambiguous.message.contains("5e3f5e3e"),
+            "{}",
+            ambiguous.message
+        );
     }
 }

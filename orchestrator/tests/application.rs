@@ -16,21 +16,27 @@ fn generous(peer: &mut Peer) {
         match message {
             ToBroker::Call { call, .. } => peer.done(call, Outcome::Granted),
             ToBroker::Grants => peer.send(&FromBroker::Grants(vec![])),
-            ToBroker::Keep { call, last: true, .. } => peer.send(&FromBroker::Kept { call, spill: None }),
+            ToBroker::Keep {
+                call, last: true, ..
+            } => peer.send(&FromBroker::Kept { call, spill: None }),
             _ => {}
         }
     }
 }
 
 fn tool(name: &str) -> Value {
-    let schema = json!({"type": "object", "properties": {"to": {"type": "string", "maxLength": 20000}}});
+    let schema =
+        json!({"type": "object", "properties": {"to": {"type": "string", "maxLength": 20000}}});
     json!({"name": name, "description": "d", "inputSchema": schema, "risk": "low"})
 }
 
 fn register(client: &mut Client, tool: Value) {
     let name = tool["name"].clone();
     client.send(json!({"id": "r", "register": tool}));
-    assert_eq!(client.receive(), json!({"id": "r", "event": "registered", "tool": name}));
+    assert_eq!(
+        client.receive(),
+        json!({"id": "r", "event": "registered", "tool": name})
+    );
 }
 
 fn with_tool(broker: &Broker) -> Client {
@@ -56,7 +62,10 @@ fn ask(client: &mut Client, line: Value) -> (Value, String, String) {
     client.send(&line);
     let event = client.receive();
     assert_eq!(event["id"], line["id"], "{event}");
-    let message = event["error"]["message"].as_str().unwrap_or_default().to_owned();
+    let message = event["error"]["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     (event["event"].clone(), kind(&event).to_owned(), message)
 }
 
@@ -65,8 +74,13 @@ fn a_call_goes_to_the_executor_then_to_the_application_and_has_one_result() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, request) = peer.call();
-        let Request::Effect(Effect::Added { tool, risk, input }) = request else { panic!("{request:?}") };
-        assert_eq!((tool.as_str(), risk, input.as_str()), ("deploy", Risk::Low, r#"{"to":"x"}"#));
+        let Request::Effect(Effect::Added { tool, risk, input }) = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(
+            (tool.as_str(), risk, input.as_str()),
+            ("deploy", Risk::Low, r#"{"to":"x"}"#)
+        );
         peer.done(call, Outcome::Granted);
         let (call, _) = peer.call();
         peer.done(call, Outcome::Granted);
@@ -77,16 +91,28 @@ fn a_call_goes_to_the_executor_then_to_the_application_and_has_one_result() {
     assert_eq!(client.receive(), execute(7, "x"));
     client.send(json!({"id": 7, "result": "all\u{1b}[2J well", "structured": {"n": 1}}));
     let result = client.receive();
-    assert_eq!((&result["status"], &result["result"]), (&json!("success"), &json!("all well")));
+    assert_eq!(
+        (&result["status"], &result["result"]),
+        (&json!("success"), &json!("all well"))
+    );
     let metadata = &result["metadata"];
-    assert_eq!((&metadata["tool"], &metadata["structured"]), (&json!("deploy"), &json!({"n": 1})));
-    assert!(metadata["call"].is_u64() && metadata["usage"]["wallUs"].as_u64().unwrap() > 0, "{metadata}");
+    assert_eq!(
+        (&metadata["tool"], &metadata["structured"]),
+        (&json!("deploy"), &json!({"n": 1}))
+    );
+    assert!(
+        metadata["call"].is_u64() && metadata["usage"]["wallUs"].as_u64().unwrap() > 0,
+        "{metadata}"
+    );
     // Its id is free again, and an error is one.
     client.send(call(7, "y"));
     assert_eq!(client.receive(), execute(7, "y"));
     client.send(json!({"id": 7, "error": {"kind": "not_found", "message": "no\u{202e} y"}}));
     let result = client.receive();
-    assert_eq!(result["error"], json!({"kind": "not_found", "layer": "result", "message": "no y"}));
+    assert_eq!(
+        result["error"],
+        json!({"kind": "not_found", "layer": "result", "message": "no y"})
+    );
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -96,19 +122,32 @@ fn without_leave_the_application_hears_nothing_of_it() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, _) = peer.call();
-        let refused = Refused { rule: "r".into(), why: "w".into(), violation: false };
+        let refused = Refused {
+            rule: "r".into(),
+            why: "w".into(),
+            violation: false,
+        };
         peer.done(call, Outcome::Refused(refused));
         assert_eq!(peer.receive(), None);
     });
     let mut client = with_tool(&broker);
     client.send(call("a", "x"));
     let result = client.receive();
-    assert_eq!((&result["event"], kind(&result)), (&json!("result"), "denied_policy"));
+    assert_eq!(
+        (&result["event"], kind(&result)),
+        (&json!("result"), "denied_policy")
+    );
     // What its schema refuses does not even come to the executor.
     client.send(json!({"id": "b", "tool": "deploy", "input": {"to": 1}}));
     let result = client.receive();
     assert_eq!(kind(&result), "invalid_input");
-    assert!(result["result"].as_str().unwrap().starts_with("field `to`: "), "{result}");
+    assert!(
+        result["result"]
+            .as_str()
+            .unwrap()
+            .starts_with("field `to`: "),
+        "{result}"
+    );
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -120,9 +159,14 @@ fn tools_come_and_go_and_are_listed() {
     let names = |client: &mut Client| -> Vec<String> {
         client.send(r#"{"id":"l","tools":true}"#);
         let listed = client.receive();
-        assert_eq!((&listed["id"], &listed["event"]), (&json!("l"), &json!("tools")));
+        assert_eq!(
+            (&listed["id"], &listed["event"]),
+            (&json!("l"), &json!("tools"))
+        );
         let tools = listed["tools"].as_array().unwrap().iter();
-        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+        tools
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let built_in = names(&mut client);
     assert!(built_in.contains(&"bash".to_owned()) && built_in.is_sorted());
@@ -167,31 +211,65 @@ fn what_is_no_tool_is_not_registered_and_the_error_says_why() {
         (tool("a b"), "is not a name for a tool"),
         (tool("mcp__a__b"), "is not a name for a tool"),
         (tool(&"x".repeat(65)), "is not a name for a tool"),
-        (with("inputSchema", json!({"type": "string"})), "the type \"object\""),
-        (with("inputSchema", json!({"type": "object", "$ref": "http://x"})), "refer only to its own"),
-        (with("inputSchema", json!({"type": "object", "properties": 1})), "not a JSON Schema"),
-        (with("inputSchema", json!({"type": "object", "title": "x".repeat(65 << 10)})), "65536 are allowed"),
-        (with("description", json!("x".repeat(4097))), "a description of 4097 bytes"),
+        (
+            with("inputSchema", json!({"type": "string"})),
+            "the type \"object\"",
+        ),
+        (
+            with("inputSchema", json!({"type": "object", "$ref": "http://x"})),
+            "refer only to its own",
+        ),
+        (
+            with("inputSchema", json!({"type": "object", "properties": 1})),
+            "not a JSON Schema",
+        ),
+        (
+            with(
+                "inputSchema",
+                json!({"type": "object", "title": "x".repeat(65 << 10)}),
+            ),
+            "65536 are allowed",
+        ),
+        (
+            with("description", json!("x".repeat(4097))),
+            "a description of 4097 bytes",
+        ),
         (with("timeout", json!(601)), "1 to 600 are allowed"),
         (with("timeout", json!(0)), "1 to 600 are allowed"),
-        (with("risk", json!("none")), "field `register.risk`: expected one of"),
-        (with("surplus", json!(1)), "unknown field `register.surplus`"),
+        (
+            with("risk", json!("none")),
+            "field `register.risk`: expected one of",
+        ),
+        (
+            with("surplus", json!(1)),
+            "unknown field `register.surplus`",
+        ),
     ];
     for (tool, want) in cases {
         let (event, kind, message) = ask(&mut client, json!({"id": "x", "register": tool}));
-        assert_eq!((event, kind.as_str()), (json!("result"), "invalid_input"), "{message}");
+        assert_eq!(
+            (event, kind.as_str()),
+            (json!("result"), "invalid_input"),
+            "{message}"
+        );
         assert!(message.contains(want) && message.len() < 1000, "{message}");
     }
     let (_, kind, message) = ask(&mut client, json!({"id": "x", "unregister": "bash"}));
     assert_eq!(kind, "invalid_input");
     assert!(message.contains("built in"));
-    assert_eq!(ask(&mut client, json!({"id": "x", "unregister": "nope"})).1, "unknown_tool");
+    assert_eq!(
+        ask(&mut client, json!({"id": "x", "unregister": "nope"})).1,
+        "unknown_tool"
+    );
     // As many as there may be, and one more.
     (1..1000).for_each(|n| register(&mut client, tool(&format!("t{n}"))));
     let (_, kind, message) = ask(&mut client, json!({"id": "x", "register": tool("last")}));
     assert_eq!(
         (kind.as_str(), message.as_str()),
-        ("resource_limit", "no more than 1000 tools can be registered")
+        (
+            "resource_limit",
+            "no more than 1000 tools can be registered"
+        )
     );
     client.end();
     broker.join();
@@ -204,7 +282,10 @@ fn an_answer_that_nobody_waits_for_is_said_to_be_one() {
     let nobody = |client: &mut Client, line: Value| {
         let (event, kind, message) = ask(client, line);
         assert_eq!((event, kind.as_str()), (json!("notice"), "invalid_input"));
-        assert!(message.contains("does not wait for its tool's result"), "{message}");
+        assert!(
+            message.contains("does not wait for its tool's result"),
+            "{message}"
+        );
     };
     nobody(&mut client, json!({"id": "never", "result": "x"}));
     client.send(call("a", "x"));
@@ -212,11 +293,17 @@ fn an_answer_that_nobody_waits_for_is_said_to_be_one() {
     nobody(&mut client, json!({"id": "a", "part": 0, "result": "x"}));
     client.send(r#"{"id":"a","result":"first"}"#);
     assert_eq!(client.receive()["result"], "first");
-    nobody(&mut client, json!({"id": "a", "error": {"message": "second"}}));
+    nobody(
+        &mut client,
+        json!({"id": "a", "error": {"message": "second"}}),
+    );
     // What is wrong with an answer leaves the call waiting.
     client.send(call("a", "x"));
     client.receive();
-    assert_eq!(ask(&mut client, json!({"id": "a", "result": 1})).0, "notice");
+    assert_eq!(
+        ask(&mut client, json!({"id": "a", "result": 1})).0,
+        "notice"
+    );
     let violation = json!({"id": "a", "error": {"kind": "violation", "message": "m"}});
     assert_eq!(ask(&mut client, violation).0, "notice");
     client.send(r#"{"id":"a","result":"third"}"#);
@@ -236,9 +323,19 @@ fn an_application_that_does_not_answer_is_waited_for_as_long_as_the_tool_says() 
     client.send(call("a", "x"));
     client.receive();
     let result = client.receive();
-    assert_eq!((&result["event"], kind(&result)), (&json!("result"), "timeout"));
-    assert!((1..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert_eq!(ask(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
+    assert_eq!(
+        (&result["event"], kind(&result)),
+        (&json!("result"), "timeout")
+    );
+    assert!(
+        (1..10).contains(&begun.elapsed().as_secs()),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(
+        ask(&mut client, json!({"id": "a", "result": "late"})).0,
+        "notice"
+    );
     client.end();
     broker.join();
 }
@@ -251,14 +348,26 @@ fn a_cancel_and_the_end_of_the_input_end_a_call_that_waits() {
     client.receive();
     client.send(r#"{"id":"a","cancel":true}"#);
     let result = client.receive();
-    assert_eq!((&result["event"], kind(&result)), (&json!("result"), "cancelled"));
-    assert_eq!(ask(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
+    assert_eq!(
+        (&result["event"], kind(&result)),
+        (&json!("result"), "cancelled")
+    );
+    assert_eq!(
+        ask(&mut client, json!({"id": "a", "result": "late"})).0,
+        "notice"
+    );
     client.send(call("b", "x"));
     client.receive();
     let begun = Instant::now();
     let (events, code) = client.end();
     assert_eq!((events.len(), code, kind(&events[0])), (1, 0, "cancelled"));
-    assert!(events[0]["result"].as_str().unwrap().contains("input ended"), "{events:?}");
+    assert!(
+        events[0]["result"]
+            .as_str()
+            .unwrap()
+            .contains("input ended"),
+        "{events:?}"
+    );
     assert!(begun.elapsed() < Duration::from_secs(10));
     broker.join();
 }
@@ -277,13 +386,19 @@ fn the_calls_of_a_batch_are_answered_by_their_place() {
         assert_eq!(asked[part], want);
     }
     // It could be for either.
-    assert_eq!(ask(&mut client, json!({"id": "b", "result": "z"})).0, "notice");
+    assert_eq!(
+        ask(&mut client, json!({"id": "b", "result": "z"})).0,
+        "notice"
+    );
     client.send(r#"{"id":"b","part":1,"result":"second"}"#);
     client.send(r#"{"id":"b","part":0,"error":{"message":"first"}}"#);
     let result = client.receive();
     assert_eq!(result["metadata"]["failed"], 1, "{result}");
     let text = result["result"].as_str().unwrap();
-    assert!(text.find("first").unwrap() < text.find("second").unwrap(), "{text}");
+    assert!(
+        text.find("first").unwrap() < text.find("second").unwrap(),
+        "{text}"
+    );
     client.end();
     broker.join();
 }
@@ -293,22 +408,38 @@ fn what_the_application_says_is_bounded_cleaned_and_without_secrets() {
     const SECRET: &str = "hunter2-hunter2-hunter2";
     let broker = Broker::start(generous);
     let mut command = broker.lazaret("session");
-    let mut client = Client::start(command.env("MY_API_KEY", SECRET).args(["--model-profile", "compact"]));
+    let mut client = Client::start(
+        command
+            .env("MY_API_KEY", SECRET)
+            .args(["--model-profile", "compact"]),
+    );
     client.receive();
     register(&mut client, tool("deploy"));
     // One in the open, one in pieces, and one in the place where it is cut.
     for filler in (4900..5140).step_by(7) {
         let (start, end) = SECRET.split_at(9);
-        let text =
-            format!("{SECRET} {start}\u{200b}{end}\n{}{SECRET}{}", "x".repeat(filler), "y".repeat(20_000));
+        let text = format!(
+            "{SECRET} {start}\u{200b}{end}\n{}{SECRET}{}",
+            "x".repeat(filler),
+            "y".repeat(20_000)
+        );
         client.send(call("a", "x"));
         client.receive();
         client.send(json!({"id": "a", "result": text, "structured": {"key": SECRET}}));
         let result = client.receive();
         let said = result.to_string();
-        assert!(!said.contains("hunter2") && said.len() < 8000, "{filler}: {said}");
-        assert_eq!(result["metadata"]["structured"]["key"], "[redacted:MY_API_KEY]");
-        assert_eq!(result["metadata"]["truncated"]["strategy"], "head", "{said}");
+        assert!(
+            !said.contains("hunter2") && said.len() < 8000,
+            "{filler}: {said}"
+        );
+        assert_eq!(
+            result["metadata"]["structured"]["key"],
+            "[redacted:MY_API_KEY]"
+        );
+        assert_eq!(
+            result["metadata"]["truncated"]["strategy"], "head",
+            "{said}"
+        );
         client.send(call("a", "x"));
         client.receive();
         client.send(json!({"id": "a", "error": {"message": format!("no: {SECRET}")}}));
@@ -330,7 +461,10 @@ fn no_more_than_64_calls_wait_for_the_application() {
         client.send(json!({"id": waiting.pop().unwrap(), "cancel": true}));
         let (first, second) = (client.receive(), client.receive());
         let events = [&first["event"], &second["event"]];
-        assert!(events.contains(&&json!("execute")) && events.contains(&&json!("result")), "{events:?}");
+        assert!(
+            events.contains(&&json!("execute")) && events.contains(&&json!("result")),
+            "{events:?}"
+        );
     }
     let (events, code) = client.end();
     assert_eq!((events.len(), code), (64, 0));
@@ -348,7 +482,11 @@ fn a_scope_hides_a_tool_that_it_does_not_permit() {
         assert_eq!(peer.receive(), None);
     });
     let scope = broker.folder.join("scope.yaml");
-    std::fs::write(&scope, "tool_permissions: { deploy: { allowed: true, timeout: 1 } }\n").unwrap();
+    std::fs::write(
+        &scope,
+        "tool_permissions: { deploy: { allowed: true, timeout: 1 } }\n",
+    )
+    .unwrap();
     let mut client = Client::start(broker.lazaret("session").arg("--scope").arg(&scope));
     client.receive();
     register(&mut client, tool("deploy"));

@@ -34,13 +34,59 @@ const CRATES: [&str; 21] = [
 
 /// What a crate does not name.
 const FORBIDDEN: [(&str, &[&str]); 18] = [
-    ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
+    (
+        "text",
+        &["std::fs", "std::net", "std::process", "std::env", "tokio"],
+    ),
     ("web", &["std::fs", "std::process"]),
-    ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
-    ("install", &["std::net", "process::Command", "process::{", "Command::new", "tokio", "clap::"]),
-    ("mcp", &["std::fs", "std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
-    ("servers", &["std::net", "process::Command", "io::stdin", "io::stdout", "clap::"]),
-    ("hooks", &["std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    (
+        "tools",
+        &["std::fs", "std::net", "std::process", "std::env"],
+    ),
+    (
+        "install",
+        &[
+            "std::net",
+            "process::Command",
+            "process::{",
+            "Command::new",
+            "tokio",
+            "clap::",
+        ],
+    ),
+    (
+        "mcp",
+        &[
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+        ],
+    ),
+    (
+        "servers",
+        &[
+            "std::net",
+            "process::Command",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+        ],
+    ),
+    (
+        "hooks",
+        &[
+            "std::net",
+            "std::process",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+        ],
+    ),
     (
         "keys",
         &[
@@ -54,16 +100,62 @@ const FORBIDDEN: [(&str, &[&str]); 18] = [
             "::address(",
         ],
     ),
-    ("session", &["std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    (
+        "session",
+        &[
+            "std::process",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+        ],
+    ),
     ("records", &["std::net", "Command", "clap::"]),
-    ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),
+    (
+        "terminal",
+        &["std::fs", "std::net", "std::process", "clap::"],
+    ),
     ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
-    ("sidecar", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    (
+        "sidecar",
+        &[
+            "std::fs",
+            "std::process",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+        ],
+    ),
     ("run", &["std::fs", "process::Command"]),
-    ("acp", &["std::fs", "process::Command", "std::env", "io::stdin", "io::stdout", "tokio::net"]),
-    ("telemetry", &["std::net", "process::Command", "io::stdin", "io::stdout"]),
+    (
+        "acp",
+        &[
+            "std::fs",
+            "process::Command",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "tokio::net",
+        ],
+    ),
+    (
+        "telemetry",
+        &["std::net", "process::Command", "io::stdin", "io::stdout"],
+    ),
     ("doctor", &["std::process", "std::net::Tcp", "tokio::net"]),
-    ("agent", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::", "axum::"]),
+    (
+        "agent",
+        &[
+            "std::fs",
+            "std::process",
+            "std::env",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+            "axum::",
+        ],
+    ),
 ];
 
 /// What is named by a few files only: the name, and each file by its crate and module.
@@ -77,17 +169,25 @@ const ALONE: [(&str, &[(&str, &str)]); 3] = [
 type Modules = BTreeMap<String, String>;
 
 fn modules(folder: &str) -> Modules {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(folder)
+        .join("src");
     let mut modules = Modules::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        for path in fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             if path.is_dir() {
                 folders.push(path);
                 continue;
             }
             let module = path.strip_prefix(&root).unwrap().with_extension("");
-            let mut parts: Vec<_> = module.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+            let mut parts: Vec<_> = module
+                .iter()
+                .map(|part| part.to_str().unwrap().to_owned())
+                .collect();
             parts.retain(|part| !["lib", "main", "mod"].contains(&part.as_str()));
             if parts.last().is_some_and(|last| last == "tests") {
                 continue;
@@ -104,10 +204,19 @@ fn breaches(folder: &str, modules: &Modules) -> Vec<String> {
     let mut breaches = Vec::new();
     for (module, code) in modules {
         let names = |name: &&str| code.contains(*name);
-        let forbidden = FORBIDDEN.iter().filter(|(of, _)| *of == folder).flat_map(|(_, names)| *names);
-        breaches
-            .extend(forbidden.copied().filter(names).map(|name| format!("{folder}: {module} names {name}")));
-        let alone = ALONE.iter().filter(|(_, files)| !files.contains(&(folder, module.as_str())));
+        let forbidden = FORBIDDEN
+            .iter()
+            .filter(|(of, _)| *of == folder)
+            .flat_map(|(_, names)| *names);
+        breaches.extend(
+            forbidden
+                .copied()
+                .filter(names)
+                .map(|name| format!("{folder}: {module} names {name}")),
+        );
+        let alone = ALONE
+            .iter()
+            .filter(|(_, files)| !files.contains(&(folder, module.as_str())));
         let alone = alone.map(|(name, _)| *name).filter(names);
         breaches.extend(alone.map(|name| format!("{folder}: {module} names {name}")));
     }
@@ -116,7 +225,10 @@ fn breaches(folder: &str, modules: &Modules) -> Vec<String> {
 
 #[test]
 fn each_crate_has_the_shape_that_it_should() {
-    let found: Vec<_> = CRATES.iter().flat_map(|folder| breaches(folder, &modules(folder))).collect();
+    let found: Vec<_> = CRATES
+        .iter()
+        .flat_map(|folder| breaches(folder, &modules(folder)))
+        .collect();
     assert!(found.is_empty(), "{found:#?}");
 }
 
@@ -135,6 +247,9 @@ fn each_check_bites() {
         let mut modules = modules(folder);
         let code = modules.get_mut(module).unwrap();
         *code = format!("{line}\n{code}");
-        assert!(!breaches(folder, &modules).is_empty(), "{folder}: {module}: {line}");
+        assert!(
+            !breaches(folder, &modules).is_empty(),
+            "{folder}: {module}: {line}"
+        );
     }
 }

@@ -57,14 +57,25 @@ fn serve(stream: TcpStream, manner: Manner, requests: &Received) -> Option<()> {
         while !head.ends_with("\r\n\r\n") {
             (reader.read_line(&mut head).ok()? > 0).then_some(())?;
         }
-        let length = head.to_lowercase().split("content-length: ").nth(1)?.lines().next()?.parse().ok()?;
+        let length = head
+            .to_lowercase()
+            .split("content-length: ")
+            .nth(1)?
+            .lines()
+            .next()?
+            .parse()
+            .ok()?;
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         requests.lock().unwrap().push((head, body));
         let end = "Content-Type: application/x-protobuf\r\nContent-Length: ";
         match manner {
             Manner::Good => write!(stream, "HTTP/1.1 200 OK\r\n{end}0\r\n\r\n").ok()?,
-            Manner::Failing => write!(stream, "HTTP/1.1 503 No\r\nRetry-After: 30\r\n{end}0\r\n\r\n").ok()?,
+            Manner::Failing => write!(
+                stream,
+                "HTTP/1.1 503 No\r\nRetry-After: 30\r\n{end}0\r\n\r\n"
+            )
+            .ok()?,
             Manner::Silent => thread::sleep(Duration::from_secs(60)),
             Manner::Endless => {
                 write!(stream, "HTTP/1.1 200 OK\r\n{end}99999999\r\n\r\n").ok()?;
@@ -85,23 +96,56 @@ impl Server {
     fn start(otlp: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        ["project", "home", "state"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        ["project", "home", "state"]
+            .iter()
+            .for_each(|name| fs::create_dir(at(name)).unwrap());
         let call = json!({"name": "bash", "input": {"command": format!("echo {PLANTED}")}});
-        let turns = [json!({"text": "Look.", "toolCalls": [call]}), json!({"text": PLANTED})];
+        let turns = [
+            json!({"text": "Look.", "toolCalls": [call]}),
+            json!({"text": PLANTED}),
+        ];
         let script = json!({"turns": vec![turns; RUNS].concat()});
         fs::write(at("script.json"), script.to_string()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazaret"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--provider", "mock", "--trust", "autonomous"]);
-        command.arg("--script").arg(at("script.json")).arg("--project").arg(at("project"));
-        command.arg("--central").arg(at("central")).args(["--otlp", otlp]);
-        command.env("HOME", at("home")).env("XDG_STATE_HOME", at("state"));
+        command.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--provider",
+            "mock",
+            "--trust",
+            "autonomous",
+        ]);
+        command
+            .arg("--script")
+            .arg(at("script.json"))
+            .arg("--project")
+            .arg(at("project"));
+        command
+            .arg("--central")
+            .arg(at("central"))
+            .args(["--otlp", otlp]);
+        command
+            .env("HOME", at("home"))
+            .env("XDG_STATE_HOME", at("state"));
         command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={HEADER}"));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap();
         let text = |name: &str| ready[name].as_str().unwrap().to_owned();
-        Self { child, address: text("address"), token: text("token"), _folder: folder }
+        Self {
+            child,
+            address: text("address"),
+            token: text("token"),
+            _folder: folder,
+        }
     }
 
     /// The events of a run.
@@ -211,8 +255,15 @@ fn attribute(bytes: &[u8]) -> (String, String) {
 
 /// The spans of an `ExportTraceServiceRequest`.
 fn spans(body: &[u8]) -> Vec<Span> {
-    let scopes = parts(body, 1).into_iter().flat_map(|resource| parts(resource, 2));
-    let one = |bytes: &[u8], field| parts(bytes, field).first().map(|part| part.to_vec()).unwrap_or_default();
+    let scopes = parts(body, 1)
+        .into_iter()
+        .flat_map(|resource| parts(resource, 2));
+    let one = |bytes: &[u8], field| {
+        parts(bytes, field)
+            .first()
+            .map(|part| part.to_vec())
+            .unwrap_or_default()
+    };
     scopes
         .flat_map(|scope| parts(scope, 2))
         .map(|span| Span {
@@ -229,7 +280,10 @@ fn spans(body: &[u8]) -> Vec<Span> {
 fn a_run_is_one_trace_at_the_collector_and_holds_no_content() {
     let (url, received) = collector(Manner::Good);
     let server = Server::start(&url);
-    assert!(server.run().matches(PLANTED).count() >= 2, "control: the run has it");
+    assert!(
+        server.run().matches(PLANTED).count() >= 2,
+        "control: the run has it"
+    );
     let token = server.token.clone();
     server.end();
     let requests = received.lock().unwrap();
@@ -238,7 +292,13 @@ fn a_run_is_one_trace_at_the_collector_and_holds_no_content() {
         let found = all.iter().find(|span| span.name == name);
         found.unwrap_or_else(|| panic!("no {name} in {all:#?}"))
     };
-    let line = ["tools.run_tool.bash", "chat.turn", "chat.run", "http.request"].map(named);
+    let line = [
+        "tools.run_tool.bash",
+        "chat.turn",
+        "chat.run",
+        "http.request",
+    ]
+    .map(named);
     for pair in line.windows(2) {
         let [span, parent] = pair else { unreachable!() };
         let around = all.iter().find(|other| other.id == span.parent).unwrap();
@@ -249,16 +309,31 @@ fn a_run_is_one_trace_at_the_collector_and_holds_no_content() {
         assert_eq!(named(stage).parent, line[0].id);
     }
     let of = |span: &Span, names: &[&str]| -> Vec<String> {
-        names.iter().map(|name| span.attributes.get(*name).cloned().unwrap_or_default()).collect()
+        names
+            .iter()
+            .map(|name| span.attributes.get(*name).cloned().unwrap_or_default())
+            .collect()
     };
-    assert_eq!(of(line[0], &["tool", "outcome", "agent"]), ["bash", "ok", "agent"]);
-    assert_eq!(of(line[2], &["conversation", "provider", "reason"]), ["c-7", "mock", "done"]);
+    assert_eq!(
+        of(line[0], &["tool", "outcome", "agent"]),
+        ["bash", "ok", "agent"]
+    );
+    assert_eq!(
+        of(line[2], &["conversation", "provider", "reason"]),
+        ["c-7", "mock", "done"]
+    );
     assert_eq!(of(line[3], &["method", "path"]), ["POST", "/run/stream"]);
-    assert_eq!(of(named("chat.model_request"), &["provider", "attempt"]), ["mock", "1"]);
+    assert_eq!(
+        of(named("chat.model_request"), &["provider", "attempt"]),
+        ["mock", "1"]
+    );
     for (head, body) in requests.iter() {
         assert!(head.starts_with("POST /v1/traces "), "{head}");
         let head = head.to_lowercase();
-        assert!(head.contains("content-type: application/x-protobuf") && head.contains(HEADER), "{head}");
+        assert!(
+            head.contains("content-type: application/x-protobuf") && head.contains(HEADER),
+            "{head}"
+        );
         let body = String::from_utf8_lossy(body);
         for secret in [PLANTED, &token, HEADER] {
             assert!(!body.contains(secret), "{secret}");
@@ -269,7 +344,10 @@ fn a_run_is_one_trace_at_the_collector_and_holds_no_content() {
 
 #[test]
 fn a_collector_that_does_not_do_its_part_costs_no_call() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let mut urls = vec![format!("http://{closed}")];
     let manners = [Manner::Failing, Manner::Silent, Manner::Endless].map(collector);
     urls.extend(manners.iter().map(|(url, _)| url.clone()));
@@ -281,7 +359,9 @@ fn a_collector_that_does_not_do_its_part_costs_no_call() {
         assert!(took < Duration::from_secs(9), "{url}: {took:?}");
     }
     assert!(
-        manners.iter().all(|(_, received)| !received.lock().unwrap().is_empty()),
+        manners
+            .iter()
+            .all(|(_, received)| !received.lock().unwrap().is_empty()),
         "control: each was asked"
     );
 }

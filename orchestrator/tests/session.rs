@@ -5,8 +5,8 @@
 mod fake_broker;
 
 use broker_protocol::{
-    CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker, Nonce,
-    Outcome, Read, Refused, Request, Risk, SessionGrant, Stdin, ToBroker, limit,
+    CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker,
+    Nonce, Outcome, Read, Refused, Request, Risk, SessionGrant, Stdin, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer, shell};
 use nix::sys::signal::{Signal, kill};
@@ -29,8 +29,12 @@ fn the_first_line_says_what_was_opened() {
         assert!((1..=4).contains(&open.spare));
         assert_eq!(peer.receive(), None);
     });
-    let mut client =
-        fake_broker::Client::start(broker.lazaret("session").current_dir("/").args(["--trust", "guided"]));
+    let mut client = fake_broker::Client::start(
+        broker
+            .lazaret("session")
+            .current_dir("/")
+            .args(["--trust", "guided"]),
+    );
     let policy = "07".repeat(32);
     let session = json!({"id": "5e".repeat(16), "project": "/p", "cwd": ".", "central": "/c", "profile": "default", "policy": policy,
         "tier": "namespaced", "layers": ["seccomp"], "trust": "guided", "channel": "relay", "maxViolations": 3});
@@ -65,7 +69,10 @@ fn many_calls_run_at_once_and_each_has_one_result() {
         let output = json!({"id": id, "event": "output", "stream": "stdout", "chunk": text});
         assert_eq!(*of_id[0], output);
         let result = of_id[1];
-        assert_eq!((&result["status"], &result["result"]), (&json!("success"), &json!(text)));
+        assert_eq!(
+            (&result["status"], &result["result"]),
+            (&json!("success"), &json!(text))
+        );
         assert_eq!(result["metadata"]["exitCode"], 0);
         assert_eq!(result["metadata"]["usage"]["wallUs"], 7);
         assert_eq!(result["metadata"]["layers"], json!(["seccomp"]));
@@ -92,14 +99,20 @@ fn characters_split_over_chunks_are_joined_and_other_bytes_come_as_base64() {
     let mut client = broker.session();
     client.send(bash("u", "x"));
     let (events, code) = client.end();
-    let pieces: Vec<_> = events.iter().map(|e| (&e["stream"], &e["chunk"], &e["chunkBase64"])).collect();
+    let pieces: Vec<_> = events
+        .iter()
+        .map(|e| (&e["stream"], &e["chunk"], &e["chunkBase64"]))
+        .collect();
     let (out, err, none) = (json!("stdout"), json!("stderr"), Value::Null);
     assert_eq!(pieces[0], (&out, &json!("a"), &none));
     assert_eq!(pieces[1], (&out, &json!("€b"), &none));
     assert_eq!(pieces[2], (&err, &json!("😀"), &none));
     assert_eq!(pieces[3], (&out, &none, &json!("eP95")));
     assert_eq!(pieces[4], (&out, &none, &json!("4oI=")));
-    assert_eq!((&events[5]["result"], &events[5]["resultBase64"]), (&json!("\u{fffd}"), &json!("/w==")));
+    assert_eq!(
+        (&events[5]["result"], &events[5]["resultBase64"]),
+        (&json!("\u{fffd}"), &json!("/w=="))
+    );
     assert_eq!((events.len(), code), (6, 0));
     broker.join();
 }
@@ -126,7 +139,10 @@ fn cancel_reaches_the_broker_and_the_result_says_so() {
     );
     assert_eq!(
         (&result["id"], &result["result"]),
-        (&json!("c"), &json!("<error>the call was cancelled</error>\n<result>some</result>"))
+        (
+            &json!("c"),
+            &json!("<error>the call was cancelled</error>\n<result>some</result>")
+        )
     );
     // Its result is out: another cancel is late, not wrong.
     client.send(json!({"id": "c", "cancel": true}));
@@ -187,7 +203,14 @@ fn a_fault_gives_its_own_kind_to_every_call() {
 fn an_executor_that_breaks_the_protocol_is_not_believed() {
     type Breach = fn(&mut Peer, CallId);
     let breaches: [Breach; 5] = [
-        |peer, call| peer.send(&FromBroker::Output { call, stderr: false, sequence: 5, bytes: vec![1] }),
+        |peer, call| {
+            peer.send(&FromBroker::Output {
+                call,
+                stderr: false,
+                sequence: 5,
+                bytes: vec![1],
+            })
+        },
         |peer, call| {
             // Nobody reads yet, so at most one chunk finds its reader and is paid for.
             let chunks = limit::OUTPUT_WINDOW as usize / limit::CHUNK + 3;
@@ -195,7 +218,14 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
         },
         |peer, call| peer.done(call + 1, Outcome::Answered),
         |peer, _| peer.send(&FromBroker::Opened(fake_broker::opened(0))),
-        |peer, call| (0..5).for_each(|_| peer.send(&FromBroker::Part { call, bytes: vec![0; 1_000_000] })),
+        |peer, call| {
+            (0..5).for_each(|_| {
+                peer.send(&FromBroker::Part {
+                    call,
+                    bytes: vec![0; 1_000_000],
+                })
+            })
+        },
     ];
     for (index, breach) in breaches.into_iter().enumerate() {
         let broker = Broker::start(move |peer| {
@@ -208,9 +238,13 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
         let mut client = broker.session();
         client.send(bash(1, "x"));
         sleep(Duration::from_millis(200));
-        let result =
-            std::iter::repeat_with(|| client.receive()).find(|event| event["event"] == "result").unwrap();
-        assert_eq!(result["error"]["kind"], "protocol", "breach {index}: {result}");
+        let result = std::iter::repeat_with(|| client.receive())
+            .find(|event| event["event"] == "result")
+            .unwrap();
+        assert_eq!(
+            result["error"]["kind"], "protocol",
+            "breach {index}: {result}"
+        );
         drop(client);
         broker.join();
     }
@@ -221,20 +255,41 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, _) = peer.call();
-        peer.send(&FromBroker::Part { call, bytes: vec![0xff; 9] });
+        peer.send(&FromBroker::Part {
+            call,
+            bytes: vec![0xff; 9],
+        });
         peer.done(call, Outcome::Answered);
         let (call, request) = peer.call();
         assert!(matches!(request, Request::FileRead(read) if read.path.relative() == "a"));
         let (content, size) = (b"hello".to_vec(), 5);
-        let read =
-            Read { content, first_line: 1, lines: 1, size, truncated: None, sha256: None, total_lines: None };
+        let read = Read {
+            content,
+            first_line: 1,
+            lines: 1,
+            size,
+            truncated: None,
+            sha256: None,
+            total_lines: None,
+        };
         peer.answer(call, &Ok(FileReply::Read(read)), 3);
         let (call, _) = peer.call();
-        peer.answer(call, &Err(Failed { kind: ErrorKind::NotFound, message: "file not found".into() }), 64);
+        peer.answer(
+            call,
+            &Err(Failed {
+                kind: ErrorKind::NotFound,
+                message: "file not found".into(),
+            }),
+            64,
+        );
         let (call, _) = peer.call();
         peer.done(
             call,
-            Outcome::Refused(Refused { rule: "r".into(), why: "because".into(), violation: true }),
+            Outcome::Refused(Refused {
+                rule: "r".into(),
+                why: "because".into(),
+                violation: true,
+            }),
         );
     });
     let mut client = broker.session();
@@ -274,17 +329,41 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
         ("[1,2]".into(), Value::Null, "invalid_input"),
         (r#"{"tool":"bash"}"#.into(), Value::Null, "invalid_input"),
         (r#"{"id":"a"}"#.into(), json!("a"), "invalid_input"),
-        (r#"{"id":15,"tool":"nope"}"#.into(), json!(15), "unknown_tool"),
-        (r#"{"id":1.5,"tool":"nope"}"#.into(), Value::Null, "invalid_input"),
-        (r#"{"id":"a","tool":"bash","input":{}}"#.into(), json!("a"), "invalid_input"),
-        (r#"{"id":"a","tool":"bash","input":"x"}"#.into(), json!("a"), "invalid_input"),
+        (
+            r#"{"id":15,"tool":"nope"}"#.into(),
+            json!(15),
+            "unknown_tool",
+        ),
+        (
+            r#"{"id":1.5,"tool":"nope"}"#.into(),
+            Value::Null,
+            "invalid_input",
+        ),
+        (
+            r#"{"id":"a","tool":"bash","input":{}}"#.into(),
+            json!("a"),
+            "invalid_input",
+        ),
+        (
+            r#"{"id":"a","tool":"bash","input":"x"}"#.into(),
+            json!("a"),
+            "invalid_input",
+        ),
         (
             r#"{"id":"a","tool":"bash","input":{"command":"x","timeout":0}}"#.into(),
             json!("a"),
             "invalid_input",
         ),
-        (r#"{"id":"a","tool":"file_read","input":{"path":"../etc/passwd"}}"#.into(), json!("a"), "violation"),
-        (r#"{"id":"a","tool":"bash","input":{"command":"\ud800"}}"#.into(), Value::Null, "invalid_input"),
+        (
+            r#"{"id":"a","tool":"file_read","input":{"path":"../etc/passwd"}}"#.into(),
+            json!("a"),
+            "violation",
+        ),
+        (
+            r#"{"id":"a","tool":"bash","input":{"command":"\ud800"}}"#.into(),
+            Value::Null,
+            "invalid_input",
+        ),
         ("[".repeat(100_000), Value::Null, "invalid_input"),
         ("x".repeat((4 << 20) + 1), Value::Null, "invalid_input"),
     ];
@@ -295,11 +374,23 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
         }
         let result = client.receive();
         let shown = &line[..line.len().min(80)];
-        assert_eq!((&result["event"], &result["status"]), (&json!("result"), &json!("error")), "{shown}");
-        assert_eq!((&result["id"], &result["error"]["kind"]), (&id, &json!(kind)), "{shown}");
+        assert_eq!(
+            (&result["event"], &result["status"]),
+            (&json!("result"), &json!("error")),
+            "{shown}"
+        );
+        assert_eq!(
+            (&result["id"], &result["error"]["kind"]),
+            (&id, &json!(kind)),
+            "{shown}"
+        );
         assert_eq!(
             result["error"]["layer"],
-            if kind == "violation" { "policy" } else { "validation" },
+            if kind == "violation" {
+                "policy"
+            } else {
+                "validation"
+            },
             "{shown}"
         );
     }
@@ -317,9 +408,9 @@ fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
         peer.open();
         let calls = [peer.call(), peer.call()];
         wait.recv().unwrap();
-        calls
-            .iter()
-            .for_each(|(call, request)| peer.ended(*call, Ended::Exited(0), shell(request).as_bytes()));
+        calls.iter().for_each(|(call, request)| {
+            peer.ended(*call, Ended::Exited(0), shell(request).as_bytes())
+        });
         let (call, _) = peer.call();
         peer.ended(call, Ended::Exited(0), b"again");
     });
@@ -337,10 +428,13 @@ fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
     client.send(json!({"id": 1, "stdin": "no"}));
     notice(&mut client, json!(1));
     go.send(()).unwrap();
-    let mut results =
-        [client.receive(), client.receive()].map(|result| (result["id"].clone(), result["result"].clone()));
+    let mut results = [client.receive(), client.receive()]
+        .map(|result| (result["id"].clone(), result["result"].clone()));
     results.sort_by_key(|(id, _)| id.is_string());
-    assert_eq!(results, [(json!(1), json!("number")), (json!("1"), json!("text"))]);
+    assert_eq!(
+        results,
+        [(json!(1), json!("number")), (json!("1"), json!("text"))]
+    );
     client.send(bash("1", "x"));
     assert_eq!(client.receive()["result"], "again");
     assert_eq!(client.end(), (vec![], 0));
@@ -368,7 +462,10 @@ fn input_is_fed_in_order_within_its_window() {
             if !credited && got.len() == limit::INPUT_WINDOW as usize {
                 // Nothing more may come before there is credit.
                 sleep(Duration::from_millis(50));
-                peer.send(&FromBroker::InputCredit { call, bytes: 1_000_000 });
+                peer.send(&FromBroker::InputCredit {
+                    call,
+                    bytes: 1_000_000,
+                });
                 credited = true;
             }
         }
@@ -426,26 +523,53 @@ fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
     let broker = Broker::start(move |peer| {
         peer.open();
         let [waits, asked_late, elsewhere] = [0; 3].map(|_| peer.call().0);
-        peer.send(&FromBroker::Asked { call: waits, challenge: question(Channel::Relay) });
-        peer.send(&FromBroker::Asked { call: elsewhere, challenge: question(Channel::Separate) });
+        peer.send(&FromBroker::Asked {
+            call: waits,
+            challenge: question(Channel::Relay),
+        });
+        peer.send(&FromBroker::Asked {
+            call: elsewhere,
+            challenge: question(Channel::Separate),
+        });
         assert_eq!(peer.receive(), Some(ToBroker::Refuse { call: waits }));
-        peer.send(&FromBroker::Asked { call: asked_late, challenge: question(Channel::Relay) });
+        peer.send(&FromBroker::Asked {
+            call: asked_late,
+            challenge: question(Channel::Relay),
+        });
         assert_eq!(peer.receive(), Some(ToBroker::Refuse { call: asked_late }));
-        [waits, asked_late, elsewhere].into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        [waits, asked_late, elsewhere]
+            .into_iter()
+            .for_each(|call| peer.ended(call, Ended::Exited(0), b""));
         assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
     (1..=3).for_each(|id| client.send(bash(id, "x")));
     let asked = [client.receive(), client.receive()];
-    assert!(asked.iter().all(|event| event["event"] == "approval"), "{asked:?}");
+    assert!(
+        asked.iter().all(|event| event["event"] == "approval"),
+        "{asked:?}"
+    );
     let (events, code) = client.end();
-    assert_eq!((events.iter().filter(|event| event["event"] == "result").count(), code), (3, 0));
+    assert_eq!(
+        (
+            events
+                .iter()
+                .filter(|event| event["event"] == "result")
+                .count(),
+            code
+        ),
+        (3, 0)
+    );
     broker.join();
 }
 
 #[test]
 fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
-    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129)] {
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGINT, 130),
+        (Signal::SIGHUP, 129),
+    ] {
         let broker = Broker::start(|peer| {
             peer.open();
             let (call, _) = peer.call();
@@ -459,10 +583,14 @@ fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
         client.receive();
         kill(Pid::from_raw(client.child.id() as i32), signal).unwrap();
         let result = client.receive();
-        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(1), &json!("cancelled")));
+        assert_eq!(
+            (&result["id"], &result["error"]["kind"]),
+            (&json!(1), &json!("cancelled"))
+        );
         assert_eq!(client.child.wait().unwrap().code(), Some(code));
         let runs = std::fs::read_dir(broker.folder.join("state/lazaret/runs")).unwrap();
-        let log = runs.map(|run| std::fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap());
+        let log = runs
+            .map(|run| std::fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap());
         let log = log.collect::<String>();
         let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
         assert_eq!(
@@ -497,20 +625,45 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
     let broker = Broker::start(|peer| {
         peer.open();
     });
-    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let full = || {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
     let help = |out: Stdio| {
         let mut lazaret = std::process::Command::new(env!("CARGO_BIN_EXE_lazaret"));
-        let done = lazaret.arg("--help").stdout(out).stderr(Stdio::piped()).output().unwrap();
-        (done.status.code(), String::from_utf8(done.stderr).unwrap().lines().count())
+        let done = lazaret
+            .arg("--help")
+            .stdout(out)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        (
+            done.status.code(),
+            String::from_utf8(done.stderr).unwrap().lines().count(),
+        )
     };
     assert_eq!(help(full().into()), (Some(125), 1));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(help(writer.into()), (Some(0), 0), "who stops reading has read enough");
-    let done = broker.lazaret("session").stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(
+        help(writer.into()),
+        (Some(0), 0),
+        "who stops reading has read enough"
+    );
+    let done = broker
+        .lazaret("session")
+        .stdout(full())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(
-        (done.status.code(), said.contains("cannot write the output: No space left")),
+        (
+            done.status.code(),
+            said.contains("cannot write the output: No space left")
+        ),
         (Some(125), true),
         "{said}"
     );
@@ -542,9 +695,15 @@ fn a_grant_that_is_none_is_not_taken_back() {
     let mut client = broker.session();
     client.send(json!({"id": 1, "revoke": 99}));
     let notice = client.receive();
-    assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("not_found")));
+    assert_eq!(
+        (&notice["event"], &notice["error"]["kind"]),
+        (&json!("notice"), &json!("not_found"))
+    );
     client.send(json!({"id": 2, "revoke": 1}));
-    assert_eq!(client.receive(), json!({"id": 2, "event": "grants", "grants": []}));
+    assert_eq!(
+        client.receive(),
+        json!({"id": 2, "event": "grants", "grants": []})
+    );
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -553,11 +712,26 @@ fn a_grant_that_is_none_is_not_taken_back() {
 fn a_last_line_needs_no_end() {
     let broker = Broker::start(Peer::echo);
     let mut client = broker.session();
-    write!(client.stdin.as_mut().unwrap(), "{}\n{}", bash(1, "first"), bash(2, "last")).unwrap();
+    write!(
+        client.stdin.as_mut().unwrap(),
+        "{}\n{}",
+        bash(1, "first"),
+        bash(2, "last")
+    )
+    .unwrap();
     let (mut results, code) = client.end();
     results.sort_by_key(|result| result["id"].as_u64());
-    let said: Vec<_> = results.iter().map(|result| (&result["event"], &result["result"])).collect();
-    assert_eq!(said, [(&json!("result"), &json!("first")), (&json!("result"), &json!("last"))]);
+    let said: Vec<_> = results
+        .iter()
+        .map(|result| (&result["event"], &result["result"]))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (&json!("result"), &json!("first")),
+            (&json!("result"), &json!("last"))
+        ]
+    );
     assert_eq!(code, 0);
     broker.join();
 }
@@ -575,7 +749,9 @@ fn no_more_calls_than_the_border_allows_are_under_way() {
             peer.ended(under_way.pop().unwrap(), Ended::Exited(0), b"");
             under_way.push(peer.call().0);
         }
-        under_way.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        under_way
+            .into_iter()
+            .for_each(|call| peer.ended(call, Ended::Exited(0), b""));
         assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
@@ -593,7 +769,9 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
         peer.open();
         let calls: Vec<_> = (0..limit::CALLS).map(|_| peer.call().0).collect();
         sleep(Duration::from_millis(200));
-        calls.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        calls
+            .into_iter()
+            .for_each(|call| peer.ended(call, Ended::Exited(0), b""));
         assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
@@ -603,7 +781,10 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
     client.send(bash("late", "x"));
     client.send(json!({"id": "late", "cancel": true}));
     let result = client.receive();
-    assert_eq!((&result["id"], &result["error"]["kind"]), (&json!("late"), &json!("cancelled")));
+    assert_eq!(
+        (&result["id"], &result["error"]["kind"]),
+        (&json!("late"), &json!("cancelled"))
+    );
     assert_eq!(client.end().0.len(), limit::CALLS);
     broker.join();
 }
@@ -679,14 +860,20 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
             let call = next(peer).unwrap();
             peer.ended(call, Ended::Exited(0), b"");
         }
-        assert!(peer.is_quiet(Duration::from_millis(500)), "a call begins though nobody reads");
+        assert!(
+            peer.is_quiet(Duration::from_millis(500)),
+            "a call begins though nobody reads"
+        );
         stalled.send(()).unwrap();
         peer.ended(first, Ended::Exited(0), b"");
         while let Some(call) = next(peer) {
             peer.ended(call, Ended::Exited(0), b"");
         }
         assert_eq!(begun.len(), CALLS - 1);
-        assert!(!begun.contains(&"100".to_owned()), "it was cancelled while it waited");
+        assert!(
+            !begun.contains(&"100".to_owned()),
+            "it was cancelled while it waited"
+        );
     });
     let mut client = broker.session();
     for id in 0..CALLS {
@@ -695,7 +882,10 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
     client.send(json!({"id": 100, "cancel": true}));
     stall.recv_timeout(fake_broker::PATIENCE).unwrap();
     let (events, code) = client.end();
-    let results = events.iter().filter(|event| event["event"] == "result").count();
+    let results = events
+        .iter()
+        .filter(|event| event["event"] == "result")
+        .count();
     assert_eq!((results, code), (CALLS, 0));
     broker.join();
 }
@@ -719,7 +909,10 @@ fn a_reader_that_is_gone_ends_the_session() {
 
 /// The output of a program that has none.
 fn empty() -> std::process::ChildStdout {
-    let mut child = std::process::Command::new("true").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = std::process::Command::new("true")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     child.wait().unwrap();
     child.stdout.take().unwrap()
 }
@@ -731,13 +924,23 @@ fn without_a_session_there_is_a_fault_and_code_125() {
         peer.receive();
         peer.send(&FromBroker::Hello(broker_protocol::Hello::ours(None)));
         let message = "layer seccomp is required and missing".to_owned();
-        peer.send(&FromBroker::Fault(Failed { kind: ErrorKind::Internal, message }));
+        peer.send(&FromBroker::Fault(Failed {
+            kind: ErrorKind::Internal,
+            message,
+        }));
     });
     let output = broker.lazaret("session").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&line["event"], &line["error"]["kind"]), (&json!("fault"), &json!("internal")));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("layer seccomp is required"));
+    assert_eq!(
+        (&line["event"], &line["error"]["kind"]),
+        (&json!("fault"), &json!("internal"))
+    );
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("layer seccomp is required")
+    );
     broker.join();
 }
 
@@ -746,9 +949,15 @@ fn output_is_freed_of_what_is_not_seen_wherever_it_is_cut() {
     let script = |peer: &mut Peer| {
         peer.open();
         let (call, _) = peer.call();
-        for piece in
-            [&b"a\x1b"[..], b"[3", b"1mred\x1b]52;c;", b"aGk=", b"\x07b\xe2\x80", b"\xaec\r", b"\nd\x1b[0m"]
-        {
+        for piece in [
+            &b"a\x1b"[..],
+            b"[3",
+            b"1mred\x1b]52;c;",
+            b"aGk=",
+            b"\x07b\xe2\x80",
+            b"\xaec\r",
+            b"\nd\x1b[0m",
+        ] {
             peer.output(call, false, piece);
         }
         peer.ended(call, Ended::Exited(0), b"a\x1b[31mred");
@@ -762,12 +971,18 @@ fn output_is_freed_of_what_is_not_seen_wherever_it_is_cut() {
         let (events, _) = client.end();
         broker.join();
         let (result, output) = events.split_last().unwrap();
-        let text: String = output.iter().map(|event| event["chunk"].as_str().unwrap()).collect();
+        let text: String = output
+            .iter()
+            .map(|event| event["chunk"].as_str().unwrap())
+            .collect();
         (text, result["result"].as_str().unwrap().to_owned())
     };
     assert_eq!(chunks(&[]), ("aredbc\nd".into(), "ared".into()));
     let (text, result) = chunks(&["--raw-output"]);
-    assert_eq!(text, "a\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}b\u{202e}c\r\nd\u{1b}[0m");
+    assert_eq!(
+        text,
+        "a\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}b\u{202e}c\r\nd\u{1b}[0m"
+    );
     assert_eq!(result, "a\u{1b}[31mred");
 }
 
@@ -776,32 +991,52 @@ fn violations_are_told_counted_and_end_the_session() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (first, _) = peer.call();
-        let refused = Refused { rule: "r".into(), why: "because".into(), violation: true };
+        let refused = Refused {
+            rule: "r".into(),
+            why: "because".into(),
+            violation: true,
+        };
         let (second, _) = peer.call();
         peer.done(second, Outcome::Refused(refused));
         assert_eq!(peer.receive(), Some(ToBroker::Cancel { call: first }));
         peer.ended(first, Ended::Cancelled, b"");
         assert_eq!(peer.receive(), None);
     });
-    let mut client = fake_broker::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
+    let mut client =
+        fake_broker::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
     client.receive();
     client.send(bash("runs", "sleep 9"));
     let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "../etc/passwd"}});
     for (id, count) in [("a", 1), ("b", 2)] {
         client.send(outside(id));
         let event = client.receive();
-        assert_eq!((&event["id"], &event["event"]), (&json!(id), &json!("security_event")));
+        assert_eq!(
+            (&event["id"], &event["event"]),
+            (&json!(id), &json!("security_event"))
+        );
         let event = &event["securityEvent"];
-        assert_eq!((&event["type"], &event["tool"]), (&json!("sandbox_violation"), &json!("file_read")));
-        assert_eq!((&event["violations"], &event["maxViolations"]), (&json!(count), &json!(3)));
+        assert_eq!(
+            (&event["type"], &event["tool"]),
+            (&json!("sandbox_violation"), &json!("file_read"))
+        );
+        assert_eq!(
+            (&event["violations"], &event["maxViolations"]),
+            (&json!(count), &json!(3))
+        );
         let result = client.receive();
-        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(id), &json!("violation")));
+        assert_eq!(
+            (&result["id"], &result["error"]["kind"]),
+            (&json!(id), &json!("violation"))
+        );
     }
     client.send(json!({"id": "c", "tool": "ls"}));
     assert_eq!(client.receive()["event"], "security_event");
     assert_eq!(client.receive()["id"], "c");
     let cancelled = client.receive();
-    assert_eq!((&cancelled["id"], &cancelled["error"]["kind"]), (&json!("runs"), &json!("cancelled")));
+    assert_eq!(
+        (&cancelled["id"], &cancelled["error"]["kind"]),
+        (&json!("runs"), &json!("cancelled"))
+    );
     for tool in ["bash", "thinking", "nope"] {
         client.send(json!({"id": "late", "tool": tool, "input": {}}));
         let late = client.receive();
@@ -833,7 +1068,10 @@ fn how_many_violations_end_a_session_can_be_set() {
                 assert_eq!(client.receive()["error"]["kind"], "denied_policy");
             }
         }
-        assert_eq!(client.end(), (vec![], if over_after.is_some() { 3 } else { 0 }));
+        assert_eq!(
+            client.end(),
+            (vec![], if over_after.is_some() { 3 } else { 0 })
+        );
         broker.join();
     }
 }
@@ -846,7 +1084,9 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
         for call in &calls {
             assert_eq!(peer.receive(), Some(ToBroker::Cancel { call: *call }));
         }
-        calls.iter().for_each(|call| peer.ended(*call, Ended::Cancelled, b""));
+        calls
+            .iter()
+            .for_each(|call| peer.ended(*call, Ended::Cancelled, b""));
         assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
@@ -855,7 +1095,10 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
     sleep(Duration::from_millis(200));
     client.send(json!({"id": 1, "cancel": true}));
     let result = client.receive();
-    assert_eq!((&result["metadata"]["failed"], &result["error"]["kind"]), (&json!(3), &json!("cancelled")));
+    assert_eq!(
+        (&result["metadata"]["failed"], &result["error"]["kind"]),
+        (&json!(3), &json!("cancelled"))
+    );
     client.end();
     broker.join();
 }
@@ -868,8 +1111,9 @@ fn the_small_profile_asks_the_executor_to_keep_less() {
             let (call, _) = peer.call();
             peer.ended(call, Ended::Exited(0), &vec![b'x'; 10_241]);
         });
-        let mut client =
-            fake_broker::Client::start(broker.lazaret("session").args(["--model-profile", profile]));
+        let mut client = fake_broker::Client::start(
+            broker.lazaret("session").args(["--model-profile", profile]),
+        );
         client.receive();
         client.send(bash(1, "x"));
         let result = client.receive();
@@ -888,8 +1132,15 @@ fn by_a_launcher(broker: &Broker, options: &[&str]) -> fake_broker::Client {
     let session = broker.lazaret("session");
     let mut launcher = std::process::Command::new("sh");
     launcher.args(["-c", "exec 3<&0; \"$@\" <&3 3<&- & wait", "launcher"]);
-    launcher.arg(session.get_program()).args(session.get_args()).args(options);
-    launcher.envs(session.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    launcher
+        .arg(session.get_program())
+        .args(session.get_args())
+        .args(options);
+    launcher.envs(
+        session
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     fake_broker::Client::start(&mut launcher)
 }
 
@@ -910,7 +1161,10 @@ fn a_session_ends_with_the_process_that_started_it_though_its_input_stays_open()
     client.child.kill().unwrap();
     client.child.wait().unwrap();
     let result = client.receive();
-    assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(1), &json!("cancelled")));
+    assert_eq!(
+        (&result["id"], &result["error"]["kind"]),
+        (&json!(1), &json!("cancelled"))
+    );
     assert_eq!(client.receive(), Value::Null);
     broker.join();
 }
@@ -939,18 +1193,30 @@ fn a_line_may_say_its_op_and_a_wrong_one_is_told_those_there_are() {
     client.send(json!({"op": "tools", "id": 2}));
     assert_eq!(client.receive()["event"], "tools");
     for (line, message) in [
-        (json!({"op": "cal", "id": 3}), "unknown variant `cal`, expected one of `call`, `stdin`"),
+        (
+            json!({"op": "cal", "id": 3}),
+            "unknown variant `cal`, expected one of `call`, `stdin`",
+        ),
         (
             json!({"op": "call", "id": 3, "tol": "bash"}),
             "unknown field `tol`, expected one of `tool`, `input`, `wants`; did you mean `tool`?",
         ),
         (json!({"op": "call", "id": 3}), "missing field `tool`"),
-        (json!({"id": 3, "tool": "bash", "input": {"comand": "x"}}), "did you mean `command`?"),
+        (
+            json!({"id": 3, "tool": "bash", "input": {"comand": "x"}}),
+            "did you mean `command`?",
+        ),
     ] {
         client.send(line);
         let result = client.receive();
-        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(3), &json!("invalid_input")));
-        assert!(result["result"].as_str().unwrap().contains(message), "{result}");
+        assert_eq!(
+            (&result["id"], &result["error"]["kind"]),
+            (&json!(3), &json!("invalid_input"))
+        );
+        assert!(
+            result["result"].as_str().unwrap().contains(message),
+            "{result}"
+        );
     }
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
@@ -970,14 +1236,30 @@ fn the_client_in_the_readme_works() {
         assert_eq!(peer.receive(), None);
     });
     let readme = include_str!("../session/README.md");
-    let client = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let client = readme
+        .split("```python\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     assert!(client.lines().count() <= 20);
     let session = broker.lazaret("session");
     let mut python = std::process::Command::new("python3");
-    python.args(["-c", client]).arg(session.get_program()).args(session.get_args());
-    python.envs(session.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    python
+        .args(["-c", client])
+        .arg(session.get_program())
+        .args(session.get_args());
+    python.envs(
+        session
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let output = python.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!((output.status.code(), printed.as_str()), (Some(0), "hello\nsuccess ['seccomp']\n"));
+    assert_eq!(
+        (output.status.code(), printed.as_str()),
+        (Some(0), "hello\nsuccess ['seccomp']\n")
+    );
     broker.join();
 }

@@ -6,7 +6,9 @@ mod fake_broker;
 
 use broker_protocol::{FromBroker, Outcome, Request, Spill, ToBroker, Zone, ZonePath, limit};
 use fake_broker::{Broker, Script};
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,10 +60,16 @@ fn serve(mut stream: TcpStream, (status, media, body): &Answer, seen: &Mutex<Vec
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
         head.push(byte[0]);
     }
-    seen.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
-    let head =
-        format!("HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n", body.len());
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    seen.lock()
+        .unwrap()
+        .push(String::from_utf8_lossy(&head).into_owned());
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let _ = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(body));
 }
 
 /// A configuration directory of a test.
@@ -70,10 +78,18 @@ struct Configuration(PathBuf);
 impl Configuration {
     fn new(policy: &str) -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let name = format!("lazaret-web-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "lazaret-web-{}-{}",
+            std::process::id(),
+            LAST.fetch_add(1, Ordering::Relaxed)
+        );
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(folder.join("lazaret")).unwrap();
-        fs::write(folder.join("lazaret/policy.toml"), format!("version = 1\n{policy}")).unwrap();
+        fs::write(
+            folder.join("lazaret/policy.toml"),
+            format!("version = 1\n{policy}"),
+        )
+        .unwrap();
         // Whatever our umask is: what others may write is no policy.
         for (path, mode) in [("lazaret", 0o755), ("lazaret/policy.toml", 0o644)] {
             fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -104,9 +120,15 @@ fn granting() -> Broker {
                         assert!((1..=limit::CHUNK).contains(&bytes.len()));
                         *texts.entry(call).or_default() += bytes.len() as u64;
                         let path = ZonePath::new(Zone::Central, "outputs/1.log").unwrap();
-                        let kept =
-                            last.then(|| Some(Spill { path, bytes: texts.remove(&call)?, whole: true }));
-                        kept.into_iter().for_each(|spill| peer.send(&FromBroker::Kept { call, spill }));
+                        let kept = last.then(|| {
+                            Some(Spill {
+                                path,
+                                bytes: texts.remove(&call)?,
+                                whole: true,
+                            })
+                        });
+                        kept.into_iter()
+                            .for_each(|spill| peer.send(&FromBroker::Kept { call, spill }));
                     }
                     _ => break,
                 }
@@ -119,23 +141,48 @@ fn granting() -> Broker {
 /// What `lazaret` said: exit code, standard output, standard error.
 type Said = (i32, String, String);
 
-fn lazaret(configuration: &Configuration, environment: &[(&str, &str)], arguments: &[&str]) -> Said {
+fn lazaret(
+    configuration: &Configuration,
+    environment: &[(&str, &str)],
+    arguments: &[&str],
+) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lazaret"));
     for name in ["SEARXNG_URL", "BRAVE_SEARCH_API_KEY", "BRAVE_SEARCH_URL"] {
         command.env_remove(name);
     }
-    command.env("XDG_CONFIG_HOME", &configuration.0).envs(environment.iter().copied());
+    command
+        .env("XDG_CONFIG_HOME", &configuration.0)
+        .envs(environment.iter().copied());
     let broker = granting();
     command.arg("--socket").arg(broker.socket());
-    let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+    let output = command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    let said = (output.status.code().unwrap(), text(output.stdout), text(output.stderr));
-    assert!(!said.1.contains(KEY) && !said.2.contains(KEY), "the key is in what is said: {said:?}");
+    let said = (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    );
+    assert!(
+        !said.1.contains(KEY) && !said.2.contains(KEY),
+        "the key is in what is said: {said:?}"
+    );
     said
 }
 
 fn search(environment: &[(&str, &str)], arguments: &[&str]) -> Said {
-    let all = [&["call", "web_search", r#"{"query":"sandbox rust","max_results":2}"#], arguments].concat();
+    let all = [
+        &[
+            "call",
+            "web_search",
+            r#"{"query":"sandbox rust","max_results":2}"#,
+        ],
+        arguments,
+    ]
+    .concat();
     lazaret(&Configuration::new(""), environment, &all)
 }
 
@@ -143,12 +190,20 @@ fn searxng(results: Value) -> Server {
     Server::start((
         200,
         "application/json",
-        json!({"query": "x", "results": results}).to_string().into_bytes(),
+        json!({"query": "x", "results": results})
+            .to_string()
+            .into_bytes(),
     ))
 }
 
 fn brave(results: Value) -> Server {
-    Server::start((200, "application/json", json!({"web": {"results": results}}).to_string().into_bytes()))
+    Server::start((
+        200,
+        "application/json",
+        json!({"web": {"results": results}})
+            .to_string()
+            .into_bytes(),
+    ))
 }
 
 fn three() -> Value {
@@ -159,8 +214,7 @@ fn three() -> Value {
     ])
 }
 
-const TWO: &str =
-    "1. One\n   https://one.example/\n   First page\n\n2. Two\n   https://two.example/\n   Second\n";
+const TWO: &str = "1. One\n   https://one.example/\n   First page\n\n2. Two\n   https://two.example/\n   Second\n";
 
 #[test]
 fn searxng_answers_and_its_results_are_formatted() {
@@ -168,21 +222,29 @@ fn searxng_answers_and_its_results_are_formatted() {
     let (code, out, said) = search(&[("SEARXNG_URL", &engine.url())], &[]);
     assert_eq!((code, out.as_str(), said.as_str()), (0, TWO, ""));
     let first = engine.seen()[0].lines().next().unwrap().to_owned();
-    assert_eq!(first, "GET /search?q=sandbox+rust&format=json&engines=bing%2Cduckduckgo%2Cbrave HTTP/1.1");
+    assert_eq!(
+        first,
+        "GET /search?q=sandbox+rust&format=json&engines=bing%2Cduckduckgo%2Cbrave HTTP/1.1"
+    );
     let (_, out, _) = search(&[("SEARXNG_URL", &engine.url())], &["--json"]);
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "success");
     assert_eq!(
-        (&result["metadata"]["provider"], &result["metadata"]["resultCount"]),
+        (
+            &result["metadata"]["provider"],
+            &result["metadata"]["resultCount"]
+        ),
         (&json!("searxng"), &json!(2))
     );
 }
 
 #[test]
 fn brave_is_asked_where_searxng_has_nothing() {
-    let results =
-        json!([{"title": "B", "url": "https://b.example/", "description": "from <strong>Brave</strong>"}]);
-    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let results = json!([{"title": "B", "url": "https://b.example/", "description": "from <strong>Brave</strong>"}]);
+    let down = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let failing = Server::start((500, "text/plain", b"oops".to_vec()));
     let empty = searxng(json!([]));
     let no_json = Server::start((200, "text/html", b"<html>".to_vec()));
@@ -203,14 +265,27 @@ fn brave_is_asked_where_searxng_has_nothing() {
         let (code, out, said) = search(&environment, &["--json"]);
         let result: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((code, said.as_str()), (0, ""), "{name}");
-        assert_eq!(result["result"], "1. B\n   https://b.example/\n   from Brave", "{name}");
         assert_eq!(
-            (&result["metadata"]["provider"], &result["metadata"]["resultCount"]),
+            result["result"], "1. B\n   https://b.example/\n   from Brave",
+            "{name}"
+        );
+        assert_eq!(
+            (
+                &result["metadata"]["provider"],
+                &result["metadata"]["resultCount"]
+            ),
             (&json!("brave"), &json!(1))
         );
         let head = engine.seen()[0].clone();
-        assert!(head.starts_with("GET /res/v1/web/search?q=sandbox+rust&count=2 HTTP/1.1\r\n"), "{head}");
-        assert!(head.to_lowercase().contains(&format!("x-subscription-token: {KEY}\r\n")), "{head}");
+        assert!(
+            head.starts_with("GET /res/v1/web/search?q=sandbox+rust&count=2 HTTP/1.1\r\n"),
+            "{head}"
+        );
+        assert!(
+            head.to_lowercase()
+                .contains(&format!("x-subscription-token: {KEY}\r\n")),
+            "{head}"
+        );
         asked += 1;
     }
     for server in [failing, empty, no_json] {
@@ -221,8 +296,15 @@ fn brave_is_asked_where_searxng_has_nothing() {
 
 #[test]
 fn where_both_fail_the_error_says_why_each() {
-    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let telling = Server::start((403, "text/plain", format!("your key {KEY} is wrong").into_bytes()));
+    let down = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let telling = Server::start((
+        403,
+        "text/plain",
+        format!("your key {KEY} is wrong").into_bytes(),
+    ));
     let (code, out, said) = search(
         &[
             ("SEARXNG_URL", &format!("http://{down}")),
@@ -233,11 +315,19 @@ fn where_both_fail_the_error_says_why_each() {
     );
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        (code, said.as_str(), &result["status"], &result["error"]["kind"]),
+        (
+            code,
+            said.as_str(),
+            &result["status"],
+            &result["error"]["kind"]
+        ),
         (1, "", &json!("error"), &json!("io"))
     );
     let message = result["error"]["message"].as_str().unwrap();
-    assert!(message.contains("SearXNG: cannot connect: Connection refused"), "{message}");
+    assert!(
+        message.contains("SearXNG: cannot connect: Connection refused"),
+        "{message}"
+    );
     assert!(message.contains("Brave: HTTP status 403"), "{message}");
     let (code, _, said) = search(&[], &[]);
     assert_eq!(code, 1);
@@ -251,48 +341,93 @@ fn where_both_fail_the_error_says_why_each() {
 fn a_key_is_not_said_by_whoever_learns_it() {
     let hit = json!([{"title": KEY, "url": format!("https://b.example/{KEY}"), "description": format!("<b>{KEY}</b>")}]);
     let engine = brave(hit);
-    let environment = [("BRAVE_SEARCH_API_KEY", KEY), ("BRAVE_SEARCH_URL", engine.url().as_str())]
-        .map(|(a, b)| (a, b.to_owned()));
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let environment = [
+        ("BRAVE_SEARCH_API_KEY", KEY),
+        ("BRAVE_SEARCH_URL", engine.url().as_str()),
+    ]
+    .map(|(a, b)| (a, b.to_owned()));
+    let environment: Vec<_> = environment
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
     let (code, out, _) = search(&environment, &[]);
     assert_eq!(code, 0);
-    assert_eq!(out, "1. [redacted]\n   https://b.example/[redacted]\n   [redacted]\n");
+    assert_eq!(
+        out,
+        "1. [redacted]\n   https://b.example/[redacted]\n   [redacted]\n"
+    );
     // A redirection does not carry it elsewhere, and an address without TLS never gets it.
-    let (code, _, said) =
-        search(&[("BRAVE_SEARCH_API_KEY", KEY), ("BRAVE_SEARCH_URL", "http://brave.example")], &[]);
+    let (code, _, said) = search(
+        &[
+            ("BRAVE_SEARCH_API_KEY", KEY),
+            ("BRAVE_SEARCH_URL", "http://brave.example"),
+        ],
+        &[],
+    );
     assert_eq!(code, 1);
     assert!(said.contains("unprotected"), "{said}");
 }
 
 #[test]
 fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
-    let page = Server::start((200, "text/html", b"<title>T</title><h1>Hi</h1><p>there".to_vec()));
+    let page = Server::start((
+        200,
+        "text/html",
+        b"<title>T</title><h1>Hi</h1><p>there".to_vec(),
+    ));
     let input = json!({"url": page.url(), "max_length": 8}).to_string();
     let call = ["call", "web_fetch", &input];
     let (code, out, said) = lazaret(&Configuration::new(""), &[], &call);
     assert_eq!((code, out.as_str()), (3, ""));
-    assert!(said.contains("violation: 127.0.0.1 is at 127.0.0.1, a loopback address"), "{said}");
+    assert!(
+        said.contains("violation: 127.0.0.1 is at 127.0.0.1, a loopback address"),
+        "{said}"
+    );
     assert!(page.seen().is_empty());
 
-    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
-    let (code, out, _) = lazaret(&open, &[], &[&call[..], &["--profile", "local", "--json"]].concat());
+    let open = Configuration::new(&format!(
+        "[profile.local.web]\nprivate = [\"{}\"]",
+        page.address
+    ));
+    let (code, out, _) = lazaret(
+        &open,
+        &[],
+        &[&call[..], &["--profile", "local", "--json"]].concat(),
+    );
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (code, &result["result"]),
-        (0, &json!("# Hi\n\nth\n[truncated: total=11 shown=8 strategy=head full=/c/outputs/1.log]"))
+        (
+            0,
+            &json!("# Hi\n\nth\n[truncated: total=11 shown=8 strategy=head full=/c/outputs/1.log]")
+        )
     );
     let full = "/c/outputs/1.log";
     let cut = json!({"total": 11, "shown": 8, "strategy": "head", "full": full});
     assert_eq!(result["metadata"]["truncated"], cut);
-    assert_eq!(result["metadata"]["spill"], json!({"path": full, "bytes": 11, "whole": true}));
     assert_eq!(
-        (&result["metadata"]["title"], &result["metadata"]["mediaType"]),
+        result["metadata"]["spill"],
+        json!({"path": full, "bytes": 11, "whole": true})
+    );
+    assert_eq!(
+        (
+            &result["metadata"]["title"],
+            &result["metadata"]["mediaType"]
+        ),
         (&json!("T"), &json!("text/html"))
     );
     // A file's own table only bounds.
-    let bounded = format!("[web]\nprivate = []\n[profile.local.web]\nprivate = [\"{}\"]", page.address);
+    let bounded = format!(
+        "[web]\nprivate = []\n[profile.local.web]\nprivate = [\"{}\"]",
+        page.address
+    );
     assert_eq!(
-        lazaret(&Configuration::new(&bounded), &[], &[&call[..], &["--profile", "local"]].concat()).0,
+        lazaret(
+            &Configuration::new(&bounded),
+            &[],
+            &[&call[..], &["--profile", "local"]].concat()
+        )
+        .0,
         3
     );
     // A policy that cannot be read is no policy.
@@ -304,9 +439,16 @@ fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
 #[test]
 fn a_time_above_the_maximum_becomes_the_maximum_and_is_said() {
     let page = Server::start((200, "text/plain", b"x".to_vec()));
-    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
+    let open = Configuration::new(&format!(
+        "[profile.local.web]\nprivate = [\"{}\"]",
+        page.address
+    ));
     let scope = open.0.join("scope.yaml");
-    fs::write(&scope, "tool_permissions:\n  web_fetch: { allowed: true, timeout: 7s }\n").unwrap();
+    fs::write(
+        &scope,
+        "tool_permissions:\n  web_fetch: { allowed: true, timeout: 7s }\n",
+    )
+    .unwrap();
     let scoped = ["--scope", scope.to_str().unwrap()];
     for (asked, more, want) in [
         (json!(30_000), &[][..], 30),
@@ -322,7 +464,11 @@ fn a_time_above_the_maximum_becomes_the_maximum_and_is_said() {
         let call = ["call", "web_fetch", &input, "--profile", "local", "--json"];
         let (code, out, said) = lazaret(&open, &[], &[&call[..], more].concat());
         let result: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((code, &result["metadata"]["timeout"]), (0, &json!(want)), "{asked} {result} {said}");
+        assert_eq!(
+            (code, &result["metadata"]["timeout"]),
+            (0, &json!(want)),
+            "{asked} {result} {said}"
+        );
     }
     let input = json!({"url": page.url(), "timeout": 0}).to_string();
     assert_eq!(lazaret(&open, &[], &["call", "web_fetch", &input]).0, 2);
@@ -331,26 +477,51 @@ fn a_time_above_the_maximum_becomes_the_maximum_and_is_said() {
 /// O27.
 #[test]
 fn a_selector_gives_what_it_means_or_says_why_not() {
-    let page = b"<title>T</title><nav>menu</nav><main><p class=x>one<p>two</main><p class=x>three".to_vec();
+    let page = b"<title>T</title><nav>menu</nav><main><p class=x>one<p>two</main><p class=x>three"
+        .to_vec();
     let page = Server::start((200, "text/html", page));
     let plain = Server::start((200, "text/plain", b"<p>one".to_vec()));
-    let open = [&page, &plain].map(|server| format!("\"{}\"", server.address)).join(", ");
+    let open = [&page, &plain]
+        .map(|server| format!("\"{}\"", server.address))
+        .join(", ");
     let open = Configuration::new(&format!("[profile.local.web]\nprivate = [{open}]"));
     let fetch = |server: &Server, selector: Value| {
         let input = json!({"url": server.url(), "selector": selector}).to_string();
-        let (code, out, _) =
-            lazaret(&open, &[], &["call", "web_fetch", &input, "--profile", "local", "--json"]);
+        let (code, out, _) = lazaret(
+            &open,
+            &[],
+            &["call", "web_fetch", &input, "--profile", "local", "--json"],
+        );
         (code, serde_json::from_str::<Value>(&out).unwrap())
     };
     let (code, result) = fetch(&page, json!("p.x"));
-    assert_eq!((code, &result["result"]), (0, &json!("one\n\nthree")), "{result}");
-    assert_eq!((&result["metadata"]["elements"], &result["metadata"]["title"]), (&json!(2), &json!("T")));
+    assert_eq!(
+        (code, &result["result"]),
+        (0, &json!("one\n\nthree")),
+        "{result}"
+    );
+    assert_eq!(
+        (
+            &result["metadata"]["elements"],
+            &result["metadata"]["title"]
+        ),
+        (&json!(2), &json!("T"))
+    );
     let (code, result) = fetch(&page, json!("table"));
     assert_eq!((code, &result["error"]["kind"]), (1, &json!("not_found")));
-    assert_eq!(result["result"], "the selector \"table\": nothing in the page matches it");
+    assert_eq!(
+        result["result"],
+        "the selector \"table\": nothing in the page matches it"
+    );
     let (code, result) = fetch(&plain, json!("p"));
     assert_eq!((code, &result["error"]["kind"]), (1, &json!("io")));
-    assert!(result["result"].as_str().unwrap().contains("not HTML but text/plain"), "{result}");
+    assert!(
+        result["result"]
+            .as_str()
+            .unwrap()
+            .contains("not HTML but text/plain"),
+        "{result}"
+    );
     // What is no selector is refused before anything is asked.
     let seen = page.seen().len();
     for (selector, rule) in [
@@ -359,9 +530,15 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
         (json!(1), "a string"),
     ] {
         let (code, result) = fetch(&page, selector);
-        assert_eq!((code, &result["error"]["kind"]), (2, &json!("invalid_input")));
+        assert_eq!(
+            (code, &result["error"]["kind"]),
+            (2, &json!("invalid_input"))
+        );
         let said = result["result"].as_str().unwrap();
-        assert!(said.starts_with("field `selector`: ") && said.contains(rule), "{said}");
+        assert!(
+            said.starts_with("field `selector`: ") && said.contains(rule),
+            "{said}"
+        );
     }
     assert_eq!(page.seen().len(), seen);
 }
@@ -371,28 +548,50 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
 fn an_image_is_shown_from_where_a_page_may_be_fetched() {
     let png = b"\x89PNG\r\n\x1a\n".to_vec();
     let image = Server::start((200, "image/png", png));
-    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", image.address));
+    let open = Configuration::new(&format!(
+        "[profile.local.web]\nprivate = [\"{}\"]",
+        image.address
+    ));
     let input = json!({"image_path": format!("{}/a.png", image.url()), "prompt": "?"}).to_string();
     let call = ["call", "view_image", &input, "--json"];
     let (code, out, _) = lazaret(&open, &[], &call);
     let refused: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &refused["error"]["kind"]), (3, &json!("violation")), "{refused}");
+    assert_eq!(
+        (code, &refused["error"]["kind"]),
+        (3, &json!("violation")),
+        "{refused}"
+    );
     assert!(image.seen().is_empty());
     let (code, out, said) = lazaret(&open, &[], &[&call[..], &["--profile", "local"]].concat());
     assert_eq!(code, 0, "{out} {said}");
     let shown: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(shown["result"], format!("image/png, 8 bytes: {}/a.png", image.url()));
-    assert_eq!(shown["image"], json!({"mediaType": "image/png", "dataBase64": "iVBORw0KGgo="}));
+    assert_eq!(
+        shown["result"],
+        format!("image/png, 8 bytes: {}/a.png", image.url())
+    );
+    assert_eq!(
+        shown["image"],
+        json!({"mediaType": "image/png", "dataBase64": "iVBORw0KGgo="})
+    );
     let metadata = &shown["metadata"];
     assert_eq!(
         (&metadata["tool"], &metadata["size"], &metadata["timeout"]),
         (&json!("view_image"), &json!(8), &json!(30))
     );
     assert_eq!(metadata["url"], format!("{}/a.png", image.url()));
-    let batch = json!({"invocations": [{"tool": "view_image", "input": {"path": image.url()}}]}).to_string();
-    let (code, out, said) = lazaret(&open, &[], &["call", "batch", &batch, "--profile", "local", "--json"]);
+    let batch = json!({"invocations": [{"tool": "view_image", "input": {"path": image.url()}}]})
+        .to_string();
+    let (code, out, said) = lazaret(
+        &open,
+        &[],
+        &["call", "batch", &batch, "--profile", "local", "--json"],
+    );
     let both: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &both["metadata"]["failed"]), (0, &json!(0)), "{out} {said}");
+    assert_eq!(
+        (code, &both["metadata"]["failed"]),
+        (0, &json!(0)),
+        "{out} {said}"
+    );
     assert_eq!(image.seen().len(), 2);
 }
 
@@ -404,17 +603,26 @@ fn refusals_have_their_codes() {
         lazaret(configuration, &[], &["call", "web_fetch", &input]).0
     };
     let default = Configuration::new("");
-    assert_eq!(fetch(&default, "http://169.254.169.254/latest/meta-data/"), 3);
+    assert_eq!(
+        fetch(&default, "http://169.254.169.254/latest/meta-data/"),
+        3
+    );
     assert_eq!(fetch(&default, "https://[fd00:ec2::254]/"), 3);
     assert_eq!(fetch(&default, "https://localhost./"), 3);
     assert_eq!(fetch(&default, "file:///etc/passwd"), 2);
     assert_eq!(fetch(&default, "https://u:p@docs.rs/"), 2);
     assert_eq!(fetch(&listed, "https://example.org/"), 126);
     let engine = searxng(three());
-    let (code, _, said) =
-        lazaret(&listed, &[("SEARXNG_URL", &engine.url())], &["call", "web_search", r#"{"query":"x"}"#]);
+    let (code, _, said) = lazaret(
+        &listed,
+        &[("SEARXNG_URL", &engine.url())],
+        &["call", "web_search", r#"{"query":"x"}"#],
+    );
     assert_eq!((code, engine.seen().len()), (126, 0), "{said}");
-    assert_eq!(lazaret(&default, &[], &["call", "web_search", r#"{"query":""}"#]).0, 2);
+    assert_eq!(
+        lazaret(&default, &[], &["call", "web_search", r#"{"query":""}"#]).0,
+        2
+    );
 }
 
 #[test]
@@ -423,17 +631,33 @@ fn a_proxy_of_the_environment_is_not_asked() {
         Server::start((200, "text/plain", b"page".to_vec())),
         Server::start((200, "text/plain", b"proxy".to_vec())),
     );
-    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
+    let open = Configuration::new(&format!(
+        "[profile.local.web]\nprivate = [\"{}\"]",
+        page.address
+    ));
     let at = proxy.url();
-    let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    let names = [
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ];
     let environment: Vec<_> = names.iter().map(|name| (*name, at.as_str())).collect();
     let input = json!({"url": page.url()}).to_string();
-    let (code, out, said) =
-        lazaret(&open, &environment, &["call", "web_fetch", &input, "--profile", "local"]);
+    let (code, out, said) = lazaret(
+        &open,
+        &environment,
+        &["call", "web_fetch", &input, "--profile", "local"],
+    );
     assert_eq!((code, out.as_str(), said.as_str()), (0, "page\n", ""));
     let engine = searxng(three());
     let base = engine.url();
-    let environment: Vec<_> = environment.into_iter().chain([("SEARXNG_URL", base.as_str())]).collect();
+    let environment: Vec<_> = environment
+        .into_iter()
+        .chain([("SEARXNG_URL", base.as_str())])
+        .collect();
     assert_eq!(search(&environment, &[]).1, TWO);
     assert!(proxy.seen().is_empty());
 }
@@ -442,7 +666,9 @@ fn a_proxy_of_the_environment_is_not_asked() {
 fn write_certificates(folder: &Path) {
     let mut authority = CertificateParams::new([]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(DnType::CommonName, "test authority");
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "test authority");
     let issuer_key = KeyPair::generate().unwrap();
     let authority_pem = authority.self_signed(&issuer_key).unwrap().pem();
     let issuer = Issuer::new(authority, issuer_key);
@@ -458,7 +684,12 @@ fn write_certificates(folder: &Path) {
 #[test]
 fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
     let machine = |arguments: &[&str]| {
-        Command::new("unshare").arg("-rnm").args(arguments).stdin(Stdio::null()).output().unwrap()
+        Command::new("unshare")
+            .arg("-rnm")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
     };
     if !machine(&["true"]).status.success() {
         println!("no namespaces here: the system's own resolver is not tested");
@@ -470,17 +701,35 @@ fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
     let broker = granting();
     let socket = broker.socket();
     let [folder, socket] = [&certificates.0, &socket].map(|path| path.to_str().unwrap());
-    let output = machine(&["python3", script, env!("CARGO_BIN_EXE_lazaret"), folder, socket]);
+    let output = machine(&[
+        "python3",
+        script,
+        env!("CARGO_BIN_EXE_lazaret"),
+        folder,
+        socket,
+    ]);
     let errors = String::from_utf8_lossy(&output.stderr);
     let found: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
     // The attack works on who asks twice; lazaret asks once, and uses that answer.
     assert_eq!(found["careless"], "SECRET");
-    assert_eq!(found["pinned"], json!({"code": 0, "out": "honest", "said": "", "asked": 1}));
+    assert_eq!(
+        found["pinned"],
+        json!({"code": 0, "out": "honest", "said": "", "asked": 1})
+    );
     assert_eq!(found["refused"]["code"], 3, "{found}");
-    assert_eq!(found["tls"], json!({"code": 0, "out": "over TLS", "said": ""}));
-    for (name, why) in [("stranger", "UnknownIssuer"), ("other name", "not valid for name")] {
+    assert_eq!(
+        found["tls"],
+        json!({"code": 0, "out": "over TLS", "said": ""})
+    );
+    for (name, why) in [
+        ("stranger", "UnknownIssuer"),
+        ("other name", "not valid for name"),
+    ] {
         assert_eq!(found[name]["code"], 1, "{found}");
-        assert!(found[name]["said"].as_str().unwrap().contains(why), "{found}");
+        assert!(
+            found[name]["said"].as_str().unwrap().contains(why),
+            "{found}"
+        );
     }
 }

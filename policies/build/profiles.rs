@@ -29,23 +29,35 @@ const FILES: [&str; 14] = [
 ];
 
 fn main() {
-    let folder = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("profiles");
+    let folder =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("profiles");
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut code = String::new();
     for name in FILES {
         let path = folder.join(name).with_extension("toml");
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let table = DeTable::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let table =
+            DeTable::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let table = table.get_ref();
-        let only = match (table.len(), table.get("profile").map(|profiles| profiles.get_ref())) {
+        let only = match (
+            table.len(),
+            table.get("profile").map(|profiles| profiles.get_ref()),
+        ) {
             (2, Some(DeValue::Table(profiles))) if profiles.len() == 1 => profiles.keys().next(),
             _ => None,
         };
-        let (name, only) = (format!("shipped {name}.toml"), only.map(|name| name.get_ref()));
+        let (name, only) = (
+            format!("shipped {name}.toml"),
+            only.map(|name| name.get_ref()),
+        );
         let (names, whole) = (protected_names(&text, table), lean(&text, table));
         let text = without_names(&whole);
-        writeln!(code, "shipped({name:?}, ({whole:?}, {text:?}), {only:?}, &[{names}]),")
-            .expect("a string takes text");
+        writeln!(
+            code,
+            "shipped({name:?}, ({whole:?}, {text:?}), {only:?}, &[{names}]),"
+        )
+        .expect("a string takes text");
     }
     let out = |name: &str| Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join(name);
     fs::write(out("shipped.rs"), format!("[{code}]")).expect("cargo made the folder");
@@ -54,10 +66,14 @@ fn main() {
 
 /// The names of `leases.toml`, each with its protection and the reason.
 fn lease_names() -> String {
-    let path = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("leases.toml");
+    let path =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("leases.toml");
     println!("cargo::rerun-if-changed={}", path.display());
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let table: toml::Table = text
+        .parse()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut code = String::new();
     for entry in table["protect"].as_array().expect("tables") {
         let protection = match entry["protection"].as_str() {
@@ -68,7 +84,8 @@ fn lease_names() -> String {
         let why = entry["why"].as_str().expect("a reason");
         for name in entry["names"].as_array().expect("names") {
             let name = name["name"].as_str().expect("a name");
-            writeln!(code, "({name:?}, Protection::{protection}, {why:?}),").expect("a string takes text");
+            writeln!(code, "({name:?}, Protection::{protection}, {why:?}),")
+                .expect("a string takes text");
         }
     }
     format!("&[{code}]")
@@ -84,7 +101,9 @@ fn lean(text: &str, table: &DeTable) -> String {
         done = entry.end;
     }
     lean += &text[done..];
-    lean.split_inclusive('\n').map(|line| if line.starts_with('#') { "\n" } else { line }).collect()
+    lean.split_inclusive('\n')
+        .map(|line| if line.starts_with('#') { "\n" } else { line })
+        .collect()
 }
 
 /// The protected names of a file, each with all that stands with it.
@@ -92,23 +111,40 @@ fn protected_names(text: &str, table: &DeTable) -> String {
     let mut code = String::new();
     for protect in table.get("protect").into_iter().flat_map(items) {
         let protect = protect.get_ref().as_table().expect("a table");
-        let word = |key: &str| protect.get(key).map(|value| value.get_ref().as_str().expect("a string"));
-        let protection = if word("protection") == Some("all") { "All" } else { "Write" };
+        let word = |key: &str| {
+            protect
+                .get(key)
+                .map(|value| value.get_ref().as_str().expect("a string"))
+        };
+        let protection = if word("protection") == Some("all") {
+            "All"
+        } else {
+            "Write"
+        };
         let new = match word("new") {
             Some("open") => "Open",
             Some("harmless") => "Harmless",
             None | Some("closed") => "Closed",
             other => panic!("no `new` {other:?}"),
         };
-        let (protection, new) = (format!("Protection::{protection}"), format!("WhenNew::{new}"));
-        let opens = protect.get("opens").is_some_and(|value| value.get_ref().as_bool() == Some(true));
+        let (protection, new) = (
+            format!("Protection::{protection}"),
+            format!("WhenNew::{new}"),
+        );
+        let opens = protect
+            .get("opens")
+            .is_some_and(|value| value.get_ref().as_bool() == Some(true));
         let why = word("why").expect("a reason");
         let except = protect.get("except").into_iter().flat_map(items);
-        let except: Vec<_> = except.map(|pattern| pattern.get_ref().as_str().expect("a pattern")).collect();
+        let except: Vec<_> = except
+            .map(|pattern| pattern.get_ref().as_str().expect("a pattern"))
+            .collect();
         for name in protect.get("names").into_iter().flat_map(items) {
             let line = text[..name.span().start].matches('\n').count() + 1;
             let value = name.get_ref();
-            let pattern = value.as_table().map_or(value, |table| table["name"].get_ref());
+            let pattern = value
+                .as_table()
+                .map_or(value, |table| table["name"].get_ref());
             let pattern = pattern.as_str().expect("a pattern");
             writeln!(
                 code,
@@ -134,17 +170,30 @@ fn without_names(text: &str) -> String {
     let [mut with, without]: [toml::Table; 2] =
         [text, &rest].map(|text| text.parse().expect("a file without some tables is one"));
     with.remove("protect");
-    assert_eq!(with, without, "a table of protected names is written in another way than all others");
+    assert_eq!(
+        with, without,
+        "a table of protected names is written in another way than all others"
+    );
     rest
 }
 
 /// The places of those tables and of the names in them, in order.
 fn named(table: &DeTable) -> Vec<(Range<usize>, Range<usize>)> {
     let protect = table.get("protect").into_iter().flat_map(items);
-    let names = protect.filter_map(|entry| entry.get_ref().as_table()?.get("names")).flat_map(items);
-    names.filter_map(|name| Some((name.span(), name.get_ref().as_table()?.get("name")?.span()))).collect()
+    let names = protect
+        .filter_map(|entry| entry.get_ref().as_table()?.get("names"))
+        .flat_map(items);
+    names
+        .filter_map(|name| Some((name.span(), name.get_ref().as_table()?.get("name")?.span())))
+        .collect()
 }
 
-fn items<'v, 'i>(value: &'v Spanned<DeValue<'i>>) -> impl Iterator<Item = &'v Spanned<DeValue<'i>>> {
-    value.get_ref().as_array().into_iter().flat_map(|array| array.iter())
+fn items<'v, 'i>(
+    value: &'v Spanned<DeValue<'i>>,
+) -> impl Iterator<Item = &'v Spanned<DeValue<'i>>> {
+    value
+        .get_ref()
+        .as_array()
+        .into_iter()
+        .flat_map(|array| array.iter())
 }

@@ -16,19 +16,27 @@ pub type Lists<'a> = &'a [&'a [&'a str]];
 pub fn write(programs: &[(&str, Lists)], instruction: &str) {
     let manifest = variable("CARGO_MANIFEST_DIR");
     // Crates of ours lie beside `policies` or deeper.
-    let mut above = Path::new(&manifest).ancestors().map(|folder| folder.join("policies/seccomp"));
+    let mut above = Path::new(&manifest)
+        .ancestors()
+        .map(|folder| folder.join("policies/seccomp"));
     let folder = above
         .find(|folder| folder.is_dir())
         .unwrap_or_else(|| panic!("no policies/seccomp above {manifest}"));
     println!("cargo::rerun-if-changed={}", folder.display());
-    println!("cargo::rerun-if-changed={}", folder.with_file_name("build").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        folder.with_file_name("build").display()
+    );
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut code = String::new();
     for (name, lists) in programs {
         let program = program(&folder, lists, &arch);
         let (name, from) = (name.to_uppercase(), lists.concat().join(".json`, `"));
         let step = |i: &sock_filter| {
-            format!("    {instruction} {{ code: {}, jt: {}, jf: {}, k: {} }},\n", i.code, i.jt, i.jf, i.k)
+            format!(
+                "    {instruction} {{ code: {}, jt: {}, jf: {}, k: {} }},\n",
+                i.code, i.jt, i.jf, i.k
+            )
         };
         let steps: String = program.iter().map(step).collect();
         let length = program.len();
@@ -69,25 +77,43 @@ fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
         part["main"]["filter"] = rules.into();
         compile_rules(&part, list, arch)
     };
-    let mut calls =
-        calls(filter.pointer("/main/filter").and_then(Value::as_array).expect("`rules` has seen it"));
+    let mut calls = calls(
+        filter
+            .pointer("/main/filter")
+            .and_then(Value::as_array)
+            .expect("`rules` has seen it"),
+    );
     calls.sort_by_cached_key(|rules| number(&compile(rules)));
     let numbered: Vec<(u32, bool)> = calls
         .iter()
-        .map(|rules| (number(&compile(rules)), rules.iter().all(|rule| rule.get("args").is_none())))
+        .map(|rules| {
+            (
+                number(&compile(rules)),
+                rules.iter().all(|rule| rule.get("args").is_none()),
+            )
+        })
         .collect();
-    let (matched, otherwise) = (action(&filter, "match_action"), action(&filter, "mismatch_action"));
+    let (matched, otherwise) = (
+        action(&filter, "match_action"),
+        action(&filter, "mismatch_action"),
+    );
     // seccompiler puts the calls in one line, and the kernel walks it for each of its calls when the filter is installed.
     // Ranges and short lines behind a search by number take a fraction of the time.
     let lines: Vec<(u32, BpfProgram)> = groups(&numbered)
         .into_iter()
         .map(|group| match numbered[group.start] {
-            (first, true) => (first, range(first, numbered[group.end - 1].0, matched, otherwise)),
+            (first, true) => (
+                first,
+                range(first, numbered[group.end - 1].0, matched, otherwise),
+            ),
             (first, false) => (first, bare(&compile(&calls[group].concat()))),
         })
         .collect();
     let mut program = search(&lines);
-    for step in program.iter_mut().filter(|step| (step.code, step.k) == (RETURN, TRACE)) {
+    for step in program
+        .iter_mut()
+        .filter(|step| (step.code, step.k) == (RETURN, TRACE))
+    {
         step.k = USER_NOTIF;
     }
     program
@@ -101,7 +127,11 @@ fn groups(calls: &[(u32, bool)]) -> Vec<Range<usize>> {
         match groups.last_mut() {
             Some(group)
                 if calls[group.start].1 == *bare
-                    && if *bare { calls[at - 1].0 + 1 == *number } else { group.len() < LINE } =>
+                    && if *bare {
+                        calls[at - 1].0 + 1 == *number
+                    } else {
+                        group.len() < LINE
+                    } =>
             {
                 group.end = at + 1;
             }
@@ -123,9 +153,21 @@ fn range(first: u32, last: u32, matched: u32, otherwise: u32) -> BpfProgram {
 
 /// A program of seccompiler's without its beginning: the architecture was looked at, and the number of the call is loaded.
 fn bare(program: &BpfProgram) -> BpfProgram {
-    let codes: Vec<(u16, u32)> = program.iter().take(4).map(|step| (step.code, step.k)).collect();
+    let codes: Vec<(u16, u32)> = program
+        .iter()
+        .take(4)
+        .map(|step| (step.code, step.k))
+        .collect();
     assert!(
-        matches!(codes[..], [(LOAD, ARCHITECTURE), (EQUAL, _), (RETURN, KILL_PROCESS), (LOAD, NUMBER)]),
+        matches!(
+            codes[..],
+            [
+                (LOAD, ARCHITECTURE),
+                (EQUAL, _),
+                (RETURN, KILL_PROCESS),
+                (LOAD, NUMBER)
+            ]
+        ),
         "seccompiler begins a program in another way: {codes:x?}"
     );
     program[4..].to_vec()
@@ -135,7 +177,11 @@ fn bare(program: &BpfProgram) -> BpfProgram {
 fn action(filter: &Value, name: &str) -> u32 {
     const ERRNO: u32 = 0x0005_0000;
     let action = &filter["main"][name];
-    let number = |kind: &str| action[kind].as_u64().and_then(|number| u32::try_from(number).ok());
+    let number = |kind: &str| {
+        action[kind]
+            .as_u64()
+            .and_then(|number| u32::try_from(number).ok())
+    };
     match (action.as_str(), number("errno"), number("trace")) {
         (Some("allow"), ..) => ALLOW,
         (_, Some(errno), _) => ERRNO | errno,
@@ -178,8 +224,10 @@ fn tidy(program: &[sock_filter]) -> BpfProgram {
     let better = |from: usize, to: usize| {
         let end = through(to);
         let within = &program[..program.len().min(from + 2 + REACH)];
-        let shared =
-            within.iter().rposition(|other| same(end, other)).filter(|_| program[end].code == RETURN);
+        let shared = within
+            .iter()
+            .rposition(|other| same(end, other))
+            .filter(|_| program[end].code == RETURN);
         shared
             .into_iter()
             .chain([end, to])
@@ -191,9 +239,9 @@ fn tidy(program: &[sock_filter]) -> BpfProgram {
         match step.code {
             RETURN => vec![],
             JUMP => vec![through(at)],
-            EQUAL | GREATER | GREATER_OR_EQUAL => {
-                [step.jt, step.jf].map(|jump| better(at, at + 1 + usize::from(jump))).into()
-            }
+            EQUAL | GREATER | GREATER_OR_EQUAL => [step.jt, step.jf]
+                .map(|jump| better(at, at + 1 + usize::from(jump)))
+                .into(),
             _ => vec![at + 1],
         }
     };
@@ -209,12 +257,22 @@ fn tidy(program: &[sock_filter]) -> BpfProgram {
     let moved = |at: usize| {
         let step = program[at].clone();
         match next(at)[..] {
-            [to] if step.code == JUMP => sock_filter { k: between(at, to) as u32, ..step },
-            [yes, no] => sock_filter { jt: between(at, yes) as u8, jf: between(at, no) as u8, ..step },
+            [to] if step.code == JUMP => sock_filter {
+                k: between(at, to) as u32,
+                ..step
+            },
+            [yes, no] => sock_filter {
+                jt: between(at, yes) as u8,
+                jf: between(at, no) as u8,
+                ..step
+            },
             _ => step,
         }
     };
-    (0..program.len()).filter(|at| kept[*at]).map(moved).collect()
+    (0..program.len())
+        .filter(|at| kept[*at])
+        .map(moved)
+        .collect()
 }
 
 /// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64.
@@ -224,8 +282,11 @@ fn foreign(arch: &str) -> BpfProgram {
         "aarch64" => (0xc000_00b7, false),
         other => panic!("no list is for the architecture {other}"),
     };
-    let mut program =
-        vec![bpf(LOAD, 0, 0, ARCHITECTURE), bpf(EQUAL, 1, 0, own), bpf(RETURN, 0, 0, KILL_PROCESS)];
+    let mut program = vec![
+        bpf(LOAD, 0, 0, ARCHITECTURE),
+        bpf(EQUAL, 1, 0, own),
+        bpf(RETURN, 0, 0, KILL_PROCESS),
+    ];
     if has_x32 {
         program.extend([
             bpf(LOAD, 0, 0, NUMBER),
@@ -240,24 +301,35 @@ fn foreign(arch: &str) -> BpfProgram {
 fn calls(rules: &[Value]) -> Vec<Vec<Value>> {
     let mut calls: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for rule in rules {
-        calls.entry(rule["syscall"].as_str().unwrap_or_default()).or_default().push(rule.clone());
+        calls
+            .entry(rule["syscall"].as_str().unwrap_or_default())
+            .or_default()
+            .push(rule.clone());
     }
     calls.into_values().collect()
 }
 
 fn compile_rules(filter: &Value, list: &str, arch: &str) -> BpfProgram {
-    let arch =
-        arch.try_into().unwrap_or_else(|_| panic!("seccompiler does not know the architecture {arch}"));
+    let arch = arch
+        .try_into()
+        .unwrap_or_else(|_| panic!("seccompiler does not know the architecture {arch}"));
     let mut filters = seccompiler::compile_from_json(filter.to_string().as_bytes(), arch)
         .unwrap_or_else(|error| panic!("policies/seccomp/{list}.json does not compile: {error}"));
-    filters.remove("main").unwrap_or_else(|| panic!("policies/seccomp/{list}.json has no filter `main`"))
+    filters
+        .remove("main")
+        .unwrap_or_else(|| panic!("policies/seccomp/{list}.json has no filter `main`"))
 }
 
 /// The number of the first call of a program: what is compared after it has been loaded.
 fn number(program: &BpfProgram) -> u32 {
-    let load =
-        program.iter().position(|i| i.code == LOAD && i.k == NUMBER).expect("a program looks at the number");
-    let compare = program[load..].iter().find(|i| i.code == EQUAL).expect("a program compares the number");
+    let load = program
+        .iter()
+        .position(|i| i.code == LOAD && i.k == NUMBER)
+        .expect("a program looks at the number");
+    let compare = program[load..]
+        .iter()
+        .find(|i| i.code == EQUAL)
+        .expect("a program compares the number");
     compare.k
 }
 
@@ -292,7 +364,9 @@ fn search(lines: &[(u32, BpfProgram)]) -> BpfProgram {
 
 fn branch(lines: &[(u32, BpfProgram)], program: &mut BpfProgram) {
     let (left, right) = lines.split_at(lines.len() / 2);
-    let Some((first, line)) = right.first() else { panic!("a list is empty") };
+    let Some((first, line)) = right.first() else {
+        panic!("a list is empty")
+    };
     if left.is_empty() {
         program.extend_from_slice(line);
         return;
@@ -307,9 +381,10 @@ fn branch(lines: &[(u32, BpfProgram)], program: &mut BpfProgram) {
 }
 
 fn read(path: &Path) -> Value {
-    let text =
-        fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{} is not JSON: {error}", path.display()))
+    let text = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{} is not JSON: {error}", path.display()))
 }
 
 fn rules<'a>(filter: &'a mut Value, list: &str) -> &'a mut Vec<Value> {

@@ -30,7 +30,10 @@ pub struct Found {
 impl Choice {
     /// What is said by name and needs no look at the project.
     pub fn named(profile: &str) -> Self {
-        Self { profile: profile.to_owned(), found: None }
+        Self {
+            profile: profile.to_owned(),
+            found: None,
+        }
     }
 
     /// What the project has chosen and why, for people; `None` where it was not asked.
@@ -42,7 +45,10 @@ impl Choice {
                 "the profile is {profile} (auto: no file in the project's root chooses another)"
             ));
         }
-        let mut text = format!("the profile is {profile} (auto: the project has {})", files.join(" and "));
+        let mut text = format!(
+            "the profile is {profile} (auto: the project has {})",
+            files.join(" and ")
+        );
         if !others.is_empty() {
             let others = others.join(" or ");
             text.push_str(&format!(
@@ -63,7 +69,11 @@ impl Policies {
     /// The profile of a session that asks for `named`; empty for that of the policy files. `has` tells whether the project's root
     /// has a regular file of a name. The profile may not exist: [`Policies::resolve`] says so.
     pub fn choose(&self, named: &str, has: impl Fn(&str) -> bool) -> Choice {
-        let wanted = if named.is_empty() { self.default_profile() } else { named };
+        let wanted = if named.is_empty() {
+            self.default_profile()
+        } else {
+            named
+        };
         if wanted != AUTO {
             return Choice::named(wanted);
         }
@@ -71,8 +81,13 @@ impl Policies {
         let mut fitting = named.filter(|entry| entry.files.iter().all(|file| has(file.as_str())));
         let Some(first) = fitting.next() else {
             let other = self.auto().find(|entry| entry.files.is_empty());
-            let profile = other.map_or(DEFAULT, |entry| entry.profile.as_str()).to_owned();
-            return Choice { profile, found: Some(Found::default()) };
+            let profile = other
+                .map_or(DEFAULT, |entry| entry.profile.as_str())
+                .to_owned();
+            return Choice {
+                profile,
+                found: Some(Found::default()),
+            };
         };
         let profile = first.profile.as_str().to_owned();
         let mut others: Vec<String> = Vec::new();
@@ -80,12 +95,21 @@ impl Policies {
         let chain = self.chain(first.profile.as_str()).unwrap_or_default();
         for entry in fitting {
             let other = entry.profile.as_str();
-            if !chain.iter().any(|(name, ..)| *name == other) && !others.iter().any(|known| known == other) {
+            if !chain.iter().any(|(name, ..)| *name == other)
+                && !others.iter().any(|known| known == other)
+            {
                 others.push(other.to_owned());
             }
         }
-        let files = first.files.iter().map(|file| file.as_str().to_owned()).collect();
-        Choice { profile, found: Some(Found { files, others }) }
+        let files = first
+            .files
+            .iter()
+            .map(|file| file.as_str().to_owned())
+            .collect();
+        Choice {
+            profile,
+            found: Some(Found { files, others }),
+        }
     }
 
     /// The profile of a session that names none.
@@ -97,6 +121,9 @@ impl Policies {
     /// Entries in their order: those of the last file first.
     pub fn auto(&self) -> impl Iterator<Item = &AutoEntry> {
         let files: Vec<_> = self.general().collect();
-        files.into_iter().rev().flat_map(|(_, content)| content.auto.iter().map(|entry| entry.get_ref()))
+        files
+            .into_iter()
+            .rev()
+            .flat_map(|(_, content)| content.auto.iter().map(|entry| entry.get_ref()))
     }
 }

@@ -20,7 +20,9 @@ pub fn programs(command: &Command) -> Option<Vec<String>> {
     let mut programs = BTreeSet::new();
     for unit in units(command) {
         match unit {
-            Unit::Simple(simple) if !simple.sets_or_writes => programs.insert(simple.program()?.to_owned()),
+            Unit::Simple(simple) if !simple.sets_or_writes => {
+                programs.insert(simple.program()?.to_owned())
+            }
             Unit::Simple(_) | Unit::Unparsed(_) => return None,
         };
     }
@@ -61,12 +63,22 @@ impl CommandRule {
     /// # Errors
     /// `program` or one of `args` is no pattern.
     pub fn new(program: String, args: Vec<String>, case: Case) -> Result<Self, GlobError> {
-        let arg_patterns = args.iter().map(|arg| Pattern::parse(arg, case)).collect::<Result<_, _>>()?;
-        Ok(Self { program_pattern: Pattern::parse(&program, case)?, program, args, arg_patterns })
+        let arg_patterns = args
+            .iter()
+            .map(|arg| Pattern::parse(arg, case))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            program_pattern: Pattern::parse(&program, case)?,
+            program,
+            args,
+            arg_patterns,
+        })
     }
 
     pub(crate) fn fits(&self, command: &SimpleCommand) -> Fit {
-        let Some(program) = command.program() else { return Fit::No };
+        let Some(program) = command.program() else {
+            return Fit::No;
+        };
         let matches = |name: &str| self.program_pattern.matches(name.as_bytes());
         let exactly = matches(program);
         if !exactly && (self.program.contains('/') || !matches(base_name(program))) {
@@ -81,7 +93,12 @@ impl CommandRule {
     /// Whether `words` begin with the arguments. Other options may stand between them; an option that the rule names may
     /// stand anywhere before `--`.
     fn arguments(&self, program: &str, words: &[Option<String>]) -> Fit {
-        let mut search = Search { program, words: words.iter(), value: OptionValue::No, ..Search::default() };
+        let mut search = Search {
+            program,
+            words: words.iter(),
+            value: OptionValue::No,
+            ..Search::default()
+        };
         for (at, (text, pattern)) in self.args.iter().zip(&self.arg_patterns).enumerate() {
             let is_option = text.trim_start_matches('{').starts_with('-');
             if let Err(fit) = search.find(pattern, is_option, at == 0) {
@@ -114,7 +131,13 @@ struct Search<'a> {
 impl Search<'_> {
     /// Goes on to the next word that matches. The error is how the rule fits where there is none.
     fn find(&mut self, pattern: &Pattern, is_option: bool, is_first: bool) -> Result<(), Fit> {
-        let missing = |search: &Self| if search.ambiguous { Fit::Maybe(AMBIGUOUS) } else { Fit::No };
+        let missing = |search: &Self| {
+            if search.ambiguous {
+                Fit::Maybe(AMBIGUOUS)
+            } else {
+                Fit::No
+            }
+        };
         loop {
             let word = match self.words.next() {
                 Some(Some(word)) => word,
@@ -170,9 +193,13 @@ const VALUED: [(&str, &[&str]); 3] = [
 
 impl OptionValue {
     fn of(program: &str, option: &str) -> Self {
-        let known = VALUED.iter().find(|(name, _)| name.eq_ignore_ascii_case(program));
+        let known = VALUED
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(program));
         match known {
-            _ if option.contains('=') || option.starts_with('+') || option == "--" => OptionValue::No,
+            _ if option.contains('=') || option.starts_with('+') || option == "--" => {
+                OptionValue::No
+            }
             None => OptionValue::Maybe,
             Some((_, valued)) if valued.contains(&option) => OptionValue::Yes,
             Some(_) => OptionValue::No,
@@ -194,7 +221,10 @@ mod tests {
         let of = |text: &str| programs(&Command::Shell(text.into()));
         let named = |text: &str| of(text).map(|names| names.join(" "));
         assert_eq!(named("git status").as_deref(), Some("git"));
-        assert_eq!(named("cd a && make -j2 | tail; git log || echo no").as_deref(), Some("git make tail"));
+        assert_eq!(
+            named("cd a && make -j2 | tail; git log || echo no").as_deref(),
+            Some("git make tail")
+        );
         assert_eq!(named("true; exit 5").as_deref(), Some(""));
         assert_eq!(named("git log $(ls x)").as_deref(), Some("git ls"));
         assert_eq!(named("/usr/bin/git push").as_deref(), Some("/usr/bin/git"));
@@ -212,7 +242,12 @@ mod tests {
         for text in doubtful {
             assert_eq!(of(text), None, "{text}");
         }
-        let many = |count: usize| (0..count).map(|n| format!("p{n}")).collect::<Vec<_>>().join(";");
+        let many = |count: usize| {
+            (0..count)
+                .map(|n| format!("p{n}"))
+                .collect::<Vec<_>>()
+                .join(";")
+        };
         assert_eq!(of(&many(PROGRAMS)).map(|names| names.len()), Some(PROGRAMS));
         assert_eq!(of(&many(PROGRAMS + 1)), None);
     }

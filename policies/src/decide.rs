@@ -41,7 +41,11 @@ pub struct Question {
 impl Question {
     /// The refusal if nobody can approve.
     pub fn unanswered(self) -> Refused {
-        Refused { rule: self.rule, why: format!("{} No approver is available.", self.why), violation: false }
+        Refused {
+            rule: self.rule,
+            why: format!("{} No approver is available.", self.why),
+            violation: false,
+        }
     }
 }
 
@@ -61,12 +65,22 @@ pub struct Judgement<'a> {
 impl<'a> Judgement<'a> {
     fn deny(refused: Refused, origin: Option<&'a Origin>) -> Self {
         let (rule, why) = (Some(refused.rule.clone()), Some(refused.why.clone()));
-        Self { verdict: Verdict::Deny(refused), rule, why, origin }
+        Self {
+            verdict: Verdict::Deny(refused),
+            rule,
+            why,
+            origin,
+        }
     }
 
     fn ask(question: Question, origin: Option<&'a Origin>) -> Self {
         let (rule, why) = (Some(question.rule.clone()), Some(question.why.clone()));
-        Self { verdict: Verdict::Ask(question), rule, why, origin }
+        Self {
+            verdict: Verdict::Ask(question),
+            rule,
+            why,
+            origin,
+        }
     }
 }
 
@@ -96,7 +110,10 @@ fn stricter(asked: Verdict, real: Verdict) -> Verdict {
             Verdict::Ask(Question { whole, ..real })
         }
         (Verdict::Ask(question), Verdict::Allow) | (Verdict::Allow, Verdict::Ask(question)) => {
-            Verdict::Ask(Question { whole: false, ..question })
+            Verdict::Ask(Question {
+                whole: false,
+                ..question
+            })
         }
         (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
     }
@@ -124,20 +141,44 @@ fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>
         (None, _) => found.rule.why.clone(),
         // It asks in any case, and the text of the first rule that might apply would speak of a push where there is no git.
         (Some(doubt), Action::Ask) if policy.trust.asks(facts.risk) => {
-            format!("{} No rule can be sure about it: {doubt}.", reason(policy.trust, facts.risk))
+            format!(
+                "{} No rule can be sure about it: {doubt}.",
+                reason(policy.trust, facts.risk)
+            )
         }
         (Some(doubt), Action::Ask | Action::Allow | Action::Deny) => {
-            format!("This rule may apply (it is not certain: {doubt}): {}", found.rule.why)
+            format!(
+                "This rule may apply (it is not certain: {doubt}): {}",
+                found.rule.why
+            )
         }
     };
     match (found.action, policy.trust) {
-        (Action::Deny, _) => Judgement::deny(Refused { rule, why, violation: false }, origin),
-        (Action::Ask, Trust::Supervised | Trust::Guided) => {
-            Judgement::ask(Question { rule, why, risk: facts.risk, whole: found.whole }, origin)
-        }
+        (Action::Deny, _) => Judgement::deny(
+            Refused {
+                rule,
+                why,
+                violation: false,
+            },
+            origin,
+        ),
+        (Action::Ask, Trust::Supervised | Trust::Guided) => Judgement::ask(
+            Question {
+                rule,
+                why,
+                risk: facts.risk,
+                whole: found.whole,
+            },
+            origin,
+        ),
         (Action::Allow, Trust::Supervised) => by_trust(policy, facts),
         (Action::Ask, Trust::Autonomous) | (Action::Allow, Trust::Guided | Trust::Autonomous) => {
-            Judgement { verdict: Verdict::Allow, rule: Some(rule), why: Some(why), origin }
+            Judgement {
+                verdict: Verdict::Allow,
+                rule: Some(rule),
+                why: Some(why),
+                origin,
+            }
         }
     }
 }
@@ -145,14 +186,31 @@ fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>
 fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     let (trust, risk) = (policy.trust, facts.risk);
     if !trust.asks(risk) {
-        return Judgement { verdict: Verdict::Allow, rule: None, why: None, origin: None };
+        return Judgement {
+            verdict: Verdict::Allow,
+            rule: None,
+            why: None,
+            origin: None,
+        };
     }
     let rule = format!("trust:{}", trust.name());
-    Judgement::ask(Question { rule, why: reason(trust, risk), risk, whole: true }, None)
+    Judgement::ask(
+        Question {
+            rule,
+            why: reason(trust, risk),
+            risk,
+            whole: true,
+        },
+        None,
+    )
 }
 
 fn reason(trust: Trust, risk: Risk) -> String {
-    format!("A {} session asks before calls of {} risk.", trust.name(), risk.name())
+    format!(
+        "A {} session asks before calls of {} risk.",
+        trust.name(),
+        risk.name()
+    )
 }
 
 /// The refusal of a path below neither root, unless file tools may read it.
@@ -176,7 +234,11 @@ fn outside(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
         }
     };
     let why = format!("outside sandbox: {:?}: {why}", path.to_string());
-    Some(Refused { rule: OUTSIDE.to_owned(), why, violation: true })
+    Some(Refused {
+        rule: OUTSIDE.to_owned(),
+        why,
+        violation: true,
+    })
 }
 
 /// The name of the rule that refuses a path outside.
@@ -184,9 +246,18 @@ pub(crate) const OUTSIDE: &str = "roots";
 
 fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     let scope = policy.scope.as_ref()?;
-    let refuse = |why| Some(Refused { rule: format!("scope:{}", facts.tool), why, violation: false });
+    let refuse = |why| {
+        Some(Refused {
+            rule: format!("scope:{}", facts.tool),
+            why,
+            violation: false,
+        })
+    };
     if !scope.permits(facts.tool) {
-        return refuse(format!("`{}` is not permitted in the scope of this session.", facts.tool));
+        return refuse(format!(
+            "`{}` is not permitted in the scope of this session.",
+            facts.tool
+        ));
     }
     let (path, reach) = match facts.touch? {
         Touch::Read(path) | Touch::Write(path) => (path, Reach::Name),
@@ -194,7 +265,10 @@ fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
         // The cell enforces what a command may write.
         Touch::Enter(_) => return None,
     };
-    if policy.paths.permits(facts.tool, path.zone(), path.relative().as_bytes(), reach) {
+    if policy
+        .paths
+        .permits(facts.tool, path.zone(), path.relative().as_bytes(), reach)
+    {
         return None;
     }
     let what = match reach {
@@ -225,14 +299,25 @@ fn reading<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<(Refused,
 
 fn writing<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<(Refused, &'a Origin)> {
     let relative = path.relative().as_bytes();
-    let name = policy.matcher.protection(relative).or_else(|| policy.matcher.leads_to(relative));
-    name.map(protected).or_else(|| read_only(policy, path.zone()))
+    let name = policy
+        .matcher
+        .protection(relative)
+        .or_else(|| policy.matcher.leads_to(relative));
+    name.map(protected)
+        .or_else(|| read_only(policy, path.zone()))
 }
 
 /// The refusal of a protected name. No violation: the path is in the roots, and nothing was tried to leave them.
 fn protected(name: &ProtectedName) -> (Refused, &Origin) {
     let rule = format!("protect:{}", name.pattern);
-    (Refused { rule, why: name.why.clone(), violation: false }, &name.origin)
+    (
+        Refused {
+            rule,
+            why: name.why.clone(),
+            violation: false,
+        },
+        &name.origin,
+    )
 }
 
 /// The refusal of a write in a zone that the profile makes read-only. No violation: it is not about the name.
@@ -247,8 +332,17 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)>
         return None;
     }
     let (profile, zone) = (&policy.profile, zone.name());
-    let why = format!("The profile `{profile}` allows commands to read the {zone} root, not to change it.");
-    Some((Refused { rule: format!("{zone}:read"), why, violation: false }, origin))
+    let why = format!(
+        "The profile `{profile}` allows commands to read the {zone} root, not to change it."
+    );
+    Some((
+        Refused {
+            rule: format!("{zone}:read"),
+            why,
+            violation: false,
+        },
+        origin,
+    ))
 }
 
 #[cfg(test)]
@@ -260,8 +354,14 @@ mod tests {
     };
 
     fn policy(profile: &str) -> EffectivePolicy {
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        let policy = Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap();
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        let policy = Policies::load(vec![])
+            .unwrap()
+            .resolve(profile, &host)
+            .unwrap();
         policy.narrow(None, Trust::Autonomous).unwrap()
     }
 
@@ -291,8 +391,17 @@ mod tests {
     fn readers(at: &str) -> Vec<Request> {
         vec![
             bash(Some(at)),
-            Request::FileRead(FileRead { path: path(at), offset: None, limit: None }),
-            Request::FileList(FileList { path: path(at), depth: 1, hidden: true, limit: 1 }),
+            Request::FileRead(FileRead {
+                path: path(at),
+                offset: None,
+                limit: None,
+            }),
+            Request::FileList(FileList {
+                path: path(at),
+                depth: 1,
+                hidden: true,
+                limit: 1,
+            }),
             Request::Glob(Glob {
                 pattern: "*".into(),
                 path: path(at),
@@ -323,8 +432,16 @@ mod tests {
                 overwrite: true,
                 expected_sha256: None,
             }),
-            Request::FileEdit(FileEdit { path: path(at), edits: vec![], expected_sha256: None }),
-            Request::Undo(Undo { change: 1, path: path(at), force: true }),
+            Request::FileEdit(FileEdit {
+                path: path(at),
+                edits: vec![],
+                expected_sha256: None,
+            }),
+            Request::Undo(Undo {
+                change: 1,
+                path: path(at),
+                force: true,
+            }),
         ]
     }
 
@@ -339,12 +456,20 @@ mod tests {
     #[test]
     fn fully_protected_names_are_neither_read_nor_written() {
         let policy = policy("default");
-        for at in [".env", "sub/.ENV", ".env/x", "central:credential-store.json", "config/client_secret.txt"]
-        {
+        for at in [
+            ".env",
+            "sub/.ENV",
+            ".env/x",
+            "central:credential-store.json",
+            "config/client_secret.txt",
+        ] {
             for request in readers(at).iter().chain(&writers(at)) {
-                let refused = refusal(&policy, request).unwrap_or_else(|| panic!("{at} {}", request.tool()));
+                let refused =
+                    refusal(&policy, request).unwrap_or_else(|| panic!("{at} {}", request.tool()));
                 assert!(
-                    !refused.violation && refused.rule.starts_with("protect:") && !refused.why.is_empty()
+                    !refused.violation
+                        && refused.rule.starts_with("protect:")
+                        && !refused.why.is_empty()
                 );
             }
         }
@@ -353,9 +478,24 @@ mod tests {
     #[test]
     fn write_protected_names_are_read() {
         let policy = policy("default");
-        for at in [".git/config", "a/.git/hooks/pre-commit", ".vscode/tasks.json", ".claude/settings.json"] {
-            assert!(readers(at).iter().all(|request| refusal(&policy, request).is_none()), "{at}");
-            assert!(writers(at).iter().all(|request| !refusal(&policy, request).unwrap().violation), "{at}");
+        for at in [
+            ".git/config",
+            "a/.git/hooks/pre-commit",
+            ".vscode/tasks.json",
+            ".claude/settings.json",
+        ] {
+            assert!(
+                readers(at)
+                    .iter()
+                    .all(|request| refusal(&policy, request).is_none()),
+                "{at}"
+            );
+            assert!(
+                writers(at)
+                    .iter()
+                    .all(|request| !refusal(&policy, request).unwrap().violation),
+                "{at}"
+            );
         }
     }
 
@@ -363,14 +503,28 @@ mod tests {
     fn no_file_is_written_in_the_place_of_a_directory_that_leads_to_a_protected_name() {
         let policy = policy("default");
         let refused = refusal(&policy, &writers("sub/.git")[0]).unwrap();
-        assert!(!refused.violation && refused.rule.starts_with("protect:.git/"), "{refused:?}");
-        assert!(readers(".git").iter().all(|request| refusal(&policy, request).is_none()));
+        assert!(
+            !refused.violation && refused.rule.starts_with("protect:.git/"),
+            "{refused:?}"
+        );
+        assert!(
+            readers(".git")
+                .iter()
+                .all(|request| refusal(&policy, request).is_none())
+        );
     }
 
     #[test]
     fn the_rest_of_both_zones_is_open() {
         let policy = policy("default");
-        for at in ["", "src/main.rs", ".env.example", "secrets.py", ".git/HEAD", "central:outputs/1.log"] {
+        for at in [
+            "",
+            "src/main.rs",
+            ".env.example",
+            "secrets.py",
+            ".git/HEAD",
+            "central:outputs/1.log",
+        ] {
             for request in readers(at).iter().chain(&writers(at)) {
                 assert_eq!(refusal(&policy, request), None, "{at} {}", request.tool());
             }
@@ -381,25 +535,51 @@ mod tests {
     #[test]
     fn a_read_only_profile_refuses_writes_without_a_violation() {
         let policy = policy("read-only");
-        assert!(readers("src/a.rs").iter().all(|request| refusal(&policy, request).is_none()));
+        assert!(
+            readers("src/a.rs")
+                .iter()
+                .all(|request| refusal(&policy, request).is_none())
+        );
         for request in writers("src/a.rs") {
             let refused = refusal(&policy, &request).unwrap();
-            assert_eq!((refused.rule.as_str(), refused.violation), ("project:read", false));
+            assert_eq!(
+                (refused.rule.as_str(), refused.violation),
+                ("project:read", false)
+            );
         }
-        assert!(writers("central:x").iter().all(|request| refusal(&policy, request).is_none()));
+        assert!(
+            writers("central:x")
+                .iter()
+                .all(|request| refusal(&policy, request).is_none())
+        );
         // The name takes precedence over the profile.
-        assert_eq!(refusal(&policy, &writers(".env")[0]).unwrap().rule, "protect:.env");
+        assert_eq!(
+            refusal(&policy, &writers(".env")[0]).unwrap().rule,
+            "protect:.env"
+        );
     }
 
     #[test]
     fn what_is_granted_is_read_and_the_rest_outside_is_a_violation() {
         let own = |grants: &str| {
             let text = format!("version = 1\n[profile.own]\ngrants = [{grants}]\n");
-            let source = crate::Source { name: "p".into(), kind: crate::SourceKind::User, text };
-            let host = Host { home: "/home/u".into(), ..Host::default() };
-            Policies::load(vec![source]).unwrap().resolve("own", &host).unwrap()
+            let source = crate::Source {
+                name: "p".into(),
+                kind: crate::SourceKind::User,
+                text,
+            };
+            let host = Host {
+                home: "/home/u".into(),
+                ..Host::default()
+            };
+            Policies::load(vec![source])
+                .unwrap()
+                .resolve("own", &host)
+                .unwrap()
         };
-        let policy = own("{ path = '~/.tools', optional = true }").narrow(None, Trust::Autonomous).unwrap();
+        let policy = own("{ path = '~/.tools', optional = true }")
+            .narrow(None, Trust::Autonomous)
+            .unwrap();
         let at = |text: &str| ZonePath::new(Zone::Granted, text).unwrap();
         let moved = |text: &str, request: &Request| {
             let mut request = request.clone();
@@ -417,20 +597,43 @@ mod tests {
             refusal(&policy, &request)
         };
         let outside = |text: &str, request: &Request| {
-            let refused = moved(text, request).unwrap_or_else(|| panic!("{text} {}", request.tool()));
+            let refused =
+                moved(text, request).unwrap_or_else(|| panic!("{text} {}", request.tool()));
             assert!(refused.violation && refused.rule == "roots", "{refused:?}");
             assert!(refused.why.starts_with("outside sandbox"), "{refused:?}");
         };
-        let (commands, reads): (Vec<_>, Vec<_>) =
-            readers("a").into_iter().partition(|request| request.command().is_some());
-        for granted in ["usr/include/stdio.h", "usr", "bin", "home/u/.tools/src/a.rs"] {
-            reads.iter().for_each(|request| assert_eq!(moved(granted, request), None, "{granted}"));
-            commands.iter().chain(&writers("a")).for_each(|request| outside(granted, request));
+        let (commands, reads): (Vec<_>, Vec<_>) = readers("a")
+            .into_iter()
+            .partition(|request| request.command().is_some());
+        for granted in [
+            "usr/include/stdio.h",
+            "usr",
+            "bin",
+            "home/u/.tools/src/a.rs",
+        ] {
+            reads
+                .iter()
+                .for_each(|request| assert_eq!(moved(granted, request), None, "{granted}"));
+            commands
+                .iter()
+                .chain(&writers("a"))
+                .for_each(|request| outside(granted, request));
         }
-        for closed in
-            ["", "etc/passwd", "etc", "usrx", "home/u", "home/u/.toolsx", "home", "proc/self/environ"]
-        {
-            reads.iter().chain(&commands).chain(&writers("a")).for_each(|request| outside(closed, request));
+        for closed in [
+            "",
+            "etc/passwd",
+            "etc",
+            "usrx",
+            "home/u",
+            "home/u/.toolsx",
+            "home",
+            "proc/self/environ",
+        ] {
+            reads
+                .iter()
+                .chain(&commands)
+                .chain(&writers("a"))
+                .for_each(|request| outside(closed, request));
         }
         let secret = moved("home/u/.tools/.ssh/id_rsa", &reads[0]).unwrap();
         assert!(secret.rule.starts_with("protect:"), "{secret:?}");
@@ -444,10 +647,16 @@ mod tests {
         let requests = [
             bash(None),
             writers("a").remove(0),
-            Request::FileRead(FileRead { path: path("a"), offset: None, limit: None }),
+            Request::FileRead(FileRead {
+                path: path("a"),
+                offset: None,
+                limit: None,
+            }),
         ];
         for (trust, asked) in
-            Trust::ALL.into_iter().zip([[true, true, true], [true, true, false], [false; 3]])
+            Trust::ALL
+                .into_iter()
+                .zip([[true, true, true], [true, true, false], [false; 3]])
         {
             let policy = policy("default").narrow(None, trust).unwrap();
             for (request, asked) in requests.iter().zip(asked) {
@@ -459,7 +668,11 @@ mod tests {
                             (format!("trust:{}", trust.name()), request.risk())
                         );
                     }
-                    verdict => assert!(!asked && verdict == Verdict::Allow, "{trust:?} {}", request.tool()),
+                    verdict => assert!(
+                        !asked && verdict == Verdict::Allow,
+                        "{trust:?} {}",
+                        request.tool()
+                    ),
                 }
             }
         }
@@ -468,14 +681,28 @@ mod tests {
     /// The default profile under a user's file with these rules.
     fn ruled(rules: &str, trust: Trust) -> EffectivePolicy {
         let text = format!("version = 1\n{rules}");
-        let own = crate::Source { name: "p".into(), kind: crate::SourceKind::User, text };
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        let policy = Policies::load(vec![own]).unwrap().resolve("default", &host).unwrap();
+        let own = crate::Source {
+            name: "p".into(),
+            kind: crate::SourceKind::User,
+            text,
+        };
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        let policy = Policies::load(vec![own])
+            .unwrap()
+            .resolve("default", &host)
+            .unwrap();
         policy.narrow(None, trust).unwrap()
     }
 
     /// The decisions of [`decide_real`] on requests for `asked` that lead to `real`, each with its rule; `None` means allowed.
-    fn at(policy: &EffectivePolicy, asked: &str, real: &str) -> Vec<(&'static str, Option<String>)> {
+    fn at(
+        policy: &EffectivePolicy,
+        asked: &str,
+        real: &str,
+    ) -> Vec<(&'static str, Option<String>)> {
         let requests = readers(asked).into_iter().chain(writers(asked));
         let decided = requests.map(|request| match decide_real(policy, &request, &path(real)) {
             Verdict::Allow => ("allow", None),
@@ -491,14 +718,28 @@ mod tests {
             [[rule]]\ntool = '*'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', matches = 'src/**' }]\n";
         let policy = ruled(rules, Trust::Guided);
         let verdicts = |asked, real| {
-            at(&policy, asked, real).into_iter().map(|(verdict, _)| verdict).collect::<Vec<_>>()
+            at(&policy, asked, real)
+                .into_iter()
+                .map(|(verdict, _)| verdict)
+                .collect::<Vec<_>>()
         };
         let [all_denied, bash] = ["deny", "ask"];
         // The first is a command, which has `cwd` and no `path`.
-        assert_eq!(verdicts("docs/x", "src/main.sh"), [vec![bash], vec![all_denied; 7]].concat());
-        assert_eq!(verdicts("src/x", "docs/y"), [vec![bash], vec![all_denied; 7]].concat());
-        assert_eq!(verdicts("docs/x", "docs/y"), [vec![bash], vec!["allow"; 7]].concat());
-        let elsewhere = ["ask", "allow", "allow", "allow", "allow", "ask", "ask", "ask"];
+        assert_eq!(
+            verdicts("docs/x", "src/main.sh"),
+            [vec![bash], vec![all_denied; 7]].concat()
+        );
+        assert_eq!(
+            verdicts("src/x", "docs/y"),
+            [vec![bash], vec![all_denied; 7]].concat()
+        );
+        assert_eq!(
+            verdicts("docs/x", "docs/y"),
+            [vec![bash], vec!["allow"; 7]].concat()
+        );
+        let elsewhere = [
+            "ask", "allow", "allow", "allow", "allow", "ask", "ask", "ask",
+        ];
         assert_eq!(
             verdicts("docs/x", "other/y"),
             elsewhere,
@@ -506,15 +747,32 @@ mod tests {
         );
         assert_eq!(verdicts("other/y", "docs/x"), elsewhere);
         let control = decide(&policy, &writers("docs/x")[0]);
-        assert_eq!(control, Verdict::Allow, "by its name alone it would be written");
+        assert_eq!(
+            control,
+            Verdict::Allow,
+            "by its name alone it would be written"
+        );
     }
 
     #[test]
     fn a_link_opens_no_protected_name_and_no_other_scope() {
         let autonomous = ruled("", Trust::Autonomous);
-        assert!(at(&autonomous, "x", ".env").iter().all(|(verdict, _)| *verdict == "deny"));
-        assert!(at(&autonomous, "x", ".git/config").iter().skip(5).all(|(verdict, _)| *verdict == "deny"));
-        assert!(at(&autonomous, "x", "y").iter().all(|(verdict, _)| *verdict == "allow"));
+        assert!(
+            at(&autonomous, "x", ".env")
+                .iter()
+                .all(|(verdict, _)| *verdict == "deny")
+        );
+        assert!(
+            at(&autonomous, "x", ".git/config")
+                .iter()
+                .skip(5)
+                .all(|(verdict, _)| *verdict == "deny")
+        );
+        assert!(
+            at(&autonomous, "x", "y")
+                .iter()
+                .all(|(verdict, _)| *verdict == "allow")
+        );
         let scope = broker_protocol::Permission {
             tool: "file_read".into(),
             allowed: true,
@@ -522,10 +780,24 @@ mod tests {
             timeout_s: None,
             network: false,
         };
-        let scoped = autonomous.narrow(Some(&Scope { permissions: vec![scope] }), Trust::Autonomous).unwrap();
-        let read = Request::FileRead(FileRead { path: path("src/x"), offset: None, limit: None });
+        let scoped = autonomous
+            .narrow(
+                Some(&Scope {
+                    permissions: vec![scope],
+                }),
+                Trust::Autonomous,
+            )
+            .unwrap();
+        let read = Request::FileRead(FileRead {
+            path: path("src/x"),
+            offset: None,
+            limit: None,
+        });
         assert_eq!(decide(&scoped, &read), Verdict::Allow);
-        assert!(matches!(decide_real(&scoped, &read, &path("notes/x")), Verdict::Deny(_)));
+        assert!(matches!(
+            decide_real(&scoped, &read, &path("notes/x")),
+            Verdict::Deny(_)
+        ));
     }
 
     #[test]
@@ -536,7 +808,11 @@ mod tests {
             )
         };
         let policy = ruled(&(rule("a") + &rule("b")), Trust::Guided);
-        let read = Request::FileRead(FileRead { path: path("a/x"), offset: None, limit: None });
+        let read = Request::FileRead(FileRead {
+            path: path("a/x"),
+            offset: None,
+            limit: None,
+        });
         let question = |real: &str| match decide_real(&policy, &read, &path(real)) {
             Verdict::Ask(question) => (question.whole, question.rule),
             verdict => panic!("{verdict:?}"),
@@ -549,10 +825,20 @@ mod tests {
 
     #[test]
     fn a_scope_closes_what_it_does_not_name() {
-        let policy = policy("default").narrow(Some(&Scope::default()), Trust::Autonomous).unwrap();
+        let policy = policy("default")
+            .narrow(Some(&Scope::default()), Trust::Autonomous)
+            .unwrap();
         assert_eq!(refusal(&policy, &bash(None)).unwrap().rule, "scope:bash");
-        assert!(writers("a").iter().all(|request| refusal(&policy, request).is_some()));
-        let read = Request::FileRead(FileRead { path: path("a"), offset: None, limit: None });
+        assert!(
+            writers("a")
+                .iter()
+                .all(|request| refusal(&policy, request).is_some())
+        );
+        let read = Request::FileRead(FileRead {
+            path: path("a"),
+            offset: None,
+            limit: None,
+        });
         assert_eq!(refusal(&policy, &read), None);
     }
 }

@@ -28,7 +28,10 @@ impl EffectivePolicy {
     pub fn denied_request(&self, request: &Request, refused: &Refused) -> Denial {
         let Refused { rule, why, .. } = refused;
         let (origin, remedy) = self.source_of(rule);
-        let by = PolicyRule { name: rule.clone(), at: origin.map(Origin::to_string) };
+        let by = PolicyRule {
+            name: rule.clone(),
+            at: origin.map(Origin::to_string),
+        };
         let (kind, target) = attempt(request);
         let remedy = match (rule.as_str(), kind) {
             // A path that is granted for a while is granted to commands alone.
@@ -50,7 +53,9 @@ impl EffectivePolicy {
     /// The line of the rule with this name, as a [`Refused`] has it, and what would open what it closes.
     fn source_of(&self, rule: &str) -> (Option<&Origin>, Remedy) {
         let protected = rule.strip_prefix("protect:");
-        if let Some(name) = protected.and_then(|name| self.protected.iter().find(|own| own.pattern == name)) {
+        if let Some(name) =
+            protected.and_then(|name| self.protected.iter().find(|own| own.pattern == name))
+        {
             return (Some(&name.origin), name.remedy());
         }
         if let Some(own) = self.rules.iter().find(|own| own.name() == rule) {
@@ -67,27 +72,54 @@ impl EffectivePolicy {
 
     /// The denial of more than a limit gives, by its key.
     pub fn denied_use(&self, limit: Limit) -> Denial {
-        let Limits { output, cpu_s, memory, file_size, processes, written, memory_share, disk_share, .. } =
-            &self.limits;
+        let Limits {
+            output,
+            cpu_s,
+            memory,
+            file_size,
+            processes,
+            written,
+            memory_share,
+            disk_share,
+            ..
+        } = &self.limits;
         let bytes = |limit: &Option<u64>| limit.map_or_else(|| "its limit".to_owned(), size);
-        let number = |limit: &Option<u64>| limit.map_or_else(|| "its limit".to_owned(), |n| n.to_string());
+        let number =
+            |limit: &Option<u64>| limit.map_or_else(|| "its limit".to_owned(), |n| n.to_string());
         let (target, why, example) = match limit {
-            Limit::Output => ("output", format!("The command printed more than {}.", bytes(output)), SIZE),
+            Limit::Output => (
+                "output",
+                format!("The command printed more than {}.", bytes(output)),
+                SIZE,
+            ),
             Limit::Cpu => {
                 let why = format!("A process used up {} s of processor time.", number(cpu_s));
                 ("processor time", why, SECONDS)
             }
             Limit::Memory => {
-                let why = format!("The command's processes held more than {} together.", bytes(memory));
+                let why = format!(
+                    "The command's processes held more than {} together.",
+                    bytes(memory)
+                );
                 ("memory", why, SIZE)
             }
-            Limit::FileSize => ("file size", format!("A file grew to more than {}.", bytes(file_size)), SIZE),
+            Limit::FileSize => (
+                "file size",
+                format!("A file grew to more than {}.", bytes(file_size)),
+                SIZE,
+            ),
             Limit::Processes => {
-                let why = format!("The command had more than {} processes and threads.", number(processes));
+                let why = format!(
+                    "The command had more than {} processes and threads.",
+                    number(processes)
+                );
                 ("processes", why, COUNT)
             }
             Limit::Written => {
-                let why = format!("The command's processes wrote more than {} together.", bytes(written));
+                let why = format!(
+                    "The command's processes wrote more than {} together.",
+                    bytes(written)
+                );
                 ("written bytes", why, SIZE)
             }
             Limit::MemoryShare => {
@@ -112,7 +144,9 @@ impl EffectivePolicy {
     /// The denial of more wall time than `seconds`.
     pub fn denied_time(&self, seconds: u32) -> Denial {
         let why = format!("The command exceeded its time limit of {seconds} s.");
-        let max = self.timeout(Some(limit::TIMEOUT_S)).unwrap_or(limit::TIMEOUT_S);
+        let max = self
+            .timeout(Some(limit::TIMEOUT_S))
+            .unwrap_or(limit::TIMEOUT_S);
         if seconds < max {
             let by = Barrier::Limit("timeout_s".into());
             let remedy = Remedy::Option(format!("a `timeout` (--timeout) of up to {max} s"));
@@ -120,7 +154,10 @@ impl EffectivePolicy {
         }
         if self.scope_timeout("bash") == Some(seconds) {
             let remedy = Remedy::Option("a scope (--scope) that permits more".into());
-            let by = PolicyRule { name: "scope:bash".into(), at: None };
+            let by = PolicyRule {
+                name: "scope:bash".into(),
+                at: None,
+            };
             return Denial::new(AttemptKind::Use, "time", Barrier::Rule(by), why, remedy);
         }
         self.denied_by_key("time", "timeout_max_s", why, SECONDS)
@@ -142,12 +179,21 @@ impl EffectivePolicy {
     /// The denial of more than the limit `key` gives, with an `example` of a value that gives more.
     pub fn denied_by_key(&self, target: &str, key: &str, why: String, example: &str) -> Denial {
         let remedy = self.own_profile(&format!("limits = {{ {key} = {example} }}"));
-        Denial::new(AttemptKind::Use, target, Barrier::Limit(key.into()), why, remedy)
+        Denial::new(
+            AttemptKind::Use,
+            target,
+            Barrier::Limit(key.into()),
+            why,
+            remedy,
+        )
     }
 
     /// What lets commands read a path of the host.
     pub fn remedy_to_read(&self, path: &Path) -> Remedy {
-        match (self.remedy_by_grant(path), self.remedy_by_lease(Access::Read, path, "--read")) {
+        match (
+            self.remedy_by_grant(path),
+            self.remedy_by_lease(Access::Read, path, "--read"),
+        ) {
             (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
             (grant, _) => grant,
         }
@@ -164,7 +210,8 @@ impl EffectivePolicy {
         let (end, _) = *self.matcher.closings(path.as_bytes()).first()?;
         let begin = end.checked_sub(rule.pattern.split('/').count())?;
         let name = names.get(begin..end)?.join("/");
-        (!name.contains(['\'', '\n', '\r'])).then(|| self.own_profile(&format!("open = ['{name}']")))
+        (!name.contains(['\'', '\n', '\r']))
+            .then(|| self.own_profile(&format!("open = ['{name}']")))
     }
 
     /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.
@@ -175,7 +222,9 @@ impl EffectivePolicy {
         }
         let seen = match self.secrets.of(name) {
             SecretMode::Hide => "commands do not see it either",
-            SecretMode::Mask => "commands that read it see its keys, with placeholders for the values",
+            SecretMode::Mask => {
+                "commands that read it see its keys, with placeholders for the values"
+            }
             SecretMode::Show => "commands can read it",
         };
         let shown = match self.secrets.max(name) {
@@ -190,8 +239,16 @@ impl EffectivePolicy {
     /// What to write to see a path of the host, read-only, in commands and file tools.
     fn remedy_by_grant(&self, path: &Path) -> Remedy {
         // By its own name a secret is one anywhere.
-        let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_encoded_bytes();
-        if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
+        let name = path
+            .strip_prefix("/")
+            .unwrap_or(path)
+            .as_os_str()
+            .as_encoded_bytes();
+        if self
+            .matcher
+            .protection(name)
+            .is_some_and(|name| name.protection == Protection::All)
+        {
             return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
         let path = toml_string(&path.to_string_lossy());
@@ -200,7 +257,9 @@ impl EffectivePolicy {
 
     /// What lets commands write at a path of the host that is no session's.
     pub fn remedy_to_write(&self, path: &Path) -> Remedy {
-        let lease = path.parent().and_then(|parent| self.remedy_by_lease(Access::Write, parent, "--write"));
+        let lease = path
+            .parent()
+            .and_then(|parent| self.remedy_by_lease(Access::Write, parent, "--write"));
         lease.map_or(Remedy::Nothing, Remedy::Option)
     }
 
@@ -210,7 +269,10 @@ impl EffectivePolicy {
             Access::Read => path,
             Access::Write => path.parent()?,
         };
-        let text = self.leasable(access, wanted).filter(|_| self.path_leases.asked)?.to_owned();
+        let text = self
+            .leasable(access, wanted)
+            .filter(|_| self.path_leases.asked)?
+            .to_owned();
         Some(match access {
             Access::Read => Leased::Read(text),
             Access::Write => Leased::Write(text),
@@ -219,14 +281,23 @@ impl EffectivePolicy {
 
     fn leasable<'p>(&self, access: Access, path: &'p Path) -> Option<&'p str> {
         let path = path.to_str()?;
-        self.may_lease(access, path, &self.own_lease_names().ok()?).ok().map(|_| path)
+        self.may_lease(access, path, &self.own_lease_names().ok()?)
+            .ok()
+            .map(|_| path)
     }
 
     /// How `access` to a path is granted for a while, if it may be.
     fn remedy_by_lease(&self, access: Access, path: &Path, option: &str) -> Option<String> {
         let path = self.leasable(access, path)?;
-        let lease = if self.path_leases.asked { format!(", or {}", network::LEASE) } else { String::new() };
-        Some(format!("{option} {} for this session{lease}", shell_word(path)))
+        let lease = if self.path_leases.asked {
+            format!(", or {}", network::LEASE)
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "{option} {} for this session{lease}",
+            shell_word(path)
+        ))
     }
 
     /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.
@@ -246,7 +317,10 @@ const PERCENT: &str = "95";
 impl ProtectedName {
     /// The rule, by name and line.
     pub fn rule(&self) -> PolicyRule {
-        PolicyRule { name: format!("protect:{}", self.pattern), at: Some(self.origin.to_string()) }
+        PolicyRule {
+            name: format!("protect:{}", self.pattern),
+            at: Some(self.origin.to_string()),
+        }
     }
 
     /// What would open the name.
@@ -296,8 +370,13 @@ fn attempt(request: &Request) -> (AttemptKind, String) {
 /// A number of bytes as a policy writes it.
 fn size(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let whole = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
-    whole.map_or_else(|| format!("{bytes} bytes"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
+    let whole = units
+        .into_iter()
+        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(
+        || format!("{bytes} bytes"),
+        |(unit, shift)| format!("{} {unit}", bytes >> shift),
+    )
 }
 
 #[cfg(test)]
@@ -323,15 +402,29 @@ why = 'Licences stay.'
 ";
 
     fn policy(profile: &str, scope: Option<&Scope>) -> EffectivePolicy {
-        let source = Source { name: "/u/policy.toml".into(), kind: SourceKind::User, text: OWN.into() };
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        let policy = Policies::load(vec![source]).unwrap().resolve(profile, &host).unwrap();
+        let source = Source {
+            name: "/u/policy.toml".into(),
+            kind: SourceKind::User,
+            text: OWN.into(),
+        };
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        let policy = Policies::load(vec![source])
+            .unwrap()
+            .resolve(profile, &host)
+            .unwrap();
         policy.narrow(scope, Trust::Autonomous).unwrap()
     }
 
     fn read(path: &str) -> Request {
         let path = ZonePath::new(Zone::Project, path).unwrap();
-        Request::FileRead(FileRead { path, offset: None, limit: None })
+        Request::FileRead(FileRead {
+            path,
+            offset: None,
+            limit: None,
+        })
     }
 
     fn denied(policy: &EffectivePolicy, request: &Request) -> Denial {
@@ -350,15 +443,29 @@ why = 'Licences stay.'
         };
         let rule = denied(&policy, &read("x"));
         assert_eq!(by(&rule), ("rule:user:5".into(), "/u/policy.toml:5".into()));
-        assert_eq!(rule.remedy, Remedy::Advice("you can change /u/policy.toml:5".into()));
-        assert_eq!((rule.what.to_string().as_str(), rule.why.as_str()), ("read x", "Not this one."));
+        assert_eq!(
+            rule.remedy,
+            Remedy::Advice("you can change /u/policy.toml:5".into())
+        );
+        assert_eq!(
+            (rule.what.to_string().as_str(), rule.why.as_str()),
+            ("read x", "Not this one.")
+        );
         let own = denied(&policy, &read("a.license"));
-        assert_eq!(by(&own), ("protect:*.license".into(), "/u/policy.toml:11".into()));
+        assert_eq!(
+            by(&own),
+            ("protect:*.license".into(), "/u/policy.toml:11".into())
+        );
         assert!(matches!(own.remedy, Remedy::Advice(_)));
         let shipped = denied(&policy, &read("sub/.env"));
         assert!(by(&shipped).1.starts_with("shipped "), "{shipped}");
-        let Remedy::Advice(advice) = shipped.remedy else { panic!("{:?}", shipped.remedy) };
-        assert!(advice.contains("placeholders") && advice.contains("--reveal"), "{advice}");
+        let Remedy::Advice(advice) = shipped.remedy else {
+            panic!("{:?}", shipped.remedy)
+        };
+        assert!(
+            advice.contains("placeholders") && advice.contains("--reveal"),
+            "{advice}"
+        );
     }
 
     #[test]
@@ -366,15 +473,25 @@ why = 'Licences stay.'
         let policy = policy("tight", None);
         let offers = |remedy: &Remedy| match remedy {
             Remedy::Policy(text) => {
-                assert!(text.contains("grants = [{ path = '/srv/data/d.txt' }]"), "{text}");
+                assert!(
+                    text.contains("grants = [{ path = '/srv/data/d.txt' }]"),
+                    "{text}"
+                );
                 text.contains("--read /srv/data/d.txt")
             }
             other => panic!("{other:?}"),
         };
         let path = ZonePath::new(Zone::Granted, "srv/data/d.txt").unwrap();
-        let read = Request::FileRead(FileRead { path, offset: None, limit: None });
+        let read = Request::FileRead(FileRead {
+            path,
+            offset: None,
+            limit: None,
+        });
         assert!(!offers(&denied(&policy, &read).remedy));
-        assert!(offers(&policy.remedy_to_read(Path::new("/srv/data/d.txt"))), "the control");
+        assert!(
+            offers(&policy.remedy_to_read(Path::new("/srv/data/d.txt"))),
+            "the control"
+        );
     }
 
     #[test]
@@ -386,9 +503,18 @@ why = 'Licences stay.'
             expected_sha256: None,
         });
         let scope = denied(&policy("tight", Some(&Scope::default())), &write);
-        assert!(scope.to_string().contains("[rule scope:file_write; with a scope"), "{scope}");
+        assert!(
+            scope
+                .to_string()
+                .contains("[rule scope:file_write; with a scope"),
+            "{scope}"
+        );
         let zone = denied(&policy("read-only", None), &write);
-        assert!(zone.to_string().contains("another --profile than `read-only`"), "{zone}");
+        assert!(
+            zone.to_string()
+                .contains("another --profile than `read-only`"),
+            "{zone}"
+        );
         assert_eq!(policy("read-only", None).project, Access::Read);
     }
 
@@ -419,14 +545,21 @@ why = 'Licences stay.'
             "{memory}"
         );
         let short = policy.denied_time(60);
-        assert!(matches!(&short.remedy, Remedy::Option(text) if text.contains("up to 90 s")), "{short}");
+        assert!(
+            matches!(&short.remedy, Remedy::Option(text) if text.contains("up to 90 s")),
+            "{short}"
+        );
         let long = policy.denied_time(90);
         assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
         // What is to be written is a policy.
-        let Remedy::Policy(line) = policy.denied_use(Limit::Memory).remedy else { panic!() };
+        let Remedy::Policy(line) = policy.denied_use(Limit::Memory).remedy else {
+            panic!()
+        };
         let (toml, _) = line.split_once(", then").unwrap();
         crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
-        let Remedy::Policy(line) = policy.remedy_to_read(Path::new("/srv/it's")) else { panic!() };
+        let Remedy::Policy(line) = policy.remedy_to_read(Path::new("/srv/it's")) else {
+            panic!()
+        };
         let (toml, _) = line.split_once(", then").unwrap();
         crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
     }

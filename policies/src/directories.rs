@@ -43,10 +43,18 @@ pub enum Advice {
 pub fn advice(path: &Path, home: &Path, variable: Variable) -> Option<Advice> {
     let lies_in = |name: &'static str| {
         let directory = named(name, variable)?;
-        path.starts_with(directory.join(OWN)).then_some(Advice::Named { variable: name, directory })
+        path.starts_with(directory.join(OWN))
+            .then_some(Advice::Named {
+                variable: name,
+                directory,
+            })
     };
-    let is_homeless = || (home == Path::new(NO_HOME) && path.starts_with(home)).then_some(Advice::NoHome);
-    [DATA, STATE].into_iter().find_map(lies_in).or_else(is_homeless)
+    let is_homeless =
+        || (home == Path::new(NO_HOME) && path.starts_with(home)).then_some(Advice::NoHome);
+    [DATA, STATE]
+        .into_iter()
+        .find_map(lies_in)
+        .or_else(is_homeless)
 }
 
 /// The variables that name the directory of data and that of records.
@@ -57,8 +65,13 @@ const OWN: &str = "lazaret";
 
 /// The home that all of Lazaret means: that of the account, if it is a directory, as `is_directory` says; else `HOME`; else
 /// [`NO_HOME`].
-pub fn home(account: Option<PathBuf>, is_directory: &dyn Fn(&Path) -> bool, variable: Variable) -> PathBuf {
-    let usable = |home: &PathBuf| home.is_absolute() && home != Path::new("/") && is_directory(home);
+pub fn home(
+    account: Option<PathBuf>,
+    is_directory: &dyn Fn(&Path) -> bool,
+    variable: Variable,
+) -> PathBuf {
+    let usable =
+        |home: &PathBuf| home.is_absolute() && home != Path::new("/") && is_directory(home);
     account
         .filter(usable)
         .or_else(|| named("HOME", variable).filter(usable))
@@ -67,12 +80,16 @@ pub fn home(account: Option<PathBuf>, is_directory: &dyn Fn(&Path) -> bool, vari
 
 /// The policy: `lazaret` in `$XDG_CONFIG_HOME`, or in `.config` of the home.
 pub fn configuration(home: &Path, variable: Variable) -> PathBuf {
-    named("XDG_CONFIG_HOME", variable).unwrap_or_else(|| home.join(".config")).join(OWN)
+    named("XDG_CONFIG_HOME", variable)
+        .unwrap_or_else(|| home.join(".config"))
+        .join(OWN)
 }
 
 /// The records: `lazaret` in `$XDG_STATE_HOME`, or in `.local/state` of the home.
 pub fn state(home: &Path, variable: Variable) -> PathBuf {
-    named(STATE, variable).unwrap_or_else(|| home.join(".local/state")).join(OWN)
+    named(STATE, variable)
+        .unwrap_or_else(|| home.join(".local/state"))
+        .join(OWN)
 }
 
 /// The name, in the directory of data, of an empty directory that is the project of sessions without one.
@@ -80,7 +97,9 @@ pub const NO_PROJECT: &str = "no-project";
 
 /// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of the home.
 pub fn data(home: &Path, variable: Variable) -> PathBuf {
-    named(DATA, variable).unwrap_or_else(|| home.join(".local/share")).join(OWN)
+    named(DATA, variable)
+        .unwrap_or_else(|| home.join(".local/share"))
+        .join(OWN)
 }
 
 /// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
@@ -94,14 +113,24 @@ pub fn homes(home: &Path, variable: Variable) -> Vec<PathBuf> {
 /// it lies in is the user's alone, but for the last.
 pub fn approvals(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{uid}"));
-    let all = [named("XDG_RUNTIME_DIR", variable), Some(usual), Some(home.join(".local/state/lazaret"))];
-    let mut all: Vec<PathBuf> = all.into_iter().flatten().map(|path| path.join(APPROVALS)).collect();
+    let all = [
+        named("XDG_RUNTIME_DIR", variable),
+        Some(usual),
+        Some(home.join(".local/state/lazaret")),
+    ];
+    let mut all: Vec<PathBuf> = all
+        .into_iter()
+        .flatten()
+        .map(|path| path.join(APPROVALS))
+        .collect();
     all.dedup();
     all
 }
 
 fn named(name: &str, variable: Variable) -> Option<PathBuf> {
-    variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    variable(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
 }
 
 #[cfg(test)]
@@ -117,29 +146,49 @@ mod tests {
     #[test]
     fn advice_names_what_leads_there() {
         let set = |name: &str| (name == DATA).then(|| OsString::from("/nonexistent"));
-        let (home, path) = (Path::new("/home/u"), Path::new("/nonexistent/lazaret/projects/p"));
-        let named = Advice::Named { variable: DATA, directory: "/nonexistent".into() };
+        let (home, path) = (
+            Path::new("/home/u"),
+            Path::new("/nonexistent/lazaret/projects/p"),
+        );
+        let named = Advice::Named {
+            variable: DATA,
+            directory: "/nonexistent".into(),
+        };
         assert_eq!(advice(path, home, &set), Some(named.clone()));
         assert_eq!(advice(path, Path::new(NO_HOME), &set), Some(named));
         assert_eq!(advice(path, home, &|_| None), None);
         let path = Path::new("/nonexistent/.local/state/lazaret/audit");
         assert_eq!(advice(path, Path::new(NO_HOME), &set), Some(Advice::NoHome));
-        assert_eq!(advice(Path::new("/srv/central"), Path::new(NO_HOME), &set), None);
+        assert_eq!(
+            advice(Path::new("/srv/central"), Path::new(NO_HOME), &set),
+            None
+        );
     }
 
     #[test]
     fn a_relative_path_counts_as_none() {
         let home = Path::new("/home/u");
         let all = |value: &'static str| {
-            let variable = move |_: &str| Some(OsString::from(value)).filter(|value| !value.is_empty());
+            let variable =
+                move |_: &str| Some(OsString::from(value)).filter(|value| !value.is_empty());
             let approvals = approvals(home, 7, &variable)[0].clone();
-            [configuration(home, &variable), state(home, &variable), approvals]
+            [
+                configuration(home, &variable),
+                state(home, &variable),
+                approvals,
+            ]
         };
-        let usual =
-            ["/home/u/.config/lazaret", "/home/u/.local/state/lazaret", "/run/user/7/lazaret-approve"];
+        let usual = [
+            "/home/u/.config/lazaret",
+            "/home/u/.local/state/lazaret",
+            "/run/user/7/lazaret-approve",
+        ];
         assert_eq!(all(""), usual.map(PathBuf::from));
         assert_eq!(all("x/y"), usual.map(PathBuf::from));
-        assert_eq!(all("/x"), ["/x/lazaret", "/x/lazaret", "/x/lazaret-approve"].map(PathBuf::from));
+        assert_eq!(
+            all("/x"),
+            ["/x/lazaret", "/x/lazaret", "/x/lazaret-approve"].map(PathBuf::from)
+        );
     }
 
     #[test]
@@ -147,11 +196,24 @@ mod tests {
         let home = Path::new("/home/u");
         for (set, data_in, homes_are) in [
             (&[][..], "/home/u/.local/share/lazaret", &["/home/u"][..]),
-            (&[("HOME", "x")], "/home/u/.local/share/lazaret", &["/home/u"]),
-            (&[("HOME", "/h")], "/home/u/.local/share/lazaret", &["/home/u", "/h"]),
-            (&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")], "/d/lazaret", &["/home/u", "/h"]),
+            (
+                &[("HOME", "x")],
+                "/home/u/.local/share/lazaret",
+                &["/home/u"],
+            ),
+            (
+                &[("HOME", "/h")],
+                "/home/u/.local/share/lazaret",
+                &["/home/u", "/h"],
+            ),
+            (
+                &[("HOME", "/h"), ("XDG_DATA_HOME", "/d")],
+                "/d/lazaret",
+                &["/home/u", "/h"],
+            ),
         ] {
-            let variable = |name: &str| Some(OsString::from(set.iter().find(|(own, _)| *own == name)?.1));
+            let variable =
+                |name: &str| Some(OsString::from(set.iter().find(|(own, _)| *own == name)?.1));
             assert_eq!(data(home, &variable), Path::new(data_in), "{set:?}");
             let want: Vec<_> = homes_are.iter().map(PathBuf::from).collect();
             assert_eq!(homes(home, &variable), want, "{set:?}");
@@ -160,8 +222,9 @@ mod tests {
 
     #[test]
     fn who_has_no_account_has_the_home_that_is_set_or_none() {
-        let is_directory =
-            |path: &Path| path.starts_with("/home") || path == Path::new("/work") || path == Path::new("/");
+        let is_directory = |path: &Path| {
+            path.starts_with("/home") || path == Path::new("/work") || path == Path::new("/")
+        };
         for (account, set, want) in [
             (Some("/home/u"), None, "/home/u"),
             (Some("/home/u"), Some("/work"), "/home/u"),

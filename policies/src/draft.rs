@@ -43,17 +43,26 @@ pub(crate) struct PathFault(HostPath, HostPathError);
 
 impl PathFault {
     pub fn in_profile(self, profile: &str) -> PolicyError {
-        PolicyError::Path { profile: profile.to_owned(), path: self.0.text().to_owned(), why: self.1 }
+        PolicyError::Path {
+            profile: profile.to_owned(),
+            path: self.0.text().to_owned(),
+            why: self.1,
+        }
     }
 }
 
 fn expand(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
-    path.expand(host).map_err(|why| PathFault(path.clone(), why))
+    path.expand(host)
+        .map_err(|why| PathFault(path.clone(), why))
 }
 
 /// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error;
 /// an optional one is left out, as if it were missing on this machine.
-fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<PathBuf>, PathFault> {
+fn expand_narrow(
+    path: &HostPath,
+    optional: bool,
+    host: &Host,
+) -> Result<Option<PathBuf>, PathFault> {
     let expanded = expand(path, host)?;
     match host.narrow(&expanded) {
         Ok(()) => Ok(Some(expanded)),
@@ -70,14 +79,18 @@ impl Draft {
         origin: impl Fn(usize) -> Origin,
         host: &Host,
     ) -> Result<(), PathFault> {
-        for (zone, written) in [(&mut self.project, &profile.project), (&mut self.central, &profile.central)]
-        {
+        for (zone, written) in [
+            (&mut self.project, &profile.project),
+            (&mut self.central, &profile.central),
+        ] {
             if let Some(access) = written {
                 *zone = Some((*access.get_ref(), origin(access.span().start)));
             }
         }
         for grant in &profile.grants {
-            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
+            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else {
+                continue;
+            };
             // A path that one profile must have is not optional because another could do without it.
             let (optional, except) = self.grants.entry(path).or_insert((true, BTreeSet::new()));
             *optional &= grant.optional;
@@ -103,8 +116,10 @@ impl Draft {
         self.open.extend(profile.open.iter().cloned());
         self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);
-        self.required.extend(profile.required.iter().map(|layer| layer.0));
-        self.expected.extend(profile.expected.iter().map(|layer| layer.0));
+        self.required
+            .extend(profile.required.iter().map(|layer| layer.0));
+        self.expected
+            .extend(profile.expected.iter().map(|layer| layer.0));
         self.add_environment(&profile.environment, host)
     }
 
@@ -115,11 +130,22 @@ impl Draft {
                 rules.pass.push(name.as_str().to_owned());
             }
         }
-        rules.credentials.extend(environment.credentials.iter().map(|name| name.as_str().to_owned()));
-        rules.state.extend(environment.state.iter().map(|name| name.as_str().to_owned()));
-        for (written, rules) in
-            [(&environment.set, &mut rules.set), (&environment.offline, &mut rules.offline)]
-        {
+        rules.credentials.extend(
+            environment
+                .credentials
+                .iter()
+                .map(|name| name.as_str().to_owned()),
+        );
+        rules.state.extend(
+            environment
+                .state
+                .iter()
+                .map(|name| name.as_str().to_owned()),
+        );
+        for (written, rules) in [
+            (&environment.set, &mut rules.set),
+            (&environment.offline, &mut rules.offline),
+        ] {
             for (name, value) in written {
                 let value = match value {
                     SetValue::Text(text) => text.clone(),
@@ -128,7 +154,11 @@ impl Draft {
                 rules.insert(name.as_str().to_owned(), value);
             }
         }
-        let front = environment.path.iter().map(|path| expand(path, host)).collect::<Result<Vec<_>, _>>()?;
+        let front = environment
+            .path
+            .iter()
+            .map(|path| expand(path, host))
+            .collect::<Result<Vec<_>, _>>()?;
         rules.path.retain(|old| !front.contains(old));
         rules.path.splice(0..0, front);
         Ok(())

@@ -109,7 +109,12 @@ pub struct Approval {
 
 impl Default for Approval {
     fn default() -> Self {
-        Self { ceiling: Trust::Autonomous, timeout_s: None, channel: Channel::Relay, terminal: true }
+        Self {
+            ceiling: Trust::Autonomous,
+            timeout_s: None,
+            channel: Channel::Relay,
+            terminal: true,
+        }
     }
 }
 
@@ -122,19 +127,29 @@ impl EffectivePolicy {
     pub fn timeout(&self, asked: Option<u32>) -> Option<u32> {
         let scope = self.scope_timeout("bash");
         let wanted = asked.or(scope).or(self.limits.timeout_s);
-        let shortest = [wanted, self.limits.timeout_max_s, scope].into_iter().flatten().min();
+        let shortest = [wanted, self.limits.timeout_max_s, scope]
+            .into_iter()
+            .flatten()
+            .min();
         shortest.map(|seconds| seconds.max(1))
     }
 
     /// The grants that file tools read too: programs, libraries, toolchains. What is granted of `/etc` are settings, which
     /// programs need and nobody else: a file tool that asks for `/etc/passwd` tries to leave the roots, whatever a cell may read.
     pub fn readable(&self) -> impl Iterator<Item = &Grant> {
-        self.grants.iter().filter(|grant| grant.path != Path::new("/") && !grant.path.starts_with("/etc"))
+        self.grants
+            .iter()
+            .filter(|grant| grant.path != Path::new("/") && !grant.path.starts_with("/etc"))
     }
 
     /// Most wall seconds that the scope lets a call of `tool` take, if it sets any.
     pub fn scope_timeout(&self, tool: &str) -> Option<u32> {
-        self.scope.as_ref()?.permissions.iter().find(|permission| permission.tool == tool)?.timeout_s
+        self.scope
+            .as_ref()?
+            .permissions
+            .iter()
+            .find(|permission| permission.tool == tool)?
+            .timeout_s
     }
 
     /// The same policy, narrowed to `scope`, with as much of `trust` as it lets a session have.
@@ -151,7 +166,11 @@ impl EffectivePolicy {
         Ok(self)
     }
 
-    pub(crate) fn narrowed(mut self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
+    pub(crate) fn narrowed(
+        mut self,
+        scope: Option<&Scope>,
+        trust: Trust,
+    ) -> Result<Self, PolicyError> {
         self.paths = scope.map_or(Ok(ScopePaths::default()), ScopePaths::new)?;
         self.scope = scope.cloned();
         self.trust = trust.min(self.approval.ceiling);
@@ -166,9 +185,14 @@ impl EffectivePolicy {
         self.networked(wanted)?.digested()
     }
 
-    pub(crate) fn networked(mut self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
+    pub(crate) fn networked(
+        mut self,
+        wanted: Option<&NetworkRequest>,
+    ) -> Result<Self, PolicyError> {
         let scope = self.scope.iter().flat_map(|scope| &scope.permissions);
-        let closed = scope.into_iter().any(|one| one.tool == "bash" && !one.network);
+        let closed = scope
+            .into_iter()
+            .any(|one| one.tool == "bash" && !one.network);
         let leases = wanted.is_some_and(|wanted| wanted.leases);
         let wanted = wanted.filter(|_| !closed);
         self.network = network::requested(self.network, wanted)?;
@@ -204,8 +228,14 @@ impl EffectivePolicy {
     /// See [`Self::compute_digest`].
     pub fn with_image(mut self, image: PathBuf, paths: Vec<PathBuf>) -> Result<Self, PolicyError> {
         self.image = Some(image);
-        self.grants =
-            paths.into_iter().map(|path| Grant { path, optional: false, except: Vec::new() }).collect();
+        self.grants = paths
+            .into_iter()
+            .map(|path| Grant {
+                path,
+                optional: false,
+                except: Vec::new(),
+            })
+            .collect();
         self.listed = Vec::new();
         self.digested()
     }
@@ -218,15 +248,42 @@ impl EffectivePolicy {
     /// Whether a session with this policy may do nothing that one with `other` may not: they are the same, but for parts of which
     /// this one has less. What cannot be compared must be equal.
     pub fn is_within(&self, other: &Self) -> bool {
-        let mut same = Self { profile: other.profile.clone(), ..self.clone() };
+        let mut same = Self {
+            profile: other.profile.clone(),
+            ..self.clone()
+        };
         let closed = !network::is_open(&self.network);
         // Each part that is smaller counts as equal; the digests then compare all others, those of tomorrow included.
-        narrower(self.project <= other.project, &mut same.project, &other.project);
-        narrower(self.central <= other.central, &mut same.central, &other.central);
-        narrower(is_part(&self.grants, &other.grants), &mut same.grants, &other.grants);
-        narrower(is_part(&self.read, &other.read), &mut same.read, &other.read);
-        narrower(is_part(&self.listed, &other.listed), &mut same.listed, &other.listed);
-        narrower(is_part(&self.sockets, &other.sockets), &mut same.sockets, &other.sockets);
+        narrower(
+            self.project <= other.project,
+            &mut same.project,
+            &other.project,
+        );
+        narrower(
+            self.central <= other.central,
+            &mut same.central,
+            &other.central,
+        );
+        narrower(
+            is_part(&self.grants, &other.grants),
+            &mut same.grants,
+            &other.grants,
+        );
+        narrower(
+            is_part(&self.read, &other.read),
+            &mut same.read,
+            &other.read,
+        );
+        narrower(
+            is_part(&self.listed, &other.listed),
+            &mut same.listed,
+            &other.listed,
+        );
+        narrower(
+            is_part(&self.sockets, &other.sockets),
+            &mut same.sockets,
+            &other.sockets,
+        );
         narrower(closed, &mut same.network, &other.network);
         let digests = same.compute_digest().ok().zip(other.compute_digest().ok());
         digests.is_some_and(|(own, other)| own == other)
@@ -238,7 +295,8 @@ impl EffectivePolicy {
     /// # Errors
     /// A value cannot be encoded; none is known that cannot.
     pub fn compute_digest(&self) -> Result<Digest, PolicyError> {
-        let bytes = frame::encode_whole(self).map_err(|error| PolicyError::Digest(error.to_string()))?;
+        let bytes =
+            frame::encode_whole(self).map_err(|error| PolicyError::Digest(error.to_string()))?;
         Ok(Digest(Sha256::digest(bytes).into()))
     }
 }
@@ -329,15 +387,28 @@ mod tests {
     use broker_protocol::Permission;
 
     fn policy() -> EffectivePolicy {
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        Policies::load(vec![]).unwrap().resolve("default", &host).unwrap()
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        Policies::load(vec![])
+            .unwrap()
+            .resolve("default", &host)
+            .unwrap()
     }
 
     fn bash() -> Scope {
         let paths = vec!["src/**".into()];
-        let bash =
-            Permission { tool: "bash".into(), allowed: true, paths, timeout_s: Some(1), network: true };
-        Scope { permissions: vec![bash] }
+        let bash = Permission {
+            tool: "bash".into(),
+            allowed: true,
+            paths,
+            timeout_s: Some(1),
+            network: true,
+        };
+        Scope {
+            permissions: vec![bash],
+        }
     }
 
     #[test]
@@ -359,12 +430,19 @@ mod tests {
 
     #[test]
     fn only_a_policy_that_opens_less_is_within_another() {
-        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
         let file = "version = 1\n[profile.shows]\nextends = 'read-only'\ngrants = [{ path = '/srv/data' }]\n\
                     [profile.reaches]\nextends = 'read-only'\nnetwork = { allow = ['example.com'] }\n\
                     [profile.longer]\nextends = 'read-only'\nlimits = { timeout_max_s = 601 }\n\
                     [profile.told]\nextends = 'read-only'\nenvironment = { pass = ['MY_NAME'] }\n";
-        let source = crate::Source { name: "/p".into(), kind: crate::SourceKind::User, text: file.into() };
+        let source = crate::Source {
+            name: "/p".into(),
+            kind: crate::SourceKind::User,
+            text: file.into(),
+        };
         let policies = Policies::load(vec![source]).unwrap();
         let of = |profile| policies.resolve(profile, &host).unwrap();
         for (one, other, within) in [
@@ -381,7 +459,11 @@ mod tests {
             ("rust", "default", false),
             ("claude", "default", false),
         ] {
-            assert_eq!(of(one).is_within(&of(other)), within, "{one} within {other}");
+            assert_eq!(
+                of(one).is_within(&of(other)),
+                within,
+                "{one} within {other}"
+            );
         }
     }
 
@@ -389,7 +471,8 @@ mod tests {
     fn a_session_has_no_more_trust_than_the_policy_lets_it() {
         let mut policy = policy();
         assert_eq!(policy.trust, Trust::Guided);
-        let of = |policy: &EffectivePolicy, asked| policy.clone().narrow(None, asked).unwrap().trust;
+        let of =
+            |policy: &EffectivePolicy, asked| policy.clone().narrow(None, asked).unwrap().trust;
         assert_eq!(Trust::ALL.map(|asked| of(&policy, asked)), Trust::ALL);
         policy.approval.ceiling = Trust::Guided;
         let want = [Trust::Supervised, Trust::Guided, Trust::Guided];
@@ -399,7 +482,10 @@ mod tests {
     #[test]
     fn a_timeout_is_the_default_what_was_asked_or_the_maximum() {
         let policy = policy();
-        assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (Some(60), Some(600)));
+        assert_eq!(
+            (policy.limits.timeout_s, policy.limits.timeout_max_s),
+            (Some(60), Some(600))
+        );
         for (asked, want) in [
             (None, 60),
             (Some(0), 1),
@@ -412,16 +498,26 @@ mod tests {
         }
         let mut endless = policy;
         (endless.limits.timeout_s, endless.limits.timeout_max_s) = (None, None);
-        assert_eq!((endless.timeout(None), endless.timeout(Some(7000))), (None, Some(7000)));
+        assert_eq!(
+            (endless.timeout(None), endless.timeout(Some(7000))),
+            (None, Some(7000))
+        );
     }
 
     #[test]
     fn names_pass_whole_or_by_their_beginning() {
-        let rules =
-            EnvironmentRules { pass: vec!["TZ".into(), "LC_*".into()], ..EnvironmentRules::default() };
-        for (name, want) in
-            [("TZ", true), ("TZ2", false), ("LC_ALL", true), ("LC_", true), ("LC", false), ("", false)]
-        {
+        let rules = EnvironmentRules {
+            pass: vec!["TZ".into(), "LC_*".into()],
+            ..EnvironmentRules::default()
+        };
+        for (name, want) in [
+            ("TZ", true),
+            ("TZ2", false),
+            ("LC_ALL", true),
+            ("LC_", true),
+            ("LC", false),
+            ("", false),
+        ] {
             assert_eq!(rules.passes(name), want, "{name}");
         }
     }
@@ -499,7 +595,11 @@ mod tests {
         for (number, change) in changes.iter().enumerate() {
             let mut changed = base.clone();
             change(&mut changed);
-            assert_ne!(changed.compute_digest().unwrap(), base.digest, "change {number}");
+            assert_ne!(
+                changed.compute_digest().unwrap(),
+                base.digest,
+                "change {number}"
+            );
         }
     }
 

@@ -18,31 +18,69 @@ pub enum PolicyError {
     TooLarge { file: String, bytes: usize },
     /// Bad syntax, an unknown key, or a value that the key does not take. Line and column count from 1, in characters.
     #[error("{file}:{line}:{column}: {message}")]
-    Text { file: String, line: usize, column: usize, message: String },
+    Text {
+        file: String,
+        line: usize,
+        column: usize,
+        message: String,
+    },
     #[error(
         "{file}: profile `{profile}` is already defined by {earlier}; define a profile of another name that extends it"
     )]
-    Taken { file: String, profile: String, earlier: String },
+    Taken {
+        file: String,
+        profile: String,
+        earlier: String,
+    },
     #[error(
         "{file}: profile `{profile}` is not allowed: {by} has `lock = true`, so only it may define profiles"
     )]
-    Locked { file: String, profile: String, by: String },
+    Locked {
+        file: String,
+        profile: String,
+        by: String,
+    },
     #[error("{file}: `lock` belongs in the administrator's file")]
     LockMisplaced { file: String },
     #[error("there is no profile `{profile}`; there are: {known}")]
     NoProfile { profile: String, known: String },
-    #[error("{file}: the chosen profile `{profile}` is defined neither in this file nor in an earlier one")]
+    #[error(
+        "{file}: the chosen profile `{profile}` is defined neither in this file nor in an earlier one"
+    )]
     NoChoice { file: String, profile: String },
     #[error(
         "{file}:{line}:{column}: profile `{profile}` extends `{base}`, which is defined neither in its file nor in an earlier one"
     )]
-    NoBase { file: String, line: usize, column: usize, profile: String, base: String },
-    #[error("{file}:{line}:{column}: profile `{profile}` extends itself, or more than {max} levels")]
-    Levels { file: String, line: usize, column: usize, profile: String, max: usize },
+    NoBase {
+        file: String,
+        line: usize,
+        column: usize,
+        profile: String,
+        base: String,
+    },
+    #[error(
+        "{file}:{line}:{column}: profile `{profile}` extends itself, or more than {max} levels"
+    )]
+    Levels {
+        file: String,
+        line: usize,
+        column: usize,
+        profile: String,
+        max: usize,
+    },
     #[error("profile `{profile}` has no limit `{limit}`")]
-    NoLimit { profile: String, limit: &'static str },
-    #[error("profile `{profile}`: `timeout_s` is {timeout_s}, more than `timeout_max_s`, which is {max_s}")]
-    Timeout { profile: String, timeout_s: String, max_s: u32 },
+    NoLimit {
+        profile: String,
+        limit: &'static str,
+    },
+    #[error(
+        "profile `{profile}`: `timeout_s` is {timeout_s}, more than `timeout_max_s`, which is {max_s}"
+    )]
+    Timeout {
+        profile: String,
+        timeout_s: String,
+        max_s: u32,
+    },
     #[error("profile `{profile}`: path `{path}`: {why}")]
     Path {
         profile: String,
@@ -58,7 +96,11 @@ pub enum PolicyError {
         why: OpenFault,
     },
     #[error("the scope's path `{glob}` for `{tool}`: {why}")]
-    Scope { tool: String, glob: String, why: String },
+    Scope {
+        tool: String,
+        glob: String,
+        why: String,
+    },
     /// The hosts of cells.
     #[error("the network of cells: {0}")]
     Network(#[from] NetworkError),
@@ -97,7 +139,9 @@ impl PolicyError {
             | PolicyError::Open { .. }
             | PolicyError::Digest(_)
             | PolicyError::Network(
-                NetworkError::Bounded { .. } | NetworkError::NotPublic { .. } | NetworkError::TooMany,
+                NetworkError::Bounded { .. }
+                | NetworkError::NotPublic { .. }
+                | NetworkError::TooMany,
             )
             | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
         }
@@ -106,6 +150,9 @@ impl PolicyError {
 
 impl From<PolicyError> for Failed {
     fn from(error: PolicyError) -> Self {
-        Self { kind: error.kind(), message: error.to_string() }
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
+        }
     }
 }

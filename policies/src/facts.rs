@@ -77,7 +77,13 @@ pub const PARAMS: [(&str, &[&str]); 9] = [
 impl<'a> Facts<'a> {
     /// The facts of a tool of which nothing else is known.
     pub fn bare(tool: &'a str, risk: Risk) -> Self {
-        Self { tool, risk, touch: None, command: None, params: Vec::new() }
+        Self {
+            tool,
+            risk,
+            touch: None,
+            command: None,
+            params: Vec::new(),
+        }
     }
 
     /// The facts of a request.
@@ -100,7 +106,9 @@ impl<'a> Facts<'a> {
             Request::Grep(grep) => {
                 facts.touch(Touch::Search(&grep.path));
                 facts.add_text("pattern", &grep.pattern);
-                grep.include.iter().for_each(|include| facts.add_text("include", include));
+                grep.include
+                    .iter()
+                    .for_each(|include| facts.add_text("include", include));
             }
             Request::FileWrite(write) => {
                 facts.touch(Touch::Write(&write.path));
@@ -131,8 +139,10 @@ impl<'a> Facts<'a> {
         let text = match command {
             Command::Shell(text) => Cow::Borrowed(text.as_str()),
             Command::Arguments(arguments) => {
-                let texts: Vec<_> =
-                    arguments.iter().map(|argument| String::from_utf8_lossy(argument)).collect();
+                let texts: Vec<_> = arguments
+                    .iter()
+                    .map(|argument| String::from_utf8_lossy(argument))
+                    .collect();
                 Cow::Owned(texts.join(" "))
             }
         };
@@ -144,7 +154,8 @@ impl<'a> Facts<'a> {
     }
 
     fn touch(&mut self, touch: Touch<'a>) {
-        let (Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) | Touch::Write(path)) = touch;
+        let (Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) | Touch::Write(path)) =
+            touch;
         self.touch = Some(touch);
         self.params.push(("path", Param::Path(path)));
     }
@@ -172,6 +183,9 @@ impl<'a> Facts<'a> {
 
     /// The values of a parameter: several where a call has several.
     pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Param<'a>> {
-        self.params.iter().filter(move |(own, _)| *own == name).map(|(_, value)| value)
+        self.params
+            .iter()
+            .filter(move |(own, _)| *own == name)
+            .map(|(_, value)| value)
     }
 }

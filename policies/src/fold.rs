@@ -19,14 +19,21 @@ pub fn one_spelling(path: &[u8]) -> Vec<u8> {
 
 /// A pattern as names are compared with it.
 pub(crate) fn fold_pattern(pattern: &str) -> Cow<'_, str> {
-    if pattern.is_ascii() { Cow::Borrowed(pattern) } else { Cow::Owned(fold_text(pattern)) }
+    if pattern.is_ascii() {
+        Cow::Borrowed(pattern)
+    } else {
+        Cow::Owned(fold_text(pattern))
+    }
 }
 
 fn fold_text(text: &str) -> String {
     let kept = text.chars().filter(|c| !is_ignorable(*c));
     // To upper case in between: the long s and the Kelvin sign have a small letter of their own. To lower case before:
     // the capital sharp s is two letters only by way of the small one.
-    kept.flat_map(char::to_lowercase).flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    kept.flat_map(char::to_lowercase)
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// Unicode's Default_Ignorable_Code_Point.

@@ -30,19 +30,25 @@ const HARMLESS: [&str; 15] = [
 
 /// How a repository stores objects and refs. A later git takes more than these words, such as the path of a directory.
 /// Source: git, Documentation/config/extensions.adoc.
-const STORAGE: [(&str, [&str; 2]); 2] =
-    [("extensions.objectformat", ["sha1", "sha256"]), ("extensions.refstorage", ["files", "reftable"])];
+const STORAGE: [(&str, [&str; 2]); 2] = [
+    ("extensions.objectformat", ["sha1", "sha256"]),
+    ("extensions.refstorage", ["files", "reftable"]),
+];
 
 /// Whether a `config` of a repository holds harmless settings only.
 pub fn is_harmless_git_config(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX);
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.len() <= GIT_CONFIG_MAX);
     text.is_some_and(|text| all(text, setting).is_some())
 }
 
 /// Whether what its settings say is no path: harmless ones, and single words without a sign in them that paths have, where no path is
 /// meant. A program of that name is the machine's.
 pub fn names_no_path(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX);
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.len() <= GIT_CONFIG_MAX);
     text.is_some_and(|text| all(text, word).is_some())
 }
 
@@ -113,7 +119,11 @@ pub fn git_filter_drivers(bytes: &[u8]) -> BTreeSet<String> {
         let name = match rest.trim_start().strip_prefix('"') {
             Some(quoted) => quoted.split_once('"')?.0.to_owned(),
             // In this form git takes the name in lower case.
-            None => rest.strip_prefix('.')?.split_once(']')?.0.to_ascii_lowercase(),
+            None => rest
+                .strip_prefix('.')?
+                .split_once(']')?
+                .0
+                .to_ascii_lowercase(),
         };
         let is_plain = |name: &str| !name.contains('\\') && !name.chars().any(char::is_control);
         Some(name).filter(|name| section.eq_ignore_ascii_case("filter") && is_plain(name))
@@ -124,26 +134,41 @@ pub fn git_filter_drivers(bytes: &[u8]) -> BTreeSet<String> {
 /// Gives `take` each setting: its section, its name in lower case, and its value as it is written. `None` if `take` says so, or at a
 /// line that is none of a section, a setting or a comment.
 fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<()>) -> Option<()> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX)?;
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.len() <= GIT_CONFIG_MAX)?;
     let mut section = None;
     for line in text.split('\n') {
         let body = line.trim_matches([' ', '\t']);
-        if body.ends_with('\\') || body.chars().any(|c| c.is_control() && c != '\t' || c == '\u{feff}') {
+        if body.ends_with('\\')
+            || body
+                .chars()
+                .any(|c| c.is_control() && c != '\t' || c == '\u{feff}')
+        {
             return None;
         }
         if let Some(rest) = body.strip_prefix('[') {
             section = Some(section_of(rest.strip_suffix(']')?)?);
             continue;
         }
-        let Some((section, (name, value))) = section.as_deref().zip(body.split_once('=')) else { continue };
-        take(section, &name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']))?;
+        let Some((section, (name, value))) = section.as_deref().zip(body.split_once('=')) else {
+            continue;
+        };
+        take(
+            section,
+            &name.trim_matches([' ', '\t']).to_ascii_lowercase(),
+            value.trim_matches([' ', '\t']),
+        )?;
     }
     Some(())
 }
 
 /// A plain value, which may be in quotes.
 fn plain(value: &str) -> Option<String> {
-    let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    let value = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'))
+        .unwrap_or(value);
     is_plain(value).then(|| value.to_owned())
 }
 
@@ -168,15 +193,19 @@ fn section_of(header: &str) -> Option<String> {
 /// `name = value`, with nothing in the value that would have to be read in another way than it stands.
 fn setting(section: &str, line: &str) -> Option<()> {
     let (name, value) = line.split_once('=')?;
-    let (name, value) =
-        (name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']));
+    let (name, value) = (
+        name.trim_matches([' ', '\t']).to_ascii_lowercase(),
+        value.trim_matches([' ', '\t']),
+    );
     if !is_plain(value) {
         return None;
     }
     let name = format!("{section}.{name}");
     // A branch's remote is the name of one, or an address.
     let address = matches!(name.as_str(), "remote.*.url" | "branch.*.remote");
-    let stored = STORAGE.iter().any(|(key, words)| name == *key && words.contains(&value));
+    let stored = STORAGE
+        .iter()
+        .any(|(key, words)| name == *key && words.contains(&value));
     let harmless = stored || HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
     harmless.then_some(())
 }
@@ -184,10 +213,14 @@ fn setting(section: &str, line: &str) -> Option<()> {
 /// The same, or `name = word`.
 fn word(section: &str, line: &str) -> Option<()> {
     let (name, value) = line.split_once('=')?;
-    let (name, value) =
-        (name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']));
-    let path =
-        section.starts_with("include") || ["path", "file", "dir"].iter().any(|end| name.ends_with(end));
+    let (name, value) = (
+        name.trim_matches([' ', '\t']).to_ascii_lowercase(),
+        value.trim_matches([' ', '\t']),
+    );
+    let path = section.starts_with("include")
+        || ["path", "file", "dir"]
+            .iter()
+            .any(|end| name.ends_with(end));
     // Other names with a dot are looked for in the project.
     let dotted = section.starts_with("credential") && name == "helper";
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || dotted && c == '.';
@@ -209,9 +242,13 @@ mod tests {
         let cloned = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
             [remote \"origin\"]\n\turl = /home/u/pro ject\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
             [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[extensions]\n\trefStorage = reftable\n[user]\n\tname = T. \u{c9}\n\temail = t@t.invalid\n";
-        for text in
-            ["", "\n", cloned, "[CORE]\nBare=false", "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n"]
-        {
+        for text in [
+            "",
+            "\n",
+            cloned,
+            "[CORE]\nBare=false",
+            "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n",
+        ] {
             assert!(is_harmless_git_config(text.as_bytes()), "{text}");
         }
     }
@@ -227,7 +264,10 @@ mod tests {
     #[test]
     fn a_worktree_is_named_plainly_or_not_at_all() {
         let submodule = "[core]\n\trepositoryformatversion = 0\n\tworktree = ../../../sub\n[remote \"o\"]\n\turl = \"x\"\n";
-        assert_eq!(git_config_worktree(submodule.as_bytes()).as_deref(), Some("../../../sub"));
+        assert_eq!(
+            git_config_worktree(submodule.as_bytes()).as_deref(),
+            Some("../../../sub")
+        );
         for (text, want) in [
             ("[core]\nWorktree=\"/a b\"", Some("/a b")),
             ("[core]\nworktree = a\n[CORE]\nworktree = b", Some("b")),
@@ -241,7 +281,11 @@ mod tests {
             ("[core] worktree = a", None),
             ("[core]\nworktree = a\n[x", None),
         ] {
-            assert_eq!(git_config_worktree(text.as_bytes()).as_deref(), want, "{text:?}");
+            assert_eq!(
+                git_config_worktree(text.as_bytes()).as_deref(),
+                want,
+                "{text:?}"
+            );
         }
         let long = |length: usize| "[core]\nworktree = a\n".to_owned() + &"\n".repeat(length - 20);
         assert!(git_config_worktree(long(GIT_CONFIG_MAX).as_bytes()).is_some());
@@ -251,18 +295,30 @@ mod tests {
     #[test]
     fn an_identity_is_read_where_a_file_says_it_plainly() {
         let identity = |name: &str, email: &str| {
-            Some(GitIdentity { name: Some(name.into()), email: Some(email.into()) })
+            Some(GitIdentity {
+                name: Some(name.into()),
+                email: Some(email.into()),
+            })
         };
         for (text, want) in [
             (
                 "[user]\n\tname = A \u{c9}\n\temail = a@h.invalid\n[alias]\n\tx = !a; b\n",
                 identity("A \u{c9}", "a@h.invalid"),
             ),
-            ("[User]\nName=\"A B\"\nEMAIL=x\n[user]\nname = C\n", identity("C", "x")),
-            ("# [user]\n[core]\n\teditor = vim # x\n", Some(GitIdentity::default())),
+            (
+                "[User]\nName=\"A B\"\nEMAIL=x\n[user]\nname = C\n",
+                identity("C", "x"),
+            ),
+            (
+                "# [user]\n[core]\n\teditor = vim # x\n",
+                Some(GitIdentity::default()),
+            ),
             ("", Some(GitIdentity::default())),
             ("[user]\nname = A\n[include]\npath = x\n", None),
-            ("[user]\nname = A\n[includeIf \"gitdir:~/w/\"]\npath = x\n", None),
+            (
+                "[user]\nname = A\n[includeIf \"gitdir:~/w/\"]\npath = x\n",
+                None,
+            ),
             ("[user]\nname = A \\\nB\n", None),
             ("[user]\nname = \"A\" # x\n", None),
             ("[user] name = A\n", None),

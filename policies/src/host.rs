@@ -35,7 +35,9 @@ pub enum HostPathError {
         "a variable is written `${{NAME:-default}}`, its default a path without a variable, and nothing but `/` follows it"
     )]
     Variable,
-    #[error("this is the root, the home directory, or holds the home directory: too much for one grant")]
+    #[error(
+        "this is the root, the home directory, or holds the home directory: too much for one grant"
+    )]
     TooWide,
 }
 
@@ -73,11 +75,18 @@ fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
         return Ok((Start::Home, rest));
     }
     let Some(body) = text.strip_prefix("${") else {
-        return if text.starts_with('/') { Ok((Start::Root, text)) } else { Err(HostPathError::Relative) };
+        return if text.starts_with('/') {
+            Ok((Start::Root, text))
+        } else {
+            Err(HostPathError::Relative)
+        };
     };
     let (inner, rest) = body.split_once('}').ok_or(HostPathError::Variable)?;
     let (name, default) = inner.split_once(":-").ok_or(HostPathError::Variable)?;
-    let named = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let named = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !named || default.contains('$') || !ends(rest) {
         return Err(HostPathError::Variable);
     }
@@ -86,7 +95,11 @@ fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
 
 fn check_names(text: &str) -> Result<(), HostPathError> {
     let climbs = text.contains('\0') || text.split('/').any(|name| name == "..");
-    if climbs { Err(HostPathError::Names) } else { Ok(()) }
+    if climbs {
+        Err(HostPathError::Names)
+    } else {
+        Ok(())
+    }
 }
 
 impl HostPath {
@@ -110,11 +123,12 @@ fn expand(text: &str, host: &Host) -> Result<PathBuf, HostPathError> {
     let start = match start {
         Start::Root => PathBuf::from("/"),
         Start::Home => host.home.clone(),
-        Start::Variable { name, default } => match host.variables.get(name).filter(|value| !value.is_empty())
-        {
-            Some(value) => PathBuf::from(value),
-            None => expand(default, host)?,
-        },
+        Start::Variable { name, default } => {
+            match host.variables.get(name).filter(|value| !value.is_empty()) {
+                Some(value) => PathBuf::from(value),
+                None => expand(default, host)?,
+            }
+        }
     };
     if !start.is_absolute() {
         return Err(HostPathError::Relative);
@@ -133,7 +147,11 @@ impl Host {
     /// It is not.
     pub fn narrow(&self, path: &Path) -> Result<(), HostPathError> {
         let wide = path.parent().is_none() || self.home.starts_with(path);
-        if wide { Err(HostPathError::TooWide) } else { Ok(()) }
+        if wide {
+            Err(HostPathError::TooWide)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -142,8 +160,14 @@ mod tests {
     use super::*;
 
     fn host(variables: &[(&str, &str)]) -> Host {
-        let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        Host { home: "/home/u".into(), variables }
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Host {
+            home: "/home/u".into(),
+            variables,
+        }
     }
 
     fn expand(text: &str, host: &Host) -> Result<PathBuf, HostPathError> {
@@ -164,7 +188,10 @@ mod tests {
             assert_eq!(expand(text, &bare), Ok(want.into()), "{text}");
         }
         let set = host(&[("CARGO_HOME", "/data//cargo/"), ("EMPTY", "")]);
-        assert_eq!(expand("${CARGO_HOME:-~/.cargo}/bin", &set), Ok("/data/cargo/bin".into()));
+        assert_eq!(
+            expand("${CARGO_HOME:-~/.cargo}/bin", &set),
+            Ok("/data/cargo/bin".into())
+        );
         assert_eq!(expand("${EMPTY:-~/x}", &set), Ok("/home/u/x".into()));
     }
 
@@ -190,22 +217,35 @@ mod tests {
             assert_eq!(HostPath::try_from(text.to_owned()), Err(want), "{text:?}");
         }
         assert!(HostPath::try_from("/".repeat(HOST_PATH_MAX)).is_ok());
-        assert_eq!(HostPath::try_from("/".repeat(HOST_PATH_MAX + 1)), Err(HostPathError::TooLong));
+        assert_eq!(
+            HostPath::try_from("/".repeat(HOST_PATH_MAX + 1)),
+            Err(HostPathError::TooLong)
+        );
     }
 
     #[test]
     fn a_variable_is_checked_like_a_path_of_a_policy() {
         let odd = host(&[("UP", "/data/../etc"), ("RELATIVE", "cargo")]);
         assert_eq!(expand("${UP:-/x}", &odd), Err(HostPathError::Names));
-        assert_eq!(expand("${RELATIVE:-/x}", &odd), Err(HostPathError::Relative));
-        let homeless = Host { home: "here".into(), ..Host::default() };
+        assert_eq!(
+            expand("${RELATIVE:-/x}", &odd),
+            Err(HostPathError::Relative)
+        );
+        let homeless = Host {
+            home: "here".into(),
+            ..Host::default()
+        };
         assert_eq!(expand("~/x", &homeless), Err(HostPathError::Relative));
     }
 
     #[test]
     fn a_grant_is_below_the_home_or_beside_it() {
         for path in ["/", "/home", "/home/u"] {
-            assert_eq!(host(&[]).narrow(Path::new(path)), Err(HostPathError::TooWide), "{path}");
+            assert_eq!(
+                host(&[]).narrow(Path::new(path)),
+                Err(HostPathError::TooWide),
+                "{path}"
+            );
         }
         for path in ["/usr", "/home/u/.cargo", "/home/user"] {
             assert_eq!(host(&[]).narrow(Path::new(path)), Ok(()), "{path}");

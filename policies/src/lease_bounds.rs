@@ -31,7 +31,9 @@ pub struct PathLeases {
 /// Paths as bytes: a user's home need not be UTF-8.
 fn lists<S: Serializer>(lists: &[Vec<PathBuf>], out: S) -> Result<S::Ok, S::Error> {
     let bytes = |list: &Vec<PathBuf>| -> Vec<Vec<u8>> {
-        list.iter().map(|path| path.as_os_str().as_encoded_bytes().to_vec()).collect()
+        list.iter()
+            .map(|path| path.as_os_str().as_encoded_bytes().to_vec())
+            .collect()
     };
     out.collect_seq(lists.iter().map(bytes))
 }
@@ -44,9 +46,16 @@ impl PathLeases {
     pub fn narrow(&mut self, table: &LeasesTable, host: &Host) -> Result<(), PolicyError> {
         let expand = |path: &HostPath| {
             let (profile, text) = ("[leases]".to_owned(), path.text().to_owned());
-            path.expand(host).map_err(|why| PolicyError::Path { profile, path: text, why })
+            path.expand(host).map_err(|why| PolicyError::Path {
+                profile,
+                path: text,
+                why,
+            })
         };
-        for (written, lists) in [(&table.read, &mut self.read), (&table.write, &mut self.write)] {
+        for (written, lists) in [
+            (&table.read, &mut self.read),
+            (&table.write, &mut self.write),
+        ] {
             if let Some(written) = written {
                 lists.push(written.iter().map(expand).collect::<Result<_, _>>()?);
             }
@@ -57,6 +66,8 @@ impl PathLeases {
     /// Whether `path` may be granted to be read, or to `write` in it.
     pub fn allow(&self, write: bool, path: &Path) -> bool {
         let lists = if write { &self.write } else { &self.read };
-        lists.iter().all(|list| list.iter().any(|bound| path.starts_with(bound)))
+        lists
+            .iter()
+            .all(|list| list.iter().any(|bound| path.starts_with(bound)))
     }
 }

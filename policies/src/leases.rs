@@ -29,7 +29,9 @@ const SYSTEM: [&str; 13] = [
 
 /// The directory of the system that `path` is, lies in or holds.
 pub fn system_at(path: &Path) -> Option<&'static str> {
-    SYSTEM.into_iter().find(|system| path.starts_with(system) || Path::new(system).starts_with(path))
+    SYSTEM
+        .into_iter()
+        .find(|system| path.starts_with(system) || Path::new(system).starts_with(path))
 }
 
 /// Why `path` is not opened if it is, lies in or holds a directory of the system.
@@ -38,7 +40,9 @@ pub fn fault_of_system(path: &Path) -> Option<String> {
     Some(match Path::new(system).starts_with(path) {
         true => format!("it would open {system} to commands"),
         false => {
-            format!("it lies in {system}, of which only the `grants` of a profile show parts to commands")
+            format!(
+                "it lies in {system}, of which only the `grants` of a profile show parts to commands"
+            )
         }
     })
 }
@@ -47,11 +51,15 @@ pub fn fault_of_system(path: &Path) -> Option<String> {
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum LeaseError {
-    #[error("a granted path must be absolute, without `.`, `..`, doubled slashes or a slash at its end")]
+    #[error(
+        "a granted path must be absolute, without `.`, `..`, doubled slashes or a slash at its end"
+    )]
     Form,
     #[error("it is the whole file system; request a directory in it")]
     Root,
-    #[error("the path contains invisible or control characters, so nobody could see what is granted")]
+    #[error(
+        "the path contains invisible or control characters, so nobody could see what is granted"
+    )]
     Unprintable,
     #[error("commands of this session see only an image, or only the directories of the scope")]
     Closed,
@@ -72,15 +80,17 @@ fn begins_a_name(name: &[u8]) -> bool {
 }
 
 fn names() -> impl Iterator<Item = ProtectedName> {
-    NAMES.iter().map(|(pattern, protection, why)| ProtectedName {
-        pattern: (*pattern).to_owned(),
-        except: Vec::new(),
-        protection: *protection,
-        new: WhenNew::Closed,
-        opens: false,
-        why: (*why).to_owned(),
-        origin: Origin::default(),
-    })
+    NAMES
+        .iter()
+        .map(|(pattern, protection, why)| ProtectedName {
+            pattern: (*pattern).to_owned(),
+            except: Vec::new(),
+            protection: *protection,
+            new: WhenNew::Closed,
+            opens: false,
+            why: (*why).to_owned(),
+            origin: Origin::default(),
+        })
 }
 
 impl EffectivePolicy {
@@ -104,7 +114,9 @@ impl EffectivePolicy {
         }
         let names = self.own_lease_names()?;
         let name = names.protection(bytes.strip_prefix(b"/").unwrap_or(bytes));
-        Ok(name.filter(|name| name.protection == Protection::All).cloned())
+        Ok(name
+            .filter(|name| name.protection == Protection::All)
+            .cloned())
     }
 
     /// The names that stay closed in leases: the policy's, in the same forms of transit, and those of leases alone.
@@ -120,7 +132,12 @@ impl EffectivePolicy {
     ///
     /// # Errors
     /// They may not.
-    pub fn may_lease(&self, access: Access, text: &str, names: &Matcher) -> Result<PathBuf, LeaseError> {
+    pub fn may_lease(
+        &self,
+        access: Access,
+        text: &str,
+        names: &Matcher,
+    ) -> Result<PathBuf, LeaseError> {
         let path = plain(text)?;
         if self.image.is_some() || self.paths.directories("bash").is_some() {
             return Err(LeaseError::Closed);
@@ -129,11 +146,17 @@ impl EffectivePolicy {
             return Err(LeaseError::System(fault));
         }
         let bytes = &text.as_bytes()[1..];
-        let protected = [names, &self.matcher].into_iter().filter_map(|names| names.protection(bytes));
+        let protected = [names, &self.matcher]
+            .into_iter()
+            .filter_map(|names| names.protection(bytes));
         let protected = protected.max_by_key(|name| name.protection);
-        let closed = protected.filter(|name| access == Access::Write || name.protection == Protection::All);
+        let closed =
+            protected.filter(|name| access == Access::Write || name.protection == Protection::All);
         if let Some(name) = closed {
-            return Err(LeaseError::Protected { name: name.pattern.clone(), why: name.why.clone() });
+            return Err(LeaseError::Protected {
+                name: name.pattern.clone(),
+                why: name.why.clone(),
+            });
         }
         if self.path_leases.allow(access == Access::Write, &path) {
             Ok(path)
@@ -153,9 +176,16 @@ fn plain(text: &str) -> Result<PathBuf, LeaseError> {
         return Err(LeaseError::Root);
     }
     let path: PathBuf = Path::new(text).components().collect();
-    let named = path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    let named = path
+        .components()
+        .skip(1)
+        .all(|part| matches!(part, Component::Normal(_)));
     // What `components` leaves out is shown, and would mean something else to another reader.
-    if path.is_absolute() && named && path.as_os_str() == text { Ok(path) } else { Err(LeaseError::Form) }
+    if path.is_absolute() && named && path.as_os_str() == text {
+        Ok(path)
+    } else {
+        Err(LeaseError::Form)
+    }
 }
 
 #[cfg(test)]
@@ -171,21 +201,41 @@ mod tests {
             assert!(begins_a_name(first.as_bytes()), "{pattern}");
         }
         let policy = policy("");
-        let keys = |path: &str| policy.keys_at(Path::new(path)).unwrap().map(|name| name.pattern);
+        let keys = |path: &str| {
+            policy
+                .keys_at(Path::new(path))
+                .unwrap()
+                .map(|name| name.pattern)
+        };
         assert_eq!(keys("/home/u/.ssh").as_deref(), Some(".ssh"));
-        assert_eq!(keys("/home/u/.mozilla/firefox").as_deref(), Some(".mozilla"));
+        assert_eq!(
+            keys("/home/u/.mozilla/firefox").as_deref(),
+            Some(".mozilla")
+        );
         assert_eq!(
             keys("/home/u/SNAP/firefox"),
             Some("snap/{brave,chromium,firefox,opera,thunderbird}".into())
         );
-        assert_eq!([keys("/home/u/.config/nvim"), keys("/home/u/p"), keys("/")], [None, None, None]);
+        assert_eq!(
+            [keys("/home/u/.config/nvim"), keys("/home/u/p"), keys("/")],
+            [None, None, None]
+        );
     }
 
     fn policy(text: &str) -> EffectivePolicy {
-        let source =
-            Source { name: "p".into(), kind: SourceKind::User, text: format!("version = 1\n{text}\n") };
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        Policies::load(vec![source]).unwrap().resolve("default", &host).unwrap()
+        let source = Source {
+            name: "p".into(),
+            kind: SourceKind::User,
+            text: format!("version = 1\n{text}\n"),
+        };
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        Policies::load(vec![source])
+            .unwrap()
+            .resolve("default", &host)
+            .unwrap()
     }
 
     fn leased(policy: &EffectivePolicy, access: Access, text: &str) -> Result<PathBuf, LeaseError> {
@@ -195,12 +245,27 @@ mod tests {
     #[test]
     fn a_path_is_what_it_looks_like() {
         let policy = policy("");
-        for text in ["/srv/data", "/home/u/it's \"x\"", "/home/ü/\u{7530}", "/a\\b"] {
-            assert_eq!(leased(&policy, Access::Read, text), Ok(text.into()), "{text}");
+        for text in [
+            "/srv/data",
+            "/home/u/it's \"x\"",
+            "/home/ü/\u{7530}",
+            "/a\\b",
+        ] {
+            assert_eq!(
+                leased(&policy, Access::Read, text),
+                Ok(text.into()),
+                "{text}"
+            );
         }
         assert_eq!(leased(&policy, Access::Read, "/"), Err(LeaseError::Root));
-        for text in ["", "srv", "~/x", "/a/../b", "/a/.", "/a/./b", "/a//b", "/a/", "//a", "./a"] {
-            assert_eq!(leased(&policy, Access::Read, text), Err(LeaseError::Form), "{text:?}");
+        for text in [
+            "", "srv", "~/x", "/a/../b", "/a/.", "/a/./b", "/a//b", "/a/", "//a", "./a",
+        ] {
+            assert_eq!(
+                leased(&policy, Access::Read, text),
+                Err(LeaseError::Form),
+                "{text:?}"
+            );
         }
         for text in [
             "/a\0b",
@@ -216,7 +281,11 @@ mod tests {
             "/a\u{e0041}",
             "/a\u{feff}",
         ] {
-            assert_eq!(leased(&policy, Access::Read, text), Err(LeaseError::Unprintable), "{text:?}");
+            assert_eq!(
+                leased(&policy, Access::Read, text),
+                Err(LeaseError::Unprintable),
+                "{text:?}"
+            );
         }
     }
 
@@ -247,7 +316,10 @@ mod tests {
             "/home/u/.bash_history",
             "/home/u/.psql_history",
         ] {
-            assert!(!is(Access::Read, text) && !is(Access::Write, text), "{text}");
+            assert!(
+                !is(Access::Read, text) && !is(Access::Write, text),
+                "{text}"
+            );
         }
         for text in [
             "/home/u/.local/bin",
@@ -259,7 +331,9 @@ mod tests {
             assert!(is(Access::Read, text) && !is(Access::Write, text), "{text}");
         }
         assert!(is(Access::Write, "/home/u/bin") && is(Access::Write, "/home/u/.cargo/registry"));
-        assert!(is(Access::Read, "/srv/app/.git/hooks") && !is(Access::Write, "/srv/app/.git/hooks"));
+        assert!(
+            is(Access::Read, "/srv/app/.git/hooks") && !is(Access::Write, "/srv/app/.git/hooks")
+        );
         assert!(is(Access::Read, "/home/u/gcloud") && is(Access::Write, "/home/u/gcloud"));
     }
 
@@ -280,21 +354,40 @@ mod tests {
         assert!(is(Access::Read, "/home/u/src") && is(Access::Read, "/srv/x"));
         assert!(!is(Access::Read, "/home/u/srcs") && !is(Access::Write, "/srv/x"));
         assert!(leased(&policy("leases = { read = [] }"), Access::Write, "/srv/x").is_ok());
-        let file = |kind, text: &str| Source { name: "p".into(), kind, text: format!("version = 1\n{text}") };
+        let file = |kind, text: &str| Source {
+            name: "p".into(),
+            kind,
+            text: format!("version = 1\n{text}"),
+        };
         let files = vec![
             file(SourceKind::System, "leases = { read = ['/srv'] }"),
             file(SourceKind::User, "leases = { read = ['/home'] }"),
         ];
-        let both =
-            Policies::load(files).unwrap().resolve("default", &Host { home: "/h".into(), ..Host::default() });
-        assert_eq!(leased(&both.unwrap(), Access::Read, "/srv/x"), Err(LeaseError::Bounded));
+        let both = Policies::load(files).unwrap().resolve(
+            "default",
+            &Host {
+                home: "/h".into(),
+                ..Host::default()
+            },
+        );
+        assert_eq!(
+            leased(&both.unwrap(), Access::Read, "/srv/x"),
+            Err(LeaseError::Bounded)
+        );
     }
 
     #[test]
     fn they_are_asked_about_only_where_somebody_answers() {
         let asked = |leases| {
-            let wanted = NetworkRequest { leases, ..NetworkRequest::default() };
-            policy("").with_network(Some(&wanted)).unwrap().path_leases.asked
+            let wanted = NetworkRequest {
+                leases,
+                ..NetworkRequest::default()
+            };
+            policy("")
+                .with_network(Some(&wanted))
+                .unwrap()
+                .path_leases
+                .asked
         };
         assert!(asked(true) && !asked(false));
         assert!(!policy("").with_network(None).unwrap().path_leases.asked);

@@ -54,8 +54,9 @@ pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
 pub use pattern::PatternError;
 pub use policies_targets::{address, dotenv, network, shell, web};
 pub use repository::{
-    GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of, is_git_head,
-    is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git, may_be_git_directory,
+    GIT_HEAD_MAX, Member, MemberKind, Repository, SHELL_CHARACTERS, as_git_directory, branch_of,
+    is_git_head, is_in_git_directory, is_plain_branch, is_valid_git_head, may_be_dot_git,
+    may_be_git_directory,
 };
 pub use resolve::Policies;
 pub use rules::{Action, Rule};

@@ -121,10 +121,20 @@ impl LimitsTable {
     ) -> Result<Limits, PolicyError> {
         self.undo.get_or_insert(Some(0));
         // None is written, and never what was forgotten.
-        for (limit, written) in [("timeout_s", self.timeout_s), ("timeout_max_s", self.timeout_max_s)] {
-            written.ok_or_else(|| PolicyError::NoLimit { profile: profile.to_owned(), limit })?;
+        for (limit, written) in [
+            ("timeout_s", self.timeout_s),
+            ("timeout_max_s", self.timeout_max_s),
+        ] {
+            written.ok_or_else(|| PolicyError::NoLimit {
+                profile: profile.to_owned(),
+                limit,
+            })?;
         }
-        let Limits { timeout_s, timeout_max_s, .. } = self.limits(profile)?;
+        let Limits {
+            timeout_s,
+            timeout_max_s,
+            ..
+        } = self.limits(profile)?;
         if let Some(max_s) = timeout_max_s
             && timeout_s.is_none_or(|timeout_s| timeout_s > max_s)
         {
@@ -136,13 +146,22 @@ impl LimitsTable {
         }
         for ceiling in ceilings {
             for (own, ceiling) in self.fields().into_iter().zip(ceiling.clone().fields()) {
-                let lowered = [own.flatten(), ceiling.flatten()].into_iter().flatten().min();
+                let lowered = [own.flatten(), ceiling.flatten()]
+                    .into_iter()
+                    .flatten()
+                    .min();
                 *own = Some(lowered);
             }
         }
         let limits = self.limits(profile)?;
-        let shorter = [limits.timeout_s, limits.timeout_max_s].into_iter().flatten().min();
-        Ok(Limits { timeout_s: shorter, ..limits })
+        let shorter = [limits.timeout_s, limits.timeout_max_s]
+            .into_iter()
+            .flatten()
+            .min();
+        Ok(Limits {
+            timeout_s: shorter,
+            ..limits
+        })
     }
 }
 
@@ -153,8 +172,11 @@ fn seconds_text(seconds: Option<u32>) -> String {
 
 /// Wall seconds, at most [`TIMEOUT_S`](limit::TIMEOUT_S).
 pub(crate) fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
-    const SECONDS: Number =
-        Number { expected: "seconds, 1 to 86400", max: limit::TIMEOUT_S as u64, ..Number::COUNT };
+    const SECONDS: Number = Number {
+        expected: "seconds, 1 to 86400",
+        max: limit::TIMEOUT_S as u64,
+        ..Number::COUNT
+    };
     input.deserialize_any(SECONDS)
 }
 
@@ -182,19 +204,30 @@ fn size<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
 }
 
 fn size_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
-    const SIZE: Number =
-        Number { expected: "a size such as \"64 MiB\", or \"none\"", none: true, ..Number::SIZE };
+    const SIZE: Number = Number {
+        expected: "a size such as \"64 MiB\", or \"none\"",
+        none: true,
+        ..Number::SIZE
+    };
     input.deserialize_any(SIZE)
 }
 
 fn count_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
-    const COUNT: Number = Number { expected: "a number from 1, or \"none\"", none: true, ..Number::COUNT };
+    const COUNT: Number = Number {
+        expected: "a number from 1, or \"none\"",
+        none: true,
+        ..Number::COUNT
+    };
     input.deserialize_any(COUNT)
 }
 
 fn percent_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
-    const PERCENT: Number =
-        Number { expected: "percent, 1 to 100, or \"none\"", max: 100, none: true, ..Number::COUNT };
+    const PERCENT: Number = Number {
+        expected: "percent, 1 to 100, or \"none\"",
+        max: 100,
+        none: true,
+        ..Number::COUNT
+    };
     input.deserialize_any(PERCENT)
 }
 
@@ -209,12 +242,22 @@ struct Number {
 }
 
 impl Number {
-    const COUNT: Number =
-        Number { expected: "a number from 1", max: i64::MAX as u64, sized: false, none: false };
-    const SIZE: Number = Number { expected: "a size such as \"64 MiB\"", sized: true, ..Number::COUNT };
+    const COUNT: Number = Number {
+        expected: "a number from 1",
+        max: i64::MAX as u64,
+        sized: false,
+        none: false,
+    };
+    const SIZE: Number = Number {
+        expected: "a size such as \"64 MiB\"",
+        sized: true,
+        ..Number::COUNT
+    };
 
     fn checked(&self, number: u64) -> Option<Written> {
-        (1..=self.max).contains(&number).then_some(Some(Some(number)))
+        (1..=self.max)
+            .contains(&number)
+            .then_some(Some(Some(number)))
     }
 }
 
@@ -226,19 +269,24 @@ impl Visitor<'_> for Number {
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Written, E> {
-        let checked = u64::try_from(number).ok().and_then(|number| self.checked(number));
+        let checked = u64::try_from(number)
+            .ok()
+            .and_then(|number| self.checked(number));
         checked.ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Written, E> {
-        self.checked(number).ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+        self.checked(number)
+            .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Written, E> {
         if self.none && text == "none" {
             return Ok(Some(None));
         }
-        let checked = bytes(text).filter(|_| self.sized).and_then(|bytes| self.checked(bytes));
+        let checked = bytes(text)
+            .filter(|_| self.sized)
+            .and_then(|bytes| self.checked(bytes));
         checked.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
@@ -282,8 +330,11 @@ mod tests {
             ("disk_share = 'none'", None),
             ("capture = '960 KiB'", Some(CAPTURE_MAX)),
         ] {
-            let written: Vec<Option<u64>> =
-                table(text).fields().into_iter().filter_map(|limit| *limit).collect();
+            let written: Vec<Option<u64>> = table(text)
+                .fields()
+                .into_iter()
+                .filter_map(|limit| *limit)
+                .collect();
             assert_eq!(written, [want], "{text}");
         }
         assert!(table("").fields().into_iter().all(|limit| limit.is_none()));

@@ -14,8 +14,8 @@ use crate::rules::{Rule, RuleEntry};
 use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
-    self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName,
-    ProjectFile, SetValue, TrustName, VariableName, Version,
+    self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice,
+    ProfileName, ProjectFile, SetValue, TrustName, VariableName, Version,
 };
 use broker_protocol::Channel;
 use policies_targets::network::NetworkTable;
@@ -91,18 +91,30 @@ impl PolicyFile {
     /// It is over [`FILE_MAX`], or invalid: with the line and column of the first fault.
     pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
         if text.len() > FILE_MAX {
-            return Err(PolicyError::TooLarge { file: file.to_owned(), bytes: text.len() });
+            return Err(PolicyError::TooLarge {
+                file: file.to_owned(),
+                bytes: text.len(),
+            });
         }
         let fault = |byte, message: String| {
             let (line, column) = place(text, byte);
-            PolicyError::Text { file: file.to_owned(), line, column, message }
+            PolicyError::Text {
+                file: file.to_owned(),
+                line,
+                column,
+                message,
+            }
         };
         let read: Self = toml::from_str(text).map_err(|error| {
             let (span, message) = (error.span().unwrap_or_default(), error.message());
             // Where the text is no TOML, the message does not name what it is about, such as a key that comes twice.
             let is_toml = toml::from_str::<de::IgnoredAny>(text).is_ok();
-            let what = text.get(span.clone()).and_then(|what| what.split_whitespace().next());
-            let what = what.filter(|_| !is_toml).map_or_else(String::new, |what| format!(": {what}"));
+            let what = text
+                .get(span.clone())
+                .and_then(|what| what.split_whitespace().next());
+            let what = what
+                .filter(|_| !is_toml)
+                .map_or_else(String::new, |what| format!(": {what}"));
             fault(span.start, format!("{message}{what}"))
         })?;
         read.check(fault)
@@ -126,7 +138,10 @@ impl PolicyFile {
         }
         self.check_choices(&fault)?;
         if let Some(rule) = self.rule.get(RULES_MAX) {
-            return Err(fault(rule.span().start, format!("a policy file has at most {RULES_MAX} rules")));
+            return Err(fault(
+                rule.span().start,
+                format!("a policy file has at most {RULES_MAX} rules"),
+            ));
         }
         for rule in &self.rule {
             Rule::new(rule.get_ref(), SourceKind::Shipped, Origin::default())
@@ -135,7 +150,10 @@ impl PolicyFile {
         Ok(self)
     }
 
-    fn check_choices(&self, fault: impl Fn(usize, String) -> PolicyError) -> Result<(), PolicyError> {
+    fn check_choices(
+        &self,
+        fault: impl Fn(usize, String) -> PolicyError,
+    ) -> Result<(), PolicyError> {
         if let (Some(name), ProfileKey::Chosen(_)) = (&self.default_profile, &self.profile) {
             let text = "`profile` names the default already".to_owned();
             return Err(fault(name.span().start, text));
@@ -144,17 +162,23 @@ impl PolicyFile {
             let text = format!("a policy file has at most {AUTO_MAX} `[[auto]]`");
             return Err(fault(entry.span().start, text));
         }
-        match self.auto.iter().find(|entry| entry.get_ref().files.len() > AUTO_FILES_MAX) {
-            Some(entry) => {
-                Err(fault(entry.span().start, format!("a project is told by at most {AUTO_FILES_MAX} files")))
-            }
+        match self
+            .auto
+            .iter()
+            .find(|entry| entry.get_ref().files.len() > AUTO_FILES_MAX)
+        {
+            Some(entry) => Err(fault(
+                entry.span().start,
+                format!("a project is told by at most {AUTO_FILES_MAX} files"),
+            )),
             None => Ok(()),
         }
     }
 
     /// The profiles that it defines.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &Profile)> {
-        self.placed_profiles().map(|(_, name, profile)| (name, profile))
+        self.placed_profiles()
+            .map(|(_, name, profile)| (name, profile))
     }
 
     /// The same, with the byte of the text at which each one's name is.
@@ -163,7 +187,10 @@ impl PolicyFile {
             ProfileKey::Defined(profiles) => Some(profiles),
             ProfileKey::Chosen(_) => None,
         };
-        defined.into_iter().flatten().map(|(name, profile)| (name.span().start, name.get_ref(), profile))
+        defined
+            .into_iter()
+            .flatten()
+            .map(|(name, profile)| (name.span().start, name.get_ref(), profile))
     }
 
     /// The profile of a session that does not name one, if the file sets it.
@@ -203,7 +230,9 @@ impl<'de> Deserialize<'de> for ProfileKey {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ProfileKey, E> {
-                ProfileChoice::try_from(text.to_owned()).map(ProfileKey::Chosen).map_err(E::custom)
+                ProfileChoice::try_from(text.to_owned())
+                    .map(ProfileKey::Chosen)
+                    .map_err(E::custom)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ProfileKey, A::Error> {
@@ -356,7 +385,12 @@ mod tests {
 
     fn fault(text: &str) -> (usize, usize, String) {
         match PolicyFile::parse("p.toml", text) {
-            Err(PolicyError::Text { file, line, column, message }) => {
+            Err(PolicyError::Text {
+                file,
+                line,
+                column,
+                message,
+            }) => {
                 assert_eq!(file, "p.toml");
                 (line, column, message)
             }
@@ -377,8 +411,14 @@ mod tests {
         assert_eq!(*profile.project.as_ref().unwrap().get_ref(), Access::Read);
         assert_eq!(profile.grants[0].path.text(), "${JAVA_HOME:-/opt/java}");
         assert_eq!(profile.limits.cpu_s, Some(None));
-        assert_eq!((file.web.search, profile.web.search), (Some(false), Some(true)));
-        assert_eq!(profile.web.private.as_ref().unwrap()[0].text(), "localhost:8080");
+        assert_eq!(
+            (file.web.search, profile.web.search),
+            (Some(false), Some(true))
+        );
+        assert_eq!(
+            profile.web.private.as_ref().unwrap()[0].text(),
+            "localhost:8080"
+        );
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
         assert_eq!((file.secrets.len(), profile.secrets.len()), (1, 2));
         assert_eq!(file.protect[0].protection, Protection::All);
@@ -390,12 +430,21 @@ mod tests {
     fn the_default_profile_is_named_in_either_way_and_not_in_both() {
         let chosen = |text: &str| {
             let file = PolicyFile::parse("p", &format!("version = 1\n{text}")).unwrap();
-            (file.chosen().map(|name| name.as_str().to_owned()), file.profiles().count())
+            (
+                file.chosen().map(|name| name.as_str().to_owned()),
+                file.profiles().count(),
+            )
         };
         assert_eq!(chosen(""), (None, 0));
         assert_eq!(chosen("profile = 'auto'"), (Some("auto".into()), 0));
-        assert_eq!(chosen("default_profile = 'a'\n[profile.a]"), (Some("a".into()), 1));
-        assert_eq!(fault("version = 1\nprofile = 'a'\ndefault_profile = 'a'\n").0, 3);
+        assert_eq!(
+            chosen("default_profile = 'a'\n[profile.a]"),
+            (Some("a".into()), 1)
+        );
+        assert_eq!(
+            fault("version = 1\nprofile = 'a'\ndefault_profile = 'a'\n").0,
+            3
+        );
     }
 
     #[test]
@@ -404,8 +453,15 @@ mod tests {
             let files = vec!["'f'"; files].join(", ");
             format!("[[auto]]\nprofile = 'go'\nfiles = [{files}]\n")
         };
-        let file = |entries: usize, files: usize| format!("version = 1\n{}", entry(files).repeat(entries));
-        assert_eq!(PolicyFile::parse("p", &file(AUTO_MAX, AUTO_FILES_MAX)).unwrap().auto.len(), AUTO_MAX);
+        let file =
+            |entries: usize, files: usize| format!("version = 1\n{}", entry(files).repeat(entries));
+        assert_eq!(
+            PolicyFile::parse("p", &file(AUTO_MAX, AUTO_FILES_MAX))
+                .unwrap()
+                .auto
+                .len(),
+            AUTO_MAX
+        );
         assert!(fault(&file(AUTO_MAX + 1, 1)).2.contains("at most 64"));
         let many = fault(&file(1, AUTO_FILES_MAX + 1));
         assert_eq!(many, (2, 1, "a project is told by at most 8 files".into()));
@@ -418,9 +474,19 @@ mod tests {
 
     #[test]
     fn rules_are_counted() {
-        let rules =
-            |count| format!("version = 1\n{}", "[[rule]]\ntool='*'\naction='ask'\nwhy='w'\n".repeat(count));
-        assert_eq!(PolicyFile::parse("p", &rules(RULES_MAX)).unwrap().rule.len(), RULES_MAX);
+        let rules = |count| {
+            format!(
+                "version = 1\n{}",
+                "[[rule]]\ntool='*'\naction='ask'\nwhy='w'\n".repeat(count)
+            )
+        };
+        assert_eq!(
+            PolicyFile::parse("p", &rules(RULES_MAX))
+                .unwrap()
+                .rule
+                .len(),
+            RULES_MAX
+        );
         let (line, _, message) = fault(&rules(RULES_MAX + 1));
         assert_eq!(line, 2 + 4 * RULES_MAX);
         assert!(message.contains("at most 1024 rules"), "{message}");
@@ -429,78 +495,243 @@ mod tests {
     #[test]
     fn every_fault_has_its_place() {
         for (text, line, column, words) in [
-            ("version = 1\n[profile.a]\nprojekt = \"read\"\n", 3, 1, "unknown field `projekt`"),
+            (
+                "version = 1\n[profile.a]\nprojekt = \"read\"\n",
+                3,
+                1,
+                "unknown field `projekt`",
+            ),
             ("version = 1\ncolour = 1\n", 2, 1, "unknown field `colour`"),
-            ("version = 1\n[profile.a]\nproject = \"rw\"\n", 3, 11, "unknown variant `rw`"),
-            ("version = 1\n[profile.a]\n  grants = [{ path = \"usr\" }]\n", 3, 22, "a host path begins"),
+            (
+                "version = 1\n[profile.a]\nproject = \"rw\"\n",
+                3,
+                11,
+                "unknown variant `rw`",
+            ),
+            (
+                "version = 1\n[profile.a]\n  grants = [{ path = \"usr\" }]\n",
+                3,
+                22,
+                "a host path begins",
+            ),
             (
                 "version = 1\n[profile.a]\ngrants = [{ path = \"/usr\", mode = 1 }]\n",
                 3,
                 28,
                 "unknown field `mode`",
             ),
-            ("version = 1\n[profile.a.limits]\nspill = \"1 MB\"\n", 3, 9, "expected a size"),
-            ("version = 1\n[profile.a.limits]\nfiles = 1\n", 3, 1, "unknown field `files`"),
-            ("version = 1\n[profile.a.environment.set]\nPATH = \"/x\"\n", 3, 1, "sets this variable itself"),
-            ("version = 1\n[profile.a.environment]\npass = [\"LANG\", \"*\"]\n", 3, 17, "a name to pass"),
-            ("version = 1\n[profile.\"a b\"]\n", 2, 10, "a profile's name"),
-            ("version = 1\nrequired = [\"seccomb\"]\n", 2, 13, "no layer of this name"),
+            (
+                "version = 1\n[profile.a.limits]\nspill = \"1 MB\"\n",
+                3,
+                9,
+                "expected a size",
+            ),
+            (
+                "version = 1\n[profile.a.limits]\nfiles = 1\n",
+                3,
+                1,
+                "unknown field `files`",
+            ),
+            (
+                "version = 1\n[profile.a.environment.set]\nPATH = \"/x\"\n",
+                3,
+                1,
+                "sets this variable itself",
+            ),
+            (
+                "version = 1\n[profile.a.environment]\npass = [\"LANG\", \"*\"]\n",
+                3,
+                17,
+                "a name to pass",
+            ),
+            (
+                "version = 1\n[profile.\"a b\"]\n",
+                2,
+                10,
+                "a profile's name",
+            ),
+            (
+                "version = 1\nrequired = [\"seccomb\"]\n",
+                2,
+                13,
+                "no layer of this name",
+            ),
             (
                 "version = 1\n[[protect]]\nnames = [\"é\", \"[\"]\nprotection = \"all\"\nwhy = \"\"",
                 3,
                 15,
                 "is unmatched",
             ),
-            ("version = 1\n[[protect]]\nnames = [\"a\"]\nnew = \"made\"\n", 4, 7, "unknown variant `made`"),
-            ("version = 1\n[approval]\ntrust = \"none\"\n", 3, 9, "a trust is `supervised`"),
-            ("version = 1\n[approval]\nchanel = \"relay\"\n", 3, 1, "unknown field `chanel`"),
-            ("version = 1\n[[rule]]\ntool = \"a b\"\n", 3, 8, "a tool's name is"),
+            (
+                "version = 1\n[[protect]]\nnames = [\"a\"]\nnew = \"made\"\n",
+                4,
+                7,
+                "unknown variant `made`",
+            ),
+            (
+                "version = 1\n[approval]\ntrust = \"none\"\n",
+                3,
+                9,
+                "a trust is `supervised`",
+            ),
+            (
+                "version = 1\n[approval]\nchanel = \"relay\"\n",
+                3,
+                1,
+                "unknown field `chanel`",
+            ),
+            (
+                "version = 1\n[[rule]]\ntool = \"a b\"\n",
+                3,
+                8,
+                "a tool's name is",
+            ),
             (
                 "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"maybe\"\n",
                 4,
                 10,
                 "unknown variant `maybe`",
             ),
-            ("version = 1\n[[rule]]\ntool = \"bash\"\naction = \"ask\"\n", 2, 1, "missing field `why`"),
+            (
+                "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"ask\"\n",
+                2,
+                1,
+                "missing field `why`",
+            ),
             (
                 "version = 1\n[[rule]]\nwhy = \"\"\ntool = \"bash\"\naction = \"ask\"\n",
                 2,
                 1,
                 "a rule has a `why`",
             ),
-            ("version = 1\n[[rule]]\ntool = \"*\"\nprogramm = \"git\"\n", 4, 1, "unknown field `programm`"),
-            (&rule("args = ['push']"), 3, 1, "`args` for those with `program`"),
+            (
+                "version = 1\n[[rule]]\ntool = \"*\"\nprogramm = \"git\"\n",
+                4,
+                1,
+                "unknown field `programm`",
+            ),
+            (
+                &rule("args = ['push']"),
+                3,
+                1,
+                "`args` for those with `program`",
+            ),
             (&rule("program = ''"), 3, 1, "`program` and `args` are"),
             (&rule("program = '[a'"), 3, 1, "is unmatched"),
             (&rule("program = 'a'\nargs = ['a]']"), 3, 1, "is unmatched"),
-            (&rule("when = [{ param = 'path', equals = 'a' }]"), 3, 1, "`bash` has no parameter `path`"),
-            (&rule("when = [{ param = 'cwd' }]"), 3, 1, "a condition has one of"),
-            (&rule("when = [{ param = 'cwd', equals = [] }]"), 3, 1, "at least one value"),
+            (
+                &rule("when = [{ param = 'path', equals = 'a' }]"),
+                3,
+                1,
+                "`bash` has no parameter `path`",
+            ),
+            (
+                &rule("when = [{ param = 'cwd' }]"),
+                3,
+                1,
+                "a condition has one of",
+            ),
+            (
+                &rule("when = [{ param = 'cwd', equals = [] }]"),
+                3,
+                1,
+                "at least one value",
+            ),
             (
                 &rule("when = [{ param = 'cwd', equals = 'a', contains = 'b' }]"),
                 3,
                 1,
                 "a condition has one of",
             ),
-            (&rule("when = [{ param = 'cwd', matches = '../a' }]"), 3, 1, "a glob of paths is"),
-            (&rule("when = [{ param = 'cwd', equal = 'a' }]"), 8, 26, "unknown field `equal`"),
-            (&rule("when = [{ param = 'cwd', equals = 1 }]"), 8, 35, "a string, or a list"),
-            ("version = 1\n[web]\nallow = [\"*\", \"A.example\"]\n", 3, 15, "a host is `*`"),
-            ("version = 1\n[web]\nprivate = [\"localhost\"]\n", 3, 12, "a private place is"),
-            ("version = 1\n[profile.a.web]\nallowed = []\n", 3, 1, "unknown field `allowed`"),
-            ("version = 1\n[profile.auto]\n", 2, 10, "`auto` chooses a profile"),
+            (
+                &rule("when = [{ param = 'cwd', matches = '../a' }]"),
+                3,
+                1,
+                "a glob of paths is",
+            ),
+            (
+                &rule("when = [{ param = 'cwd', equal = 'a' }]"),
+                8,
+                26,
+                "unknown field `equal`",
+            ),
+            (
+                &rule("when = [{ param = 'cwd', equals = 1 }]"),
+                8,
+                35,
+                "a string, or a list",
+            ),
+            (
+                "version = 1\n[web]\nallow = [\"*\", \"A.example\"]\n",
+                3,
+                15,
+                "a host is `*`",
+            ),
+            (
+                "version = 1\n[web]\nprivate = [\"localhost\"]\n",
+                3,
+                12,
+                "a private place is",
+            ),
+            (
+                "version = 1\n[profile.a.web]\nallowed = []\n",
+                3,
+                1,
+                "unknown field `allowed`",
+            ),
+            (
+                "version = 1\n[profile.auto]\n",
+                2,
+                10,
+                "`auto` chooses a profile",
+            ),
             ("version = 1\nprofile = 'a b'\n", 2, 11, "a profile's name"),
-            ("version = 1\nprofile = 1\n", 2, 11, "tables of profiles, or the name of one"),
-            ("version = 1\ndefault_profile = ''\n", 2, 19, "a profile's name"),
-            ("version = 1\n[[auto]]\nprofile = 'auto'\nfiles = ['x']\n", 3, 11, "`auto` chooses"),
-            ("version = 1\n[[auto]]\nprofile = 'go'\nfiles = ['a/b']\n", 4, 10, "one name in its root"),
-            ("version = 1\n[[auto]]\nprofile = 'go'\n", 2, 1, "missing field `files`"),
+            (
+                "version = 1\nprofile = 1\n",
+                2,
+                11,
+                "tables of profiles, or the name of one",
+            ),
+            (
+                "version = 1\ndefault_profile = ''\n",
+                2,
+                19,
+                "a profile's name",
+            ),
+            (
+                "version = 1\n[[auto]]\nprofile = 'auto'\nfiles = ['x']\n",
+                3,
+                11,
+                "`auto` chooses",
+            ),
+            (
+                "version = 1\n[[auto]]\nprofile = 'go'\nfiles = ['a/b']\n",
+                4,
+                10,
+                "one name in its root",
+            ),
+            (
+                "version = 1\n[[auto]]\nprofile = 'go'\n",
+                2,
+                1,
+                "missing field `files`",
+            ),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
             ("version = 1\nversion = 1\n", 2, 1, "duplicate key: version"),
-            ("version = 1\n[profile.a]\n[profile.b]\n[profile.a]\n", 4, 10, "duplicate key: a"),
+            (
+                "version = 1\n[profile.a]\n[profile.b]\n[profile.a]\n",
+                4,
+                10,
+                "duplicate key: a",
+            ),
             ("version = \n", 1, 11, ""),
-            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a string, or a list"),
+            (
+                "version = 1\n[profile.a]\nextends = 3\n",
+                3,
+                11,
+                "a string, or a list",
+            ),
         ] {
             let (at_line, at_column, message) = fault(text);
             assert_eq!((at_line, at_column), (line, column), "{text}: {message}");
@@ -514,7 +745,10 @@ mod tests {
         text.extend(std::iter::repeat_n('x', FILE_MAX - text.len()));
         assert!(PolicyFile::parse("p", &text).is_ok());
         text.push('x');
-        let want = PolicyError::TooLarge { file: "p".into(), bytes: FILE_MAX + 1 };
+        let want = PolicyError::TooLarge {
+            file: "p".into(),
+            bytes: FILE_MAX + 1,
+        };
         assert_eq!(PolicyFile::parse("p", &text).unwrap_err(), want);
     }
 

@@ -139,7 +139,10 @@ impl Matcher {
     }
 
     /// The same with `more` names, which are in transit in the same forms.
-    pub(crate) fn with(&self, more: impl Iterator<Item = ProtectedName>) -> Result<Self, PolicyError> {
+    pub(crate) fn with(
+        &self,
+        more: impl Iterator<Item = ProtectedName>,
+    ) -> Result<Self, PolicyError> {
         let names = self.0.names.iter().cloned().chain(more).collect();
         Self::compile(Arc::new(names), self.0.transit.clone())
     }
@@ -149,11 +152,18 @@ impl Matcher {
         names: Arc<Vec<ProtectedName>>,
         transit: &[TransitForm],
     ) -> Result<Self, PolicyError> {
-        Self::compile(names, transit.iter().map(Form::new).collect::<Result<_, _>>()?)
+        Self::compile(
+            names,
+            transit.iter().map(Form::new).collect::<Result<_, _>>()?,
+        )
     }
 
     fn compile(names: Arc<Vec<ProtectedName>>, transit: Vec<Form>) -> Result<Self, PolicyError> {
-        let everywhere = Context { component: Component::Deep, children: Vec::new(), rule: 0 };
+        let everywhere = Context {
+            component: Component::Deep,
+            children: Vec::new(),
+            rule: 0,
+        };
         let mut compiled = Compiled {
             names: names.clone(),
             conditions: Vec::with_capacity(names.len()),
@@ -166,7 +176,10 @@ impl Matcher {
         let mut known = BTreeMap::new();
         for (index, name) in names.iter().enumerate() {
             let added = compiled.add(index, name, &mut known);
-            added.map_err(|why| PolicyError::Name { pattern: name.pattern.clone(), why })?;
+            added.map_err(|why| PolicyError::Name {
+                pattern: name.pattern.clone(),
+                why,
+            })?;
         }
         compiled.literals.sort();
         compiled.roots.sort();
@@ -177,14 +190,23 @@ impl Matcher {
     /// equal. The empty path is the root of a zone, which no rule protects.
     pub fn protection(&self, relative: &[u8]) -> Option<&ProtectedName> {
         let mut descent = Descent::new(&self.0);
-        let rules = names_of(relative).filter_map(|(_, name)| self.0.strongest(descent.enter(name)));
-        rules.reduce(|first, next| if next.protection > first.protection { next } else { first })
+        let rules =
+            names_of(relative).filter_map(|(_, name)| self.0.strongest(descent.enter(name)));
+        rules.reduce(|first, next| {
+            if next.protection > first.protection {
+                next
+            } else {
+                first
+            }
+        })
     }
 
     /// Whether a profile may open every rule about `relative`, of which there is at least one.
     pub fn opens(&self, relative: &[u8]) -> bool {
         let mut descent = Descent::new(&self.0);
-        let rules: Vec<usize> = names_of(relative).flat_map(|(_, name)| descent.enter(name)).collect();
+        let rules: Vec<usize> = names_of(relative)
+            .flat_map(|(_, name)| descent.enter(name))
+            .collect();
         !rules.is_empty() && rules.iter().all(|rule| self.0.names[*rule].opens)
     }
 
@@ -208,7 +230,9 @@ impl Matcher {
     /// A path without names, or of which the last has more than [`NAME_MAX`] bytes, is in transit for none. It takes at most as
     /// many steps as the forms and patterns have signs times the square of the bytes of the last name, plus the bytes of the path.
     pub fn transit(&self, relative: &[u8]) -> Vec<TransitTarget<'_>> {
-        let Some((end, written)) = names_of(relative).last().filter(|(_, name)| name.len() <= NAME_MAX)
+        let Some((end, written)) = names_of(relative)
+            .last()
+            .filter(|(_, name)| name.len() <= NAME_MAX)
         else {
             return Vec::new();
         };
@@ -230,9 +254,17 @@ impl Matcher {
     /// closed where it is new, as it is by any rule that does not say otherwise.
     pub fn closings(&self, relative: &[u8]) -> Vec<(usize, WhenNew)> {
         let mut descent = Descent::new(&self.0);
-        let mut closing = |name| descent.enter(name).into_iter().map(|rule| self.0.names[rule].new).max();
+        let mut closing = |name| {
+            descent
+                .enter(name)
+                .into_iter()
+                .map(|rule| self.0.names[rule].new)
+                .max()
+        };
         let names = (1..).zip(names_of(relative));
-        names.filter_map(|(count, (_, name))| Some((count, closing(name)?))).collect()
+        names
+            .filter_map(|(count, (_, name))| Some((count, closing(name)?)))
+            .collect()
     }
 
     /// A rule that has names below `relative`: `.git` leads to `.git/hooks`. A file in the place of such a directory
@@ -251,8 +283,13 @@ impl Matcher {
         names_of(path).find_map(|(end, name)| {
             // A directory that is called `NAME.git` may be a project; what lies in it is git's, or will be.
             let git = fold(name).eq_ignore_ascii_case(b".git") || end != last && is_git_name(name);
-            let closed = self.0.strongest(descent.enter(if git { b".git" } else { name }));
-            Some((closed.or_else(|| descent.leads_to().filter(|_| below || git))?, end))
+            let closed = self
+                .0
+                .strongest(descent.enter(if git { b".git" } else { name }));
+            Some((
+                closed.or_else(|| descent.leads_to().filter(|_| below || git))?,
+                end,
+            ))
         })
     }
 
@@ -281,10 +318,16 @@ impl Compiled {
             }
         }
         // Names of one entry have the same exceptions.
-        let before = index.checked_sub(1).filter(|before| self.names[*before].except == name.except);
+        let before = index
+            .checked_sub(1)
+            .filter(|before| self.names[*before].except == name.except);
         let except = match before {
             Some(before) => self.conditions[before].1.clone(),
-            None => name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
+            None => name
+                .except
+                .iter()
+                .map(|name| parse(name))
+                .collect::<Result<_, _>>()?,
         };
         self.conditions.push((context, except));
         // Nearly all names are no patterns, and every session waits for them.
@@ -296,7 +339,11 @@ impl Compiled {
         for pattern in parse(last)?.into_plain() {
             match pattern.literal().map(<[u8]>::to_vec) {
                 Some(text) => self.literals.push((text, index)),
-                None => self.patterns.entry(pattern.last_byte()).or_default().push((pattern, index)),
+                None => self
+                    .patterns
+                    .entry(pattern.last_byte())
+                    .or_default()
+                    .push((pattern, index)),
             }
         }
         Ok(())
@@ -308,21 +355,33 @@ impl Compiled {
             Some(name) => self.roots.push((name.to_vec(), index)),
             None => self.contexts[parent].children.push(index),
         }
-        self.contexts.push(Context { component, children: Vec::new(), rule });
+        self.contexts.push(Context {
+            component,
+            children: Vec::new(),
+            rule,
+        });
     }
 
     /// The rules whose last name is `name`, which is folded, wherever it is.
     fn rules_of<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
         let literals = equal(&self.literals, name).iter().map(|(_, index)| *index);
         let ends = [None, name.last().map(u8::to_ascii_lowercase)];
-        let patterns = ends.into_iter().filter_map(|end| self.patterns.get(&end)).flatten();
-        literals.chain(patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index))
+        let patterns = ends
+            .into_iter()
+            .filter_map(|end| self.patterns.get(&end))
+            .flatten();
+        literals.chain(
+            patterns
+                .filter(|(pattern, _)| pattern.matches(name))
+                .map(|(_, index)| *index),
+        )
     }
 
     /// The strongest of `rules`; the first of equals.
     fn strongest(&self, rules: Vec<usize>) -> Option<&ProtectedName> {
-        let strongest =
-            rules.into_iter().max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
+        let strongest = rules
+            .into_iter()
+            .max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
         self.names.get(strongest)
     }
 }
@@ -345,7 +404,10 @@ struct Descent<'m> {
 impl<'m> Descent<'m> {
     /// The root of a zone.
     fn new(compiled: &'m Compiled) -> Self {
-        Self { compiled, holds: Vec::new() }
+        Self {
+            compiled,
+            holds: Vec::new(),
+        }
     }
 
     fn to(compiled: &'m Compiled, directory: &[u8]) -> Self {
@@ -408,19 +470,29 @@ impl<'m> Descent<'m> {
 
     /// The contexts that hold here, but for that of every directory.
     fn contexts(&self) -> impl Iterator<Item = &'m Context> {
-        self.holds.iter().filter_map(|index| self.compiled.contexts.get(*index))
+        self.holds
+            .iter()
+            .filter_map(|index| self.compiled.contexts.get(*index))
     }
 
     /// See [`Matcher::leads_to`]. A context that ends in `**` would be every directory below the names before it.
     fn leads_to(&self) -> Option<&'m ProtectedName> {
-        let contexts = self.contexts().filter(|context| context.component != Component::Deep);
-        self.compiled.names.get(contexts.map(|context| context.rule).min()?)
+        let contexts = self
+            .contexts()
+            .filter(|context| context.component != Component::Deep);
+        self.compiled
+            .names
+            .get(contexts.map(|context| context.rule).min()?)
     }
 }
 
 impl Component {
     fn new(name: &str) -> Result<Self, PatternError> {
-        if name == "**" { Ok(Component::Deep) } else { parse(name).map(Component::Name) }
+        if name == "**" {
+            Ok(Component::Deep)
+        } else {
+            parse(name).map(Component::Name)
+        }
     }
 
     /// The only name that it is, in lower case, if there is only one.
@@ -442,7 +514,8 @@ impl Component {
 
 /// The part of the name `written` that is `part` of its folded form.
 fn as_written<'n>(written: &'n [u8], folded: &[u8], part: Range<usize>) -> &'n [u8] {
-    let place = |end: usize| (0..written.len()).find(|place| *fold(&written[..*place]) == folded[..end]);
+    let place =
+        |end: usize| (0..written.len()).find(|place| *fold(&written[..*place]) == folded[..end]);
     if written.is_ascii() {
         return &written[part];
     }
@@ -480,7 +553,10 @@ mod tests {
     }
 
     fn matcher(patterns: &[&str]) -> Matcher {
-        let names: Vec<_> = patterns.iter().map(|pattern| protected(pattern, Protection::All)).collect();
+        let names: Vec<_> = patterns
+            .iter()
+            .map(|pattern| protected(pattern, Protection::All))
+            .collect();
         Matcher::new(&names).unwrap()
     }
 
@@ -491,10 +567,20 @@ mod tests {
     #[test]
     fn a_name_is_protected_at_any_depth_and_with_all_below_it() {
         let matcher = matcher(&[".env", "*.pem"]);
-        for path in [".env", "a/.env", "a/b/.env", ".env/x/y", "x.pem", "a/x.pem/y", "a//.env"] {
+        for path in [
+            ".env",
+            "a/.env",
+            "a/b/.env",
+            ".env/x/y",
+            "x.pem",
+            "a/x.pem/y",
+            "a//.env",
+        ] {
             assert!(hits(&matcher, path), "{path}");
         }
-        for path in ["", "env", ".envy", "a.env", "a/.env2", "pem", "x.pem2", "a/b"] {
+        for path in [
+            "", "env", ".envy", "a.env", "a/.env2", "pem", "x.pem2", "a/b",
+        ] {
             assert!(!hits(&matcher, path), "{path}");
         }
     }
@@ -547,8 +633,12 @@ mod tests {
     #[test]
     fn ignorable_characters_hide_no_name() {
         let matcher = matcher(&[".env", ".git/hooks", "*secret*.txt"]);
-        for path in [".e\u{200c}nv", "\u{feff}.env", ".g\u{200b}it/ho\u{ad}oks/x", "client_\u{17f}ecret.txt"]
-        {
+        for path in [
+            ".e\u{200c}nv",
+            "\u{feff}.env",
+            ".g\u{200b}it/ho\u{ad}oks/x",
+            "client_\u{17f}ecret.txt",
+        ] {
             assert!(hits(&matcher, path), "{path:?}");
         }
     }
@@ -570,11 +660,17 @@ mod tests {
             except: vec!["*.example".into(), ".env.dist".into()],
             ..protected(".env.*", Protection::All)
         };
-        let matcher = Matcher::new(&[open.clone(), protected("*.key.example", Protection::Write)]).unwrap();
+        let matcher =
+            Matcher::new(&[open.clone(), protected("*.key.example", Protection::Write)]).unwrap();
         for path in [".env.example", ".ENV.LOCAL.EXAMPLE", "a/.env.dist"] {
             assert!(!hits(&matcher, path), "{path}");
         }
-        for path in [".env.local", ".env.example.local", ".env.d/example", ".env.x.key.example"] {
+        for path in [
+            ".env.local",
+            ".env.example.local",
+            ".env.d/example",
+            ".env.x.key.example",
+        ] {
             assert!(hits(&matcher, path), "{path}");
         }
     }
@@ -587,17 +683,29 @@ mod tests {
             protected("*credential*.json", Protection::All),
         ];
         let matcher = Matcher::new(&names).unwrap();
-        let rule = |path: &str| matcher.protection(path.as_bytes()).unwrap().pattern.as_str();
+        let rule = |path: &str| {
+            matcher
+                .protection(path.as_bytes())
+                .unwrap()
+                .pattern
+                .as_str()
+        };
         assert_eq!(rule("credentials.json"), "*credential*.json");
         assert_eq!(rule(".claude/x.json"), ".claude");
         assert_eq!(rule(".claude/credentials.json"), "*credential*.json");
-        assert_eq!(matcher.name(b".claude", b"x.json").unwrap().pattern, "*.json");
+        assert_eq!(
+            matcher.name(b".claude", b"x.json").unwrap().pattern,
+            "*.json"
+        );
         assert!(matcher.name(b".claude", b"x").is_none());
     }
 
     #[test]
     fn a_new_name_is_closed_by_any_rule_that_says_so() {
-        let open = |pattern| ProtectedName { new: WhenNew::Open, ..protected(pattern, Protection::All) };
+        let open = |pattern| ProtectedName {
+            new: WhenNew::Open,
+            ..protected(pattern, Protection::All)
+        };
         let names = [
             open(".env*"),
             open("ci/flows"),
@@ -609,7 +717,10 @@ mod tests {
         assert_eq!(closings("a/b"), []);
         assert_eq!(closings("a/.env"), [(2, WhenNew::Open)]);
         assert_eq!(closings("a/.ENVRC/y"), [(2, WhenNew::Closed)]);
-        assert_eq!(closings("a/ci/flows/b/x/c"), [(3, WhenNew::Open), (5, WhenNew::Closed)]);
+        assert_eq!(
+            closings("a/ci/flows/b/x/c"),
+            [(3, WhenNew::Open), (5, WhenNew::Closed)]
+        );
         // A name of which nothing is left is one all the same.
         assert_eq!(closings("\u{200b}/a/.env"), [(3, WhenNew::Open)]);
     }
@@ -620,9 +731,15 @@ mod tests {
         for path in [".git", "a/.GIT", ".git/modules", ".github"] {
             assert!(matcher.leads_to(path.as_bytes()).is_some(), "{path}");
         }
-        for path in
-            ["", ".git/modules/x", ".git/HEAD", ".git/modules/x/hooks", "git", ".env", ".github/workflows"]
-        {
+        for path in [
+            "",
+            ".git/modules/x",
+            ".git/HEAD",
+            ".git/modules/x/hooks",
+            "git",
+            ".env",
+            ".github/workflows",
+        ] {
             assert!(matcher.leads_to(path.as_bytes()).is_none(), "{path}");
         }
     }
@@ -630,7 +747,14 @@ mod tests {
     #[test]
     fn where_a_rule_reaches_below_is_known() {
         let matcher = matcher(&[".git/modules/**/hooks", ".github/workflows", ".env"]);
-        for path in [".git", "a/.GIT", ".git/modules", ".git/modules/x", ".git/modules/x/y/z", "b/.github"] {
+        for path in [
+            ".git",
+            "a/.GIT",
+            ".git/modules",
+            ".git/modules/x",
+            ".git/modules/x/y/z",
+            "b/.github",
+        ] {
             assert!(matcher.reaches_below(path.as_bytes()), "{path}");
         }
         for path in ["", "a", "modules/x", ".git/refs", ".github/x", ".env"] {
@@ -640,8 +764,13 @@ mod tests {
 
     #[test]
     fn protected_directories_cannot_be_zones() {
-        let matcher =
-            matcher(&[".git/modules/**/hooks", ".git/hooks", ".vscode/tasks.json", ".ssh", "a/**/token"]);
+        let matcher = matcher(&[
+            ".git/modules/**/hooks",
+            ".git/hooks",
+            ".vscode/tasks.json",
+            ".ssh",
+            "a/**/token",
+        ]);
         for (path, place) in [
             ("home/u/.ssh", "home/u/.ssh"),
             ("home/u/.SSH/x/y", "home/u/.SSH"),
@@ -655,26 +784,45 @@ mod tests {
             ("p/.vscode", "p/.vscode"),
             ("p/a/b/c", "p/a"),
         ] {
-            let found = matcher.closed_to_zones(path.as_bytes()).map(|(_, end)| &path[..end]);
+            let found = matcher
+                .closed_to_zones(path.as_bytes())
+                .map(|(_, end)| &path[..end]);
             assert_eq!(found, Some(place), "{path}");
         }
-        for path in ["", "p", "p/x.git", "p/.github", "p/.vscode/mine", "p/git/modules/x"] {
+        for path in [
+            "",
+            "p",
+            "p/x.git",
+            "p/.github",
+            "p/.vscode/mine",
+            "p/git/modules/x",
+        ] {
             assert!(matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
         }
     }
 
     #[test]
     fn walking_and_asking_once_agree() {
-        let matcher =
-            matcher(&[".env", ".env.*", ".git/hooks", ".git/modules/**/config", "*.{pem,key}", "a/b/c"]);
-        let names =
-            [".env", ".ENV.x", ".git", "hooks", "modules", "config", "x.KEY", "a", "b", "c", "\u{e9}"];
+        let matcher = matcher(&[
+            ".env",
+            ".env.*",
+            ".git/hooks",
+            ".git/modules/**/config",
+            "*.{pem,key}",
+            "a/b/c",
+        ]);
+        let names = [
+            ".env", ".ENV.x", ".git", "hooks", "modules", "config", "x.KEY", "a", "b", "c",
+            "\u{e9}",
+        ];
         for first in names {
             for second in names {
                 for third in names {
                     let path = format!("{first}/{second}/{third}");
                     let walked = names_of(path.as_bytes()).any(|(end, name)| {
-                        matcher.name(&path.as_bytes()[..end - name.len()], name).is_some()
+                        matcher
+                            .name(&path.as_bytes()[..end - name.len()], name)
+                            .is_some()
                     });
                     assert_eq!(walked, hits(&matcher, &path), "{path}");
                 }
@@ -693,11 +841,23 @@ mod tests {
     /// The longest paths there are, on patterns that a matcher could look back for.
     #[test]
     fn steps_are_at_most_signs_times_bytes() {
-        let patterns =
-            ["hooks/**/hooks", ".git/modules/**/hooks", "a/*/a/*/a/x", "*a*a*a*a*b/**/{a,b}*{a,b}*c"];
+        let patterns = [
+            "hooks/**/hooks",
+            ".git/modules/**/hooks",
+            "a/*/a/*/a/x",
+            "*a*a*a*a*b/**/{a,b}*{a,b}*c",
+        ];
         let signs: usize = patterns.iter().map(|pattern| 4 * pattern.len()).sum();
         let matcher = matcher(&patterns);
-        for name in ["hooks/", "a", "a/", "ab", "aaaaaaaaaa/", "\u{e9}/", "\u{17f}"] {
+        for name in [
+            "hooks/",
+            "a",
+            "a/",
+            "ab",
+            "aaaaaaaaaa/",
+            "\u{e9}/",
+            "\u{17f}",
+        ] {
             let path = name.repeat(4095 / name.len()).into_bytes();
             let questions: [(&str, &dyn Fn() -> bool); 7] = [
                 ("transit", &|| !matcher.transit(&path).is_empty()),
@@ -706,11 +866,16 @@ mod tests {
                 ("closings", &|| matcher.closings(&path).is_empty()),
                 ("leads_to", &|| matcher.leads_to(&path).is_some()),
                 ("reaches_below", &|| matcher.reaches_below(&path)),
-                ("closed_to_zones", &|| matcher.closed_to_zones(&path).is_some()),
+                ("closed_to_zones", &|| {
+                    matcher.closed_to_zones(&path).is_some()
+                }),
             ];
             for (question, ask) in questions {
                 let (steps, _) = steps::of(ask);
-                assert!(steps <= signs * (path.len() + 1), "{question} of {name} took {steps}");
+                assert!(
+                    steps <= signs * (path.len() + 1),
+                    "{question} of {name} took {steps}"
+                );
             }
         }
     }
@@ -731,10 +896,20 @@ mod tests {
         let names = [
             protected(".git/config", Protection::Write),
             protected(".mise*.toml", Protection::Write),
-            ProtectedName { except: vec!["*.example".into()], ..protected(".env.*", Protection::All) },
+            ProtectedName {
+                except: vec!["*.example".into()],
+                ..protected(".env.*", Protection::All)
+            },
         ];
-        let forms =
-            [("", ".lock"), ("", "~"), (".", ".sw?"), ("#", "#"), (".#", ""), ("", ".tmp*"), ("", ".[0-9]*")];
+        let forms = [
+            ("", ".lock"),
+            ("", "~"),
+            (".", ".sw?"),
+            ("#", "#"),
+            (".#", ""),
+            ("", ".tmp*"),
+            ("", ".[0-9]*"),
+        ];
         let matcher = in_transit(&names, &forms);
         let name = |path: &str| {
             let targets = matcher.transit(path.as_bytes());
@@ -776,16 +951,24 @@ mod tests {
             assert_eq!(name(path), None, "{path}");
         }
         let control = Matcher::new(&names).unwrap();
-        assert!(control.transit(b".git/config.lock").is_empty(), "it has no forms");
+        assert!(
+            control.transit(b".git/config.lock").is_empty(),
+            "it has no forms"
+        );
     }
 
     #[test]
     fn all_targets_are_found_with_their_strongest_rules_and_long_names_have_none() {
-        let names = [protected("a*", Protection::Write), protected("*z", Protection::All)];
+        let names = [
+            protected("a*", Protection::Write),
+            protected("*z", Protection::All),
+        ];
         let matcher = in_transit(&names, &[("", ".*")]);
         let targets = matcher.transit(b"d/a.z.x");
-        let targets: Vec<_> =
-            targets.iter().map(|target| (&target.path[..], &*target.name.pattern)).collect();
+        let targets: Vec<_> = targets
+            .iter()
+            .map(|target| (&target.path[..], &*target.name.pattern))
+            .collect();
         assert_eq!(targets, [(b"d/a".as_slice(), "a*"), (b"d/a.z", "*z")]);
         let longest = [b"a.".as_slice(), &[b'x'; NAME_MAX - 2]].concat();
         assert!(!matcher.transit(&longest).is_empty());
@@ -803,7 +986,10 @@ mod tests {
         ] {
             let targets = matcher.transit(format!("d\u{c9}/{name}").as_bytes());
             let path = format!("d\u{c9}/{target}").into_bytes();
-            assert!(targets.iter().any(|target| target.path == path), "{name}: {targets:?}");
+            assert!(
+                targets.iter().any(|target| target.path == path),
+                "{name}: {targets:?}"
+            );
         }
         assert!(!matcher.transit(b".env.\xff\xc3.lock").is_empty());
     }
@@ -819,26 +1005,41 @@ mod tests {
         let names = Arc::new(vec![protected(".npmrc", Protection::All)]);
         let matcher = |except| Matcher::shared(names.clone(), &[form(except)]).unwrap();
         let (control, matcher) = (matcher(&[]), matcher(&[".back*"]));
-        for (name, is_excepted) in
-            [(".npmrc.a8Xk2P", false), (".npmrc.backup", true), (".npmrc.BACKUP", true)]
-        {
+        for (name, is_excepted) in [
+            (".npmrc.a8Xk2P", false),
+            (".npmrc.backup", true),
+            (".npmrc.BACKUP", true),
+        ] {
             assert_eq!(control.transit(name.as_bytes()).len(), 1, "{name}");
-            assert_eq!(matcher.transit(name.as_bytes()).is_empty(), is_excepted, "{name}");
+            assert_eq!(
+                matcher.transit(name.as_bytes()).is_empty(),
+                is_excepted,
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn steps_of_a_name_in_transit_are_bounded() {
-        let names: Vec<_> = ["*a*a*b", "a*b?c"].iter().map(|name| protected(name, Protection::All)).collect();
+        let names: Vec<_> = ["*a*a*b", "a*b?c"]
+            .iter()
+            .map(|name| protected(name, Protection::All))
+            .collect();
         let forms = [("", "*a*b"), (".", ".[a.]*x"), ("a", "??????.b")];
         let signs: usize = names.iter().map(|name| name.pattern.len()).sum::<usize>()
-            + forms.iter().map(|(before, after)| before.len() + after.len()).sum::<usize>();
+            + forms
+                .iter()
+                .map(|(before, after)| before.len() + after.len())
+                .sum::<usize>();
         let matcher = in_transit(&names, &forms);
         for name in ["a", "ab", ".a", ".a.x", "a.b"] {
             let name = name.repeat(NAME_MAX / name.len());
             let path = format!("{}{name}", "a/".repeat(1900)).into_bytes();
             let (steps, _) = steps::of(|| matcher.transit(&path));
-            assert!(steps <= signs * (name.len() + 1).pow(2) + path.len() * signs, "{name} took {steps}");
+            assert!(
+                steps <= signs * (name.len() + 1).pow(2) + path.len() * signs,
+                "{name} took {steps}"
+            );
         }
     }
 

@@ -29,7 +29,11 @@ impl TryFrom<String> for OpenedName {
     fn try_from(text: String) -> Result<Self, ValueError> {
         let checked = NamePattern::try_from(text)?;
         let text = checked.as_str();
-        if has_signs(text) { Err(ValueError::OpenedName) } else { Ok(Self(text.to_owned())) }
+        if has_signs(text) {
+            Err(ValueError::OpenedName)
+        } else {
+            Ok(Self(text.to_owned()))
+        }
     }
 }
 
@@ -43,7 +47,11 @@ pub fn open(
     profile: &str,
 ) -> Result<Vec<ProtectedName>, PolicyError> {
     for OpenedName(path) in opened {
-        let refused = |why| PolicyError::Open { profile: profile.to_owned(), name: path.clone(), why };
+        let refused = |why| PolicyError::Open {
+            profile: profile.to_owned(),
+            name: path.clone(),
+            why,
+        };
         // Rules about the path are few; each is looked at alone.
         let (about, mut kept): (Vec<_>, Vec<_>) = names
             .into_iter()
@@ -78,21 +86,29 @@ pub fn open(
 /// How many names of `path` lead to the end of this rule, if it is about the path.
 fn ends_at(name: &ProtectedName, path: &str) -> Result<Option<usize>, PolicyError> {
     let matcher = Matcher::new(std::slice::from_ref(name))?;
-    Ok(matcher.closings(path.as_bytes()).first().map(|(count, _)| *count))
+    Ok(matcher
+        .closings(path.as_bytes())
+        .first()
+        .map(|(count, _)| *count))
 }
 
 /// The rules that are left of one, without `path`: the other choices of its braces; and patterns with an exception.
 fn without(name: &ProtectedName, path: &str) -> Result<Vec<ProtectedName>, PolicyError> {
     let mut left = Vec::new();
     for pattern in choices(&name.pattern) {
-        let mut choice = ProtectedName { pattern, ..name.clone() };
+        let mut choice = ProtectedName {
+            pattern,
+            ..name.clone()
+        };
         if ends_at(&choice, path)?.is_none() {
             left.push(choice);
             continue;
         }
         // Of a pattern everything else stays; a plain name is gone.
         if has_signs(&choice.pattern) {
-            choice.except.extend(path.rsplit('/').next().map(str::to_owned));
+            choice
+                .except
+                .extend(path.rsplit('/').next().map(str::to_owned));
             left.push(choice);
         }
     }
@@ -101,8 +117,14 @@ fn without(name: &ProtectedName, path: &str) -> Result<Vec<ProtectedName>, Polic
 
 /// The patterns for which one with braces stands.
 fn choices(pattern: &str) -> Vec<String> {
-    let Some((start, end)) = braces(pattern) else { return vec![pattern.to_owned()] };
-    let (before, inside, after) = (&pattern[..start], &pattern[start + 1..end], &pattern[end + 1..]);
+    let Some((start, end)) = braces(pattern) else {
+        return vec![pattern.to_owned()];
+    };
+    let (before, inside, after) = (
+        &pattern[..start],
+        &pattern[start + 1..end],
+        &pattern[end + 1..],
+    );
     let (mut depth, mut from, mut parts) = (0usize, 0, Vec::new());
     for (at, byte) in inside.bytes().enumerate() {
         match byte {
@@ -116,7 +138,10 @@ fn choices(pattern: &str) -> Vec<String> {
         }
     }
     parts.push(&inside[from..]);
-    parts.iter().flat_map(|part| choices(&format!("{before}{part}{after}"))).collect()
+    parts
+        .iter()
+        .flat_map(|part| choices(&format!("{before}{part}{after}")))
+        .collect()
 }
 
 /// The first braces of a pattern: the places of both.
@@ -145,8 +170,18 @@ mod tests {
 
     fn resolve(profile: &str, more: &str) -> Result<crate::EffectivePolicy, PolicyError> {
         let text = format!("version = 1\n{more}\n[profile.own]\n{profile}\n");
-        let own = Source { name: "own".into(), kind: SourceKind::User, text };
-        Policies::load(vec![own]).unwrap().resolve("own", &Host { home: "/home/u".into(), ..Host::default() })
+        let own = Source {
+            name: "own".into(),
+            kind: SourceKind::User,
+            text,
+        };
+        Policies::load(vec![own]).unwrap().resolve(
+            "own",
+            &Host {
+                home: "/home/u".into(),
+                ..Host::default()
+            },
+        )
     }
 
     fn fault(name: &str) -> OpenFault {
@@ -211,20 +246,26 @@ mod tests {
             ".mise.toml",
             ".npmrc",
         ] {
-            assert!(matches!(fault(name), OpenFault::Never(_)), "{name}: {:?}", fault(name));
+            assert!(
+                matches!(fault(name), OpenFault::Never(_)),
+                "{name}: {:?}",
+                fault(name)
+            );
         }
         for name in [".env", "id_rsa", ".ssh", ".ssh/config", "credentials.json"] {
             assert_eq!(fault(name), OpenFault::Secret, "{name}");
         }
         assert_eq!(fault("src/main.rs"), OpenFault::NotProtected);
         assert_eq!(fault(".github"), OpenFault::NotProtected);
-        assert_eq!(fault(".github/workflows/ci.yml"), OpenFault::Below(".github/workflows".into()));
+        assert_eq!(
+            fault(".github/workflows/ci.yml"),
+            OpenFault::Below(".github/workflows".into())
+        );
     }
 
     #[test]
     fn what_a_file_protects_besides_is_not_opened() {
-        let more =
-            "[[protect]]\nnames = ['.github/workflows']\nprotection = 'write'\nwhy = 'the site says so'\n";
+        let more = "[[protect]]\nnames = ['.github/workflows']\nprotection = 'write'\nwhy = 'the site says so'\n";
         let refused = resolve("open = ['.github/workflows']", more);
         assert!(
             matches!(refused, Err(PolicyError::Open { why: OpenFault::Never(why), .. }) if why.contains("site"))
@@ -241,7 +282,13 @@ mod tests {
     #[test]
     fn choices_of_braces_are_all_found() {
         assert_eq!(choices("a"), ["a"]);
-        assert_eq!(choices(".{a,b}/{c,d}.x"), [".a/c.x", ".a/d.x", ".b/c.x", ".b/d.x"]);
-        assert_eq!(choices("{,.}x{,.{y,z}}"), ["x", "x.y", "x.z", ".x", ".x.y", ".x.z"]);
+        assert_eq!(
+            choices(".{a,b}/{c,d}.x"),
+            [".a/c.x", ".a/d.x", ".b/c.x", ".b/d.x"]
+        );
+        assert_eq!(
+            choices("{,.}x{,.{y,z}}"),
+            ["x", "x.y", "x.z", ".x", ".x.y", ".x.z"]
+        );
     }
 }

@@ -124,15 +124,23 @@ const KINDS: [Kind; 3] = [
 
 /// Whether a file with this name holds harmless settings only. Files with other names never do.
 pub fn is_harmless_package_config(name: &[u8], bytes: &[u8]) -> bool {
-    let kind = KINDS.iter().find(|kind| kind.name.as_bytes().eq_ignore_ascii_case(name));
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= PACKAGE_CONFIG_MAX);
-    kind.zip(text).is_some_and(|(kind, text)| text.split('\n').all(|line| kind.is_harmless(line)))
+    let kind = KINDS
+        .iter()
+        .find(|kind| kind.name.as_bytes().eq_ignore_ascii_case(name));
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.len() <= PACKAGE_CONFIG_MAX);
+    kind.zip(text)
+        .is_some_and(|(kind, text)| text.split('\n').all(|line| kind.is_harmless(line)))
 }
 
 impl Kind {
     fn is_harmless(&self, line: &str) -> bool {
         // A line feed of another kind, or what hides from the eye, ends a comment for somebody.
-        if line.chars().any(|c| c.is_control() || !c.is_ascii() && c.is_whitespace() || c == '\u{feff}') {
+        if line
+            .chars()
+            .any(|c| c.is_control() || !c.is_ascii() && c.is_whitespace() || c == '\u{feff}')
+        {
             return false;
         }
         let line = line.trim_end_matches(' ');
@@ -144,17 +152,22 @@ impl Kind {
             Form::Spaced => line.split_once(' '),
             Form::Yaml => line.split_once(": "),
         };
-        let Some((name, value)) = divided else { return false };
+        let Some((name, value)) = divided else {
+            return false;
+        };
         let name = name.trim_end_matches(' ');
         let known = self.settings.iter().find(|(known, _)| *known == name);
-        known
-            .is_some_and(|(_, values)| plain(value.trim_matches(' ')).is_some_and(|value| values.have(value)))
+        known.is_some_and(|(_, values)| {
+            plain(value.trim_matches(' ')).is_some_and(|value| values.have(value))
+        })
     }
 }
 
 /// A value, which may be in quotes.
 fn plain(value: &str) -> Option<&str> {
-    let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+    let quoted = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'));
     Some(quoted.unwrap_or(value)).filter(|value| !value.contains(['"', '\'', '\\', '$', '#', ';']))
 }
 
@@ -163,7 +176,9 @@ impl Values {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '^' | '~');
         match self {
             Word => value.chars().all(word),
-            Packages => value.chars().all(|c| word(c) || matches!(c, '*' | '@' | '/' | '!')),
+            Packages => value
+                .chars()
+                .all(|c| word(c) || matches!(c, '*' | '@' | '/' | '!')),
             Only(only) => value == only,
             Registry => ["https://registry.npmjs.org", "https://registry.yarnpkg.com"]
                 .contains(&value.strip_suffix('/').unwrap_or(value)),
@@ -183,12 +198,27 @@ mod tests {
     fn what_projects_set_is_harmless() {
         for (name, text) in [
             (".npmrc", ""),
-            (".npmrc", "# comment\nlegacy-peer-deps=true\nsave-exact = true\n\nsave-prefix=~\n"),
-            (".npmrc", "registry=https://registry.npmjs.org/\npublic-hoist-pattern[]=*@types/*\n"),
+            (
+                ".npmrc",
+                "# comment\nlegacy-peer-deps=true\nsave-exact = true\n\nsave-prefix=~\n",
+            ),
+            (
+                ".npmrc",
+                "registry=https://registry.npmjs.org/\npublic-hoist-pattern[]=*@types/*\n",
+            ),
             (".NPMRC", "ignore-scripts=true"),
-            (".yarnrc", "save-prefix \"^\"\nregistry \"https://registry.yarnpkg.com\"\n"),
-            (".yarnrc.yml", "nodeLinker: node-modules\n\nenableGlobalCache: false\n"),
-            (".yarnrc.yml", "npmRegistryServer: \"https://registry.npmjs.org\"\nenableScripts: false"),
+            (
+                ".yarnrc",
+                "save-prefix \"^\"\nregistry \"https://registry.yarnpkg.com\"\n",
+            ),
+            (
+                ".yarnrc.yml",
+                "nodeLinker: node-modules\n\nenableGlobalCache: false\n",
+            ),
+            (
+                ".yarnrc.yml",
+                "npmRegistryServer: \"https://registry.npmjs.org\"\nenableScripts: false",
+            ),
         ] {
             assert!(is_harmless(name, text), "{name}: {text}");
         }
@@ -202,7 +232,10 @@ mod tests {
             (".npmrc", "node-options=--require=./p.cjs"),
             (".npmrc", "script-shell=./sh.sh"),
             (".npmrc", "save-exact=true\nnode-options=--require=./p.cjs"),
-            (".npmrc", "registry=https://registry.npmjs.org.evil.invalid/"),
+            (
+                ".npmrc",
+                "registry=https://registry.npmjs.org.evil.invalid/",
+            ),
             (".npmrc", "registry=http://registry.npmjs.org/"),
             (".npmrc", "@scope:registry=https://registry.npmjs.org/"),
             (".npmrc", "//registry.npmjs.org/:_authToken=x"),

@@ -50,10 +50,17 @@ impl PathGlob {
             _ if text == "**" => (None, text),
             _ => (Some(Zone::Project), text),
         };
-        let mut names: Vec<Name> =
-            rest.split('/').map(|name| Name::parse(name, case)).collect::<Result<_, _>>()?;
+        let mut names: Vec<Name> = rest
+            .split('/')
+            .map(|name| Name::parse(name, case))
+            .collect::<Result<_, _>>()?;
         let tree = names.pop_if(|last| *last == Name::Deep).is_some();
-        Ok(Self { text: text.to_owned(), zone, names, tree })
+        Ok(Self {
+            text: text.to_owned(),
+            zone,
+            names,
+            tree,
+        })
     }
 
     /// The glob as it was written.
@@ -80,9 +87,20 @@ impl PathGlob {
             Name::One(pattern) => String::from_utf8(pattern.literal()?.to_vec()).ok(),
             Name::Deep => None,
         };
-        let path = self.names.iter().map(plain).collect::<Option<Vec<_>>>().filter(|_| self.tree)?.join("/");
-        let zones = self.zone.map_or(vec![Zone::Project, Zone::Central], |zone| vec![zone]);
-        zones.into_iter().map(|zone| ZonePath::new(zone, &path).ok()).collect()
+        let path = self
+            .names
+            .iter()
+            .map(plain)
+            .collect::<Option<Vec<_>>>()
+            .filter(|_| self.tree)?
+            .join("/");
+        let zones = self
+            .zone
+            .map_or(vec![Zone::Project, Zone::Central], |zone| vec![zone]);
+        zones
+            .into_iter()
+            .map(|zone| ZonePath::new(zone, &path).ok())
+            .collect()
     }
 
     fn is_in(&self, zone: Zone) -> bool {
@@ -109,13 +127,21 @@ impl Name {
 }
 
 fn components(path: &[u8]) -> Vec<&[u8]> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect()
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// Whether `path` is `pattern` and, where `below` says so, at least as many names after it.
 fn fits(pattern: &[Name], below: Option<usize>, path: &[&[u8]]) -> bool {
     let ends = |at: usize| below.map_or(at == path.len(), |least| at + least <= path.len());
-    walk(pattern, path, |name| matches!(name, Name::Deep), |name, found| name.takes(found), ends)
+    walk(
+        pattern,
+        path,
+        |name| matches!(name, Name::Deep),
+        |name, found| name.takes(found),
+        ends,
+    )
 }
 
 #[cfg(test)]
@@ -130,10 +156,22 @@ mod tests {
     #[test]
     fn each_sign_of_a_pattern_matches_its_bytes() {
         for (text, yes, no) in [
-            ("src/**", vec!["src/a", "src/a/b.rs"], vec!["src", "srcs/a", "a/src/b", "Src/a", ""]),
-            ("*.md", vec!["README.md", ".md"], vec!["a/README.md", "README.MD"]),
+            (
+                "src/**",
+                vec!["src/a", "src/a/b.rs"],
+                vec!["src", "srcs/a", "a/src/b", "Src/a", ""],
+            ),
+            (
+                "*.md",
+                vec!["README.md", ".md"],
+                vec!["a/README.md", "README.MD"],
+            ),
             ("**/*.md", vec!["a.md", "a/b/c.md"], vec!["a.rs", "a.md/b"]),
-            ("a/**/b/**/c", vec!["a/b/c", "a/x/b/y/z/c", "a/b/b/c/c"], vec!["a/c", "a/b/x", "a/b/c/d"]),
+            (
+                "a/**/b/**/c",
+                vec!["a/b/c", "a/x/b/y/z/c", "a/b/b/c/c"],
+                vec!["a/c", "a/b/x", "a/b/c/d"],
+            ),
             ("**/t/**", vec!["t/a", "x/t/a"], vec!["t", "x/t", "xt/a"]),
             ("a/{b,c}/?", vec!["a/b/1", "a/c/2"], vec!["a/d/1", "a/b/12"]),
             ("a", vec!["a"], vec!["a/b", "b", ""]),
@@ -141,26 +179,42 @@ mod tests {
             ("project:x/**", vec!["x/1"], vec!["project:x/1"]),
         ] {
             yes.iter().for_each(|path| {
-                assert!(glob(text).matches(Zone::Project, path.as_bytes()), "{text} {path}")
+                assert!(
+                    glob(text).matches(Zone::Project, path.as_bytes()),
+                    "{text} {path}"
+                )
             });
             no.iter().for_each(|path| {
-                assert!(!glob(text).matches(Zone::Project, path.as_bytes()), "{text} {path}")
+                assert!(
+                    !glob(text).matches(Zone::Project, path.as_bytes()),
+                    "{text} {path}"
+                )
             });
         }
     }
 
     #[test]
     fn a_glob_means_its_zone_only() {
-        let own =
-            |text: &str| [Zone::Project, Zone::Central].map(|zone| glob(text).matches(zone, b"notes/a"));
+        let own = |text: &str| {
+            [Zone::Project, Zone::Central].map(|zone| glob(text).matches(zone, b"notes/a"))
+        };
         assert_eq!(own("notes/**"), [true, false]);
         assert_eq!(own("central:notes/**"), [false, true]);
         assert_eq!(own("project:**"), [true, false]);
         assert_eq!(own("central:**"), [false, true]);
         assert_eq!(own("**"), [true, true]);
         assert_eq!(own("/notes/**"), [false, false]);
-        for (text, meant) in [("/usr/**", true), ("**", true), ("usr/**", false), ("central:usr/**", false)] {
-            assert_eq!(glob(text).matches(Zone::Granted, b"usr/include/a.h"), meant, "{text}");
+        for (text, meant) in [
+            ("/usr/**", true),
+            ("**", true),
+            ("usr/**", false),
+            ("central:usr/**", false),
+        ] {
+            assert_eq!(
+                glob(text).matches(Zone::Granted, b"usr/include/a.h"),
+                meant,
+                "{text}"
+            );
         }
     }
 
@@ -177,30 +231,53 @@ mod tests {
             ("src/*", "src", false),
             ("**/*.rs", "", false),
         ] {
-            assert_eq!(glob(text).covers(Zone::Project, directory.as_bytes()), want, "{text} {directory}");
+            assert_eq!(
+                glob(text).covers(Zone::Project, directory.as_bytes()),
+                want,
+                "{text} {directory}"
+            );
         }
     }
 
     #[test]
     fn directories_are_plain_names_and_all_below() {
         let directories = |text: &str| {
-            glob(text).directories().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>())
+            glob(text)
+                .directories()
+                .map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(directories("src/a/**").unwrap(), ["src/a"]);
         assert_eq!(directories("central:notes/**").unwrap(), ["central:notes"]);
         assert_eq!(directories("**").unwrap(), [".", "central:"]);
         assert_eq!(directories("central:**").unwrap(), ["central:"]);
-        for text in ["src/*", "src", "s*/**", "**/src/**", "{a,b}/**", "*.md", "/usr/**"] {
+        for text in [
+            "src/*",
+            "src",
+            "s*/**",
+            "**/src/**",
+            "{a,b}/**",
+            "*.md",
+            "/usr/**",
+        ] {
             assert_eq!(directories(text), None, "{text}");
         }
     }
 
     #[test]
     fn invalid_globs_are_refused() {
-        for text in ["", "/", "//a", "a/", "a//b", "../a", "/../a", "a/./b", "central:", "a\0"] {
-            assert_eq!(PathGlob::parse(text, Case::Exact), Err(GlobError::Names), "{text}");
+        for text in [
+            "", "/", "//a", "a/", "a//b", "../a", "/../a", "a/./b", "central:", "a\0",
+        ] {
+            assert_eq!(
+                PathGlob::parse(text, Case::Exact),
+                Err(GlobError::Names),
+                "{text}"
+            );
         }
-        assert!(matches!(PathGlob::parse("a/[b", Case::Exact), Err(GlobError::Pattern(_))));
+        assert!(matches!(
+            PathGlob::parse("a/[b", Case::Exact),
+            Err(GlobError::Pattern(_))
+        ));
         // Not a zone's name: a project file may be called so.
         assert!(glob("other:x").matches(Zone::Project, b"other:x"));
     }
@@ -209,15 +286,23 @@ mod tests {
     fn steps_are_at_most_signs_times_bytes() {
         let path = "a/".repeat(2000);
         let stars = format!("{}*b*c", "**/*a*/".repeat(100));
-        for (text, matches) in
-            [("**/a/b/".repeat(100) + "x", false), ("**/a/".repeat(100) + "a", true), (stars, false)]
-        {
+        for (text, matches) in [
+            ("**/a/b/".repeat(100) + "x", false),
+            ("**/a/".repeat(100) + "a", true),
+            (stars, false),
+        ] {
             let glob = glob(&text);
             let (steps, matched) = steps::of(|| glob.matches(Zone::Project, path.as_bytes()));
             assert_eq!(matched, matches, "{text}");
-            assert!(steps <= text.len() * (path.len() + 1), "{text} took {steps}");
+            assert!(
+                steps <= text.len() * (path.len() + 1),
+                "{text} took {steps}"
+            );
             let (steps, _) = steps::of(|| glob.covers(Zone::Project, path.as_bytes()));
-            assert!(steps <= text.len() * (path.len() + 1), "{text} took {steps}");
+            assert!(
+                steps <= text.len() * (path.len() + 1),
+                "{text} took {steps}"
+            );
         }
     }
 }

@@ -81,7 +81,11 @@ impl Pattern {
         if !text.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
             return Ok(Self(vec![Plain::parse(text, case)?]));
         }
-        expand(text)?.iter().map(|plain| Plain::parse(plain, case)).collect::<Result<_, _>>().map(Self)
+        expand(text)?
+            .iter()
+            .map(|plain| Plain::parse(plain, case))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
@@ -104,7 +108,8 @@ impl Pattern {
 
 /// Whether a text is a pattern of one name, and not just that name.
 pub(crate) fn has_signs(text: &str) -> bool {
-    text.bytes().any(|byte| is_sign(&byte) || matches!(byte, b'{' | b'}'))
+    text.bytes()
+        .any(|byte| is_sign(&byte) || matches!(byte, b'{' | b'}'))
 }
 
 /// The signs of a pattern without braces.
@@ -137,11 +142,24 @@ impl Plain {
     fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
         let text: Vec<u8> = text.bytes().map(|byte| case.fold(byte)).collect();
         let Some(first) = text.iter().position(is_sign) else {
-            return Ok(Self { case, head: text, middle: Vec::new(), tail: Vec::new() });
+            return Ok(Self {
+                case,
+                head: text,
+                middle: Vec::new(),
+                tail: Vec::new(),
+            });
         };
-        let last = text.iter().rposition(is_sign).map_or(first, |last| last + 1);
+        let last = text
+            .iter()
+            .rposition(is_sign)
+            .map_or(first, |last| last + 1);
         let middle = signs(&text[first..last])?;
-        Ok(Self { case, head: text[..first].to_vec(), middle, tail: text[last..].to_vec() })
+        Ok(Self {
+            case,
+            head: text[..first].to_vec(),
+            middle,
+            tail: text[last..].to_vec(),
+        })
     }
 
     /// The name, folded, if it is a name and no pattern.
@@ -155,7 +173,11 @@ impl Plain {
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
-        let Some(end) = name.len().checked_sub(self.tail.len()).filter(|end| *end >= self.head.len()) else {
+        let Some(end) = name
+            .len()
+            .checked_sub(self.tail.len())
+            .filter(|end| *end >= self.head.len())
+        else {
             return false;
         };
         // Nearly all patterns are literals, and of another length.
@@ -170,7 +192,13 @@ impl Plain {
     /// Whether `text` is what the middle says. It is empty for a literal, which then has to be all of the name.
     fn fits(&self, text: &[u8]) -> bool {
         let takes = |sign: &Sign, byte: &u8| sign.takes(self.case.fold(*byte));
-        walk(&self.middle, text, |sign| *sign == Sign::Many, takes, |at| at == text.len())
+        walk(
+            &self.middle,
+            text,
+            |sign| *sign == Sign::Many,
+            takes,
+            |at| at == text.len(),
+        )
     }
 }
 
@@ -218,7 +246,9 @@ impl Sign {
             Sign::Byte(own) => own == byte,
             Sign::One => true,
             Sign::Many => false,
-            Sign::Class { members, negated } => (byte.is_ascii() && members >> byte & 1 == 1) != negated,
+            Sign::Class { members, negated } => {
+                (byte.is_ascii() && members >> byte & 1 == 1) != negated
+            }
         }
     }
 }
@@ -228,14 +258,20 @@ fn expand(text: &str) -> Result<Vec<String>, PatternError> {
     let mut plain = vec![String::new()];
     let mut rest = text;
     while let Some(open) = rest.find(['{', '}']) {
-        let inner = rest[open..].strip_prefix('{').ok_or(PatternError::Unpaired)?;
+        let inner = rest[open..]
+            .strip_prefix('{')
+            .ok_or(PatternError::Unpaired)?;
         let (inner, after) = inner.split_once('}').ok_or(PatternError::Unpaired)?;
         if inner.is_empty() || inner.contains(['{', '[', ']']) {
             return Err(PatternError::Unpaired);
         }
         let (before, choices) = (&rest[..open], inner.split(','));
         plain = choices
-            .flat_map(|choice| plain.iter().map(move |start| format!("{start}{before}{choice}")))
+            .flat_map(|choice| {
+                plain
+                    .iter()
+                    .map(move |start| format!("{start}{before}{choice}"))
+            })
             .collect();
         if plain.len() > ALTERNATIVES_MAX {
             return Err(PatternError::Alternatives);
@@ -257,7 +293,10 @@ fn signs(text: &[u8]) -> Result<Vec<Sign>, PatternError> {
             b'\\' => return Err(PatternError::Backslash),
             b']' => return Err(PatternError::Unpaired),
             b'[' => {
-                let close = after.iter().position(|byte| *byte == b']').ok_or(PatternError::Unpaired)?;
+                let close = after
+                    .iter()
+                    .position(|byte| *byte == b']')
+                    .ok_or(PatternError::Unpaired)?;
                 rest = &after[close + 1..];
                 class(&after[..close])?
             }
@@ -269,7 +308,9 @@ fn signs(text: &[u8]) -> Result<Vec<Sign>, PatternError> {
 
 /// What stands between `[` and `]`.
 fn class(inner: &[u8]) -> Result<Sign, PatternError> {
-    let (negated, mut inner) = inner.strip_prefix(b"!").map_or((false, inner), |rest| (true, rest));
+    let (negated, mut inner) = inner
+        .strip_prefix(b"!")
+        .map_or((false, inner), |rest| (true, rest));
     if inner.is_empty() || inner.contains(&b'[') {
         return Err(PatternError::Unpaired);
     }
@@ -279,7 +320,11 @@ fn class(inner: &[u8]) -> Result<Sign, PatternError> {
     let mut members = 0;
     while let [low, rest @ ..] = inner {
         // A `-` at an end is itself.
-        let (high, rest) = if let [b'-', high, rest @ ..] = rest { (high, rest) } else { (low, rest) };
+        let (high, rest) = if let [b'-', high, rest @ ..] = rest {
+            (high, rest)
+        } else {
+            (low, rest)
+        };
         if low > high {
             return Err(PatternError::Class);
         }
@@ -295,7 +340,9 @@ mod tests {
 
     fn matches(pattern: &str, name: impl AsRef<[u8]>) -> bool {
         let parsed = Pattern::parse(pattern, Case::Ignored);
-        parsed.unwrap_or_else(|error| panic!("{pattern}: {error}")).matches(name.as_ref())
+        parsed
+            .unwrap_or_else(|error| panic!("{pattern}: {error}"))
+            .matches(name.as_ref())
     }
 
     #[test]
@@ -305,9 +352,17 @@ mod tests {
             ("*", vec!["", "a", ".x"], vec![]),
             ("a*", vec!["a", "ab", "A.b"], vec!["", "ba"]),
             ("*a", vec!["a", "ba", "aa"], vec!["ab"]),
-            ("*.pem", vec![".pem", "x.PEM", "x.pem.pem"], vec!["pem", "x.pem2"]),
+            (
+                "*.pem",
+                vec![".pem", "x.PEM", "x.pem.pem"],
+                vec!["pem", "x.pem2"],
+            ),
             ("a*a", vec!["aa", "aba", "aaa"], vec!["a", "ab"]),
-            ("*ab*ab*", vec!["abab", "xabxabx", "aabab"], vec!["ab", "aba"]),
+            (
+                "*ab*ab*",
+                vec!["abab", "xabxabx", "aabab"],
+                vec!["ab", "aba"],
+            ),
             ("a?c", vec!["abc", "a.c"], vec!["ac", "abbc"]),
             ("a[-_.]b", vec!["a-b", "a_b", "a.b"], vec!["ab", "a b"]),
             ("[a-cx]", vec!["a", "B", "x"], vec!["d", "-", ""]),
@@ -317,18 +372,26 @@ mod tests {
             ("*c*.{j,t}", vec!["c.j", "acd.t"], vec!["c.jt", "a.j"]),
             ("[*]", vec!["*"], vec!["a"]),
         ] {
-            yes.iter().for_each(|name| assert!(matches(pattern, name), "{pattern} {name}"));
-            no.iter().for_each(|name| assert!(!matches(pattern, name), "{pattern} {name}"));
+            yes.iter()
+                .for_each(|name| assert!(matches(pattern, name), "{pattern} {name}"));
+            no.iter()
+                .for_each(|name| assert!(!matches(pattern, name), "{pattern} {name}"));
         }
         assert!(matches("*x", b"\xff\xfex") && matches("?", b"\xff") && !matches("a", b"\xff"));
     }
 
     #[test]
     fn case_matters_only_in_exact_patterns() {
-        for (pattern, yes, no) in [("Ab*[c-d]?E", "Ab-cxE", "ab-cxE"), ("a*", "a", "A"), ("[a-c]", "b", "B")]
-        {
+        for (pattern, yes, no) in [
+            ("Ab*[c-d]?E", "Ab-cxE", "ab-cxE"),
+            ("a*", "a", "A"),
+            ("[a-c]", "b", "B"),
+        ] {
             let exact = Pattern::parse(pattern, Case::Exact).unwrap();
-            assert!(exact.matches(yes.as_bytes()) && !exact.matches(no.as_bytes()), "{pattern}");
+            assert!(
+                exact.matches(yes.as_bytes()) && !exact.matches(no.as_bytes()),
+                "{pattern}"
+            );
             assert!(matches(pattern, yes) && matches(pattern, no), "{pattern}");
         }
     }
@@ -353,9 +416,21 @@ mod tests {
         ] {
             assert_eq!(Pattern::parse(text, Case::Ignored), Err(want), "{text}");
         }
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(8), Case::Ignored).unwrap().0.len(), ALTERNATIVES_MAX);
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(9), Case::Ignored), Err(PatternError::Alternatives));
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(50), Case::Ignored), Err(PatternError::Alternatives));
+        assert_eq!(
+            Pattern::parse(&"{a,b}".repeat(8), Case::Ignored)
+                .unwrap()
+                .0
+                .len(),
+            ALTERNATIVES_MAX
+        );
+        assert_eq!(
+            Pattern::parse(&"{a,b}".repeat(9), Case::Ignored),
+            Err(PatternError::Alternatives)
+        );
+        assert_eq!(
+            Pattern::parse(&"{a,b}".repeat(50), Case::Ignored),
+            Err(PatternError::Alternatives)
+        );
     }
 
     /// The worst there is: each star takes one byte more again and again.
@@ -363,11 +438,15 @@ mod tests {
     fn steps_are_at_most_signs_times_bytes() {
         for signs in ["*a", "*?", "*[ab]", "{*a,*b}"] {
             for stars in [1, 10, 100] {
-                let text = signs.replace("{*a,*b}", "*a") + &signs.replace("{*a,*b}", "*b").repeat(stars);
+                let text =
+                    signs.replace("{*a,*b}", "*a") + &signs.replace("{*a,*b}", "*b").repeat(stars);
                 let pattern = Pattern::parse(&format!("{text}c?"), Case::Ignored).unwrap();
                 for name in ["a".repeat(4096), "ab".repeat(2048), "c".repeat(4096)] {
                     let (steps, _) = steps::of(|| pattern.matches(name.as_bytes()));
-                    assert!(steps <= (text.len() + 3) * (name.len() + 1), "{text} took {steps}");
+                    assert!(
+                        steps <= (text.len() + 3) * (name.len() + 1),
+                        "{text} took {steps}"
+                    );
                 }
             }
         }
@@ -404,8 +483,11 @@ mod tests {
     fn words<'a>(parts: &'a [&'a str], length: u32) -> impl Iterator<Item = String> + 'a {
         let count = parts.len();
         (1..=length).flat_map(move |length| {
-            (0..count.pow(length))
-                .map(move |number| (0..length).map(|at| parts[number / count.pow(at) % count]).collect())
+            (0..count.pow(length)).map(move |number| {
+                (0..length)
+                    .map(|at| parts[number / count.pow(at) % count])
+                    .collect()
+            })
         })
     }
 }

@@ -53,15 +53,24 @@ pub enum MemberKind {
 }
 
 const fn head(name: &'static str) -> Member {
-    Member { name, kind: MemberKind::Head }
+    Member {
+        name,
+        kind: MemberKind::Head,
+    }
 }
 
 const fn file(name: &'static str) -> Member {
-    Member { name, kind: MemberKind::File }
+    Member {
+        name,
+        kind: MemberKind::File,
+    }
 }
 
 const fn directory(name: &'static str) -> Member {
-    Member { name, kind: MemberKind::Directory }
+    Member {
+        name,
+        kind: MemberKind::Directory,
+    }
 }
 
 /// Each program with what it takes for a repository.
@@ -90,7 +99,11 @@ pub static REPOSITORIES: [Repository; 7] = [
         program: "hg",
         name: ".hg",
         suffix: None,
-        shapes: &[&[file("requires")], &[directory("store")], &[file("00changelog.i")]],
+        shapes: &[
+            &[file("requires")],
+            &[directory("store")],
+            &[file("00changelog.i")],
+        ],
         anywhere: false,
         settings: &["hgrc", "hgrc-not-shared", "sharedpath"],
         source: "Mercurial, hgrc(5); help internals.requirements",
@@ -99,7 +112,11 @@ pub static REPOSITORIES: [Repository; 7] = [
         program: "sl",
         name: ".sl",
         suffix: None,
-        shapes: &[&[file("requires")], &[directory("store")], &[file("00changelog.i")]],
+        shapes: &[
+            &[file("requires")],
+            &[directory("store")],
+            &[file("00changelog.i")],
+        ],
         anywhere: false,
         settings: &["config", "sharedpath"],
         source: "Sapling, tests/test-identity.t",
@@ -110,7 +127,12 @@ pub static REPOSITORIES: [Repository; 7] = [
         suffix: None,
         shapes: &[&[directory("repo"), directory("working_copy")]],
         anywhere: false,
-        settings: &["repo/config.toml", "workspace-config.toml", "repo/config-id", "workspace-config-id"],
+        settings: &[
+            "repo/config.toml",
+            "workspace-config.toml",
+            "repo/config-id",
+            "workspace-config-id",
+        ],
         source: "Jujutsu, design/secure-config",
     },
     Repository {
@@ -148,7 +170,9 @@ impl Repository {
     pub fn by_name(name: &[u8]) -> Option<&'static Repository> {
         let [git, ..] = &REPOSITORIES;
         let folded = fold(name);
-        let named = REPOSITORIES.iter().find(|kind| folded.eq_ignore_ascii_case(kind.name.as_bytes()));
+        let named = REPOSITORIES
+            .iter()
+            .find(|kind| folded.eq_ignore_ascii_case(kind.name.as_bytes()));
         named.or_else(|| may_be_dot_git(name).then_some(git))
     }
 
@@ -156,7 +180,8 @@ impl Repository {
     pub fn member(name: &[u8]) -> Option<(&'static Repository, Member)> {
         let name = fold(name);
         let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
-        let mut members = anywhere.flat_map(|kind| kind.members().map(move |member| (kind, member)));
+        let mut members =
+            anywhere.flat_map(|kind| kind.members().map(move |member| (kind, member)));
         members.find(|(_, member)| name.eq_ignore_ascii_case(member.name.as_bytes()))
     }
 
@@ -172,9 +197,9 @@ impl Repository {
     /// Whether a directory gets one of the shapes with `new`, where `has` says of other members whether they are there. In
     /// whatever order members come, the last one completes the shape.
     pub fn is_completed_by(&self, new: Member, mut has: impl FnMut(Member) -> bool) -> bool {
-        self.shapes
-            .iter()
-            .any(|shape| shape.contains(&new) && shape.iter().all(|member| *member == new || has(*member)))
+        self.shapes.iter().any(|shape| {
+            shape.contains(&new) && shape.iter().all(|member| *member == new || has(*member))
+        })
     }
 
     /// Whether a directory's entry `name` is, or leads to, settings of a repository that is one by its shape alone, or is on its way
@@ -183,14 +208,18 @@ impl Repository {
         let name = fold(name);
         let name = name.strip_suffix(b".lock").unwrap_or(&name);
         let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
-        let mut first = anywhere.flat_map(|kind| kind.settings).filter_map(|path| path.split('/').next());
+        let mut first = anywhere
+            .flat_map(|kind| kind.settings)
+            .filter_map(|path| path.split('/').next());
         first.any(|setting| name.eq_ignore_ascii_case(setting.as_bytes()))
     }
 
     /// Whether a directory of any name, in which `has` says what is there, is a repository by its shape.
     pub fn has_shape(has: impl Fn(Member) -> bool) -> bool {
         let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
-        anywhere.flat_map(|kind| kind.shapes).any(|shape| shape.iter().all(|member| has(*member)))
+        anywhere
+            .flat_map(|kind| kind.shapes)
+            .any(|shape| shape.iter().all(|member| has(*member)))
     }
 
     fn members(&self) -> impl Iterator<Item = Member> {
@@ -217,11 +246,20 @@ pub(crate) fn is_git_name(name: &[u8]) -> bool {
 /// one called `.git` or `NAME.git`, and below it a linked worktree's and a submodule's.
 pub fn may_be_git_directory(relative: &[u8]) -> bool {
     /// What a repository has besides submodules: none is below it.
-    const NO_MODULES: [&[u8]; 7] =
-        [b"objects", b"refs", b"logs", b"hooks", b"info", b"branches", b"worktrees"];
+    const NO_MODULES: [&[u8]; 7] = [
+        b"objects",
+        b"refs",
+        b"logs",
+        b"hooks",
+        b"info",
+        b"branches",
+        b"worktrees",
+    ];
     let names: Vec<Cow<[u8]>> = relative.split(|byte| *byte == b'/').map(fold).collect();
     let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
-    let Some(git) = names.iter().rposition(|name| is_git_name(name)) else { return false };
+    let Some(git) = names.iter().rposition(|name| is_git_name(name)) else {
+        return false;
+    };
     let mut below = &names[git + 1..];
     if let [worktrees, _, rest @ ..] = below
         && is(worktrees, b"worktrees")
@@ -240,9 +278,17 @@ pub fn may_be_git_directory(relative: &[u8]) -> bool {
 /// Whether some file system takes this name for `.git`: without case, without what it ignores, and as FAT and NTFS cut and shorten it.
 pub fn may_be_dot_git(name: &[u8]) -> bool {
     let name = fold(name);
-    let stream = name.iter().position(|byte| *byte == b':').unwrap_or(name.len());
-    let end = name[..stream].iter().rposition(|byte| !b". ".contains(byte)).map_or(0, |last| last + 1);
-    [b".git", b"git~1".as_slice()].iter().any(|git| name[..end].eq_ignore_ascii_case(git))
+    let stream = name
+        .iter()
+        .position(|byte| *byte == b':')
+        .unwrap_or(name.len());
+    let end = name[..stream]
+        .iter()
+        .rposition(|byte| !b". ".contains(byte))
+        .map_or(0, |last| last + 1);
+    [b".git", b"git~1".as_slice()]
+        .iter()
+        .any(|git| name[..end].eq_ignore_ascii_case(git))
 }
 
 /// Whether a path has a name that git keeps repositories by: below it `HEAD` is an ordinary name.
@@ -254,12 +300,19 @@ pub fn is_in_git_directory(relative: &[u8]) -> bool {
 /// names.
 pub fn as_git_directory(relative: &[u8]) -> Option<Vec<u8>> {
     // Most paths have none.
-    if relative.is_ascii() && !relative.windows(4).any(|four| four.eq_ignore_ascii_case(b".git")) {
+    if relative.is_ascii()
+        && !relative
+            .windows(4)
+            .any(|four| four.eq_ignore_ascii_case(b".git"))
+    {
         return None;
     }
     let mut names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
     let mut changed = false;
-    for name in names.iter_mut().filter(|name| name.len() > b".git".len() && is_git_name(name)) {
+    for name in names
+        .iter_mut()
+        .filter(|name| name.len() > b".git".len() && is_git_name(name))
+    {
         (*name, changed) = (b".git", true);
     }
     changed.then(|| names.join(&b'/'))
@@ -274,7 +327,9 @@ pub fn is_git_head(content: &[u8]) -> bool {
     match branch_of(content) {
         Some(name) => {
             let plain = |byte: &u8| *byte > b' ' && *byte != 0x7f && !b"~^:?*[\\".contains(byte);
-            let branch = name.strip_prefix(b"refs/").filter(|branch| !branch.is_empty());
+            let branch = name
+                .strip_prefix(b"refs/")
+                .filter(|branch| !branch.is_empty());
             branch.is_some_and(|branch| {
                 branch.iter().all(plain) && !branch.windows(2).any(|pair| pair == b"..")
             })
@@ -322,16 +377,22 @@ mod tests {
         let begin = |first: usize| {
             let mut rest = members.to_vec();
             let first = rest.remove(first);
-            orders(&rest).into_iter().map(move |order| [vec![first], order].concat())
+            orders(&rest)
+                .into_iter()
+                .map(move |order| [vec![first], order].concat())
         };
         (0..members.len()).flat_map(begin).collect()
     }
 
     /// The members that complete a shape when they come one after the other.
     fn completing(kind: &Repository, order: &[Member]) -> Vec<Member> {
-        let new =
-            |place: &usize| kind.is_completed_by(order[*place], |member| order[..*place].contains(&member));
-        (0..order.len()).filter(new).map(|place| order[place]).collect()
+        let new = |place: &usize| {
+            kind.is_completed_by(order[*place], |member| order[..*place].contains(&member))
+        };
+        (0..order.len())
+            .filter(new)
+            .map(|place| order[place])
+            .collect()
     }
 
     #[test]
@@ -346,7 +407,11 @@ mod tests {
                         kind.program
                     );
                     let control = completing(kind, &order[..order.len() - 1]);
-                    assert!(control.is_empty(), "{}: {order:?} without its last", kind.program);
+                    assert!(
+                        control.is_empty(),
+                        "{}: {order:?} without its last",
+                        kind.program
+                    );
                 }
             }
         }
@@ -378,28 +443,59 @@ mod tests {
 
     #[test]
     fn settings_are_known_by_their_first_name() {
-        for name in
-            ["config", "CONFIG", "hooks", "info", "modules", "commondir", "config.lock", "config.worktree"]
-        {
+        for name in [
+            "config",
+            "CONFIG",
+            "hooks",
+            "info",
+            "modules",
+            "commondir",
+            "config.lock",
+            "config.worktree",
+        ] {
             assert!(Repository::may_be_setting(name.as_bytes()), "{name}");
         }
-        for name in ["", "HEAD", "objects", "refs", "logs", "index.lock", "conf", "hgrc", ".lock"] {
+        for name in [
+            "",
+            "HEAD",
+            "objects",
+            "refs",
+            "logs",
+            "index.lock",
+            "conf",
+            "hgrc",
+            ".lock",
+        ] {
             assert!(!Repository::may_be_setting(name.as_bytes()), "{name}");
         }
-        let shape = |names: &'static [&str]| Repository::has_shape(|member| names.contains(&member.name));
+        let shape =
+            |names: &'static [&str]| Repository::has_shape(|member| names.contains(&member.name));
         assert!(shape(&["HEAD", "objects", "refs"]) && shape(&["HEAD", "commondir"]));
         assert!(!shape(&["HEAD", "objects"]) && !shape(&["requires", "store"]));
     }
 
     #[test]
     fn members_are_known_without_case_where_the_shape_alone_counts() {
-        for (name, member) in [("HEAD", "HEAD"), ("head", "HEAD"), ("HE\u{200b}AD", "HEAD"), ("Refs", "refs")]
-        {
+        for (name, member) in [
+            ("HEAD", "HEAD"),
+            ("head", "HEAD"),
+            ("HE\u{200b}AD", "HEAD"),
+            ("Refs", "refs"),
+        ] {
             let found = Repository::member(name.as_bytes()).map(|(_, member)| member.name);
             assert_eq!(found, Some(member), "{name}");
         }
         // Mercurial finds `.hg` by its name.
-        for name in ["", "README.md", "HEADS", "HEAD.lock", "config", "hooks", "\u{e9}", "requires"] {
+        for name in [
+            "",
+            "README.md",
+            "HEADS",
+            "HEAD.lock",
+            "config",
+            "hooks",
+            "\u{e9}",
+            "requires",
+        ] {
             assert_eq!(Repository::member(name.as_bytes()), None, "{name}");
         }
     }
@@ -407,16 +503,28 @@ mod tests {
     /// What the table calls settings, the shipped list protects below the directory's own name.
     #[test]
     fn settings_are_protected_by_their_virtual_paths() {
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        let policy = Policies::load(vec![]).unwrap().resolve("default", &host).unwrap();
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        let policy = Policies::load(vec![])
+            .unwrap()
+            .resolve("default", &host)
+            .unwrap();
         for kind in &REPOSITORIES {
             for setting in kind.settings {
                 let path = format!("{}/{setting}", kind.name).into_bytes();
-                let held = policy.matcher.protection(&path).or_else(|| policy.matcher.leads_to(&path));
+                let held = policy
+                    .matcher
+                    .protection(&path)
+                    .or_else(|| policy.matcher.leads_to(&path));
                 assert!(held.is_some(), "{}/{setting}", kind.name);
             }
         }
-        assert!(policy.matcher.protection(b".git/objects/ab/cd").is_none(), "the control");
+        assert!(
+            policy.matcher.protection(b".git/objects/ab/cd").is_none(),
+            "the control"
+        );
     }
 
     #[test]
@@ -453,10 +561,16 @@ mod tests {
 
     #[test]
     fn every_name_of_a_repository_counts_as_the_first() {
-        for (path, counts) in
-            [("bare.git/config", ".git/config"), ("a/B.GIT/x/c.git", "a/.git/x/.git"), ("x.git", ".git")]
-        {
-            assert_eq!(as_git_directory(path.as_bytes()).as_deref(), Some(counts.as_bytes()), "{path}");
+        for (path, counts) in [
+            ("bare.git/config", ".git/config"),
+            ("a/B.GIT/x/c.git", "a/.git/x/.git"),
+            ("x.git", ".git"),
+        ] {
+            assert_eq!(
+                as_git_directory(path.as_bytes()).as_deref(),
+                Some(counts.as_bytes()),
+                "{path}"
+            );
         }
         for path in ["", ".git/config", "a/.git", "git/config", "x.gitx"] {
             assert_eq!(as_git_directory(path.as_bytes()), None, "{path}");
@@ -476,13 +590,22 @@ mod tests {
             "ref: refs/heads/feat/\u{44f}-\u{1f600}\u{fe0f}_1.2+3#4@5=6,7%8!9{10}\n".to_owned(),
             format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 10)),
         ] {
-            assert!(is_git_head(text.as_bytes()) && is_valid_git_head(text.as_bytes()), "{text}");
+            assert!(
+                is_git_head(text.as_bytes()) && is_valid_git_head(text.as_bytes()),
+                "{text}"
+            );
         }
         // Git takes these, and a prompt that has the shell expand them would run what they say, or show another name.
-        for name in SHELL_CHARACTERS.chars().filter(|c| *c != '\\').chain(['\u{85}', '\u{202e}', '\u{2066}'])
+        for name in SHELL_CHARACTERS
+            .chars()
+            .filter(|c| *c != '\\')
+            .chain(['\u{85}', '\u{202e}', '\u{2066}'])
         {
             let text = format!("ref: refs/heads/x{name}y\n");
-            assert!(is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()), "{text:?}");
+            assert!(
+                is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()),
+                "{text:?}"
+            );
         }
         assert!(!is_valid_git_head(b"ref: refs/heads/\x9b1m"));
         for text in [
@@ -504,7 +627,10 @@ mod tests {
             format!("g{}", &object[1..]),
             format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 9)),
         ] {
-            assert!(!is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()), "{text:?}");
+            assert!(
+                !is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()),
+                "{text:?}"
+            );
         }
     }
 }

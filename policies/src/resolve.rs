@@ -61,13 +61,29 @@ fn shipped(
     names: &'static [ShippedName],
 ) -> File {
     let (name, text, kind, whole) = (name.into(), text.into(), SourceKind::Shipped, Some(whole));
-    File { name, kind, text, whole, names, only, content: OnceLock::new() }
+    File {
+        name,
+        kind,
+        text,
+        whole,
+        names,
+        only,
+        content: OnceLock::new(),
+    }
 }
 
 impl From<Source> for File {
     fn from(source: Source) -> Self {
         let (name, text, kind) = (source.name.into(), source.text.into(), source.kind);
-        Self { name, kind, text, whole: None, names: &[], only: None, content: OnceLock::new() }
+        Self {
+            name,
+            kind,
+            text,
+            whole: None,
+            names: &[],
+            only: None,
+            content: OnceLock::new(),
+        }
     }
 }
 
@@ -84,7 +100,9 @@ impl File {
     fn profiles(&self) -> impl Iterator<Item = &str> {
         let read = self.content.get().filter(|_| self.only.is_none());
         let read = read.into_iter().flat_map(|content| content.profiles());
-        self.only.into_iter().chain(read.map(|(name, _)| name.as_str()))
+        self.only
+            .into_iter()
+            .chain(read.map(|(name, _)| name.as_str()))
     }
 
     /// The line and column of a profile's name, if it is parsed.
@@ -99,7 +117,10 @@ impl File {
         let breaks: Vec<usize> = self.text.match_indices('\n').map(|(at, _)| at).collect();
         move |byte| {
             let line = breaks.partition_point(|end| *end < byte) + 1;
-            Origin { file: self.name.clone().into_owned(), line }
+            Origin {
+                file: self.name.clone().into_owned(),
+                line,
+            }
         }
     }
 }
@@ -121,7 +142,10 @@ impl Policies {
     /// One of them is invalid: a session without the administrator's or the user's part would have a weaker policy.
     pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
         let shipped = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
-        let mut files: Vec<File> = shipped.into_iter().chain(sources.into_iter().map(File::from)).collect();
+        let mut files: Vec<File> = shipped
+            .into_iter()
+            .chain(sources.into_iter().map(File::from))
+            .collect();
         files.sort_by_key(|file| file.kind);
         for file in files.iter().filter(|file| file.only.is_none()) {
             file.read()?;
@@ -143,7 +167,14 @@ impl Policies {
     /// Digest of all files: kinds, names and texts, in order.
     pub fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
-        for File { name, kind, text, whole, .. } in &self.files {
+        for File {
+            name,
+            kind,
+            text,
+            whole,
+            ..
+        } in &self.files
+        {
             hash.update([*kind as u8]);
             for part in [name.as_ref(), whole.unwrap_or(text)] {
                 hash.update((part.len() as u64).to_le_bytes());
@@ -178,7 +209,10 @@ impl Policies {
         (scope, trust): (Option<&Scope>, Trust),
         network: Option<&NetworkRequest>,
     ) -> Result<EffectivePolicy, PolicyError> {
-        self.undigested(profile, host)?.narrowed(scope, trust)?.networked(network)?.digested()
+        self.undigested(profile, host)?
+            .narrowed(scope, trust)?
+            .networked(network)?
+            .digested()
     }
 
     fn undigested(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
@@ -188,10 +222,33 @@ impl Policies {
             let added = draft.add(profile, file.origins(), host);
             added.map_err(|fault| fault.in_profile(name))?;
         }
-        draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
-        let Draft { project, central, grants, read, listed, sockets, git_directories, environment, .. } =
-            draft;
-        let Draft { image, web, network, open, secrets, limits, required, expected, .. } = draft;
+        draft.required.extend(
+            self.general()
+                .flat_map(|(_, file)| &file.required)
+                .map(|layer| layer.0),
+        );
+        let Draft {
+            project,
+            central,
+            grants,
+            read,
+            listed,
+            sockets,
+            git_directories,
+            environment,
+            ..
+        } = draft;
+        let Draft {
+            image,
+            web,
+            network,
+            open,
+            secrets,
+            limits,
+            required,
+            expected,
+            ..
+        } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
@@ -221,9 +278,16 @@ impl Policies {
             protected,
             opened: open.iter().map(|name| name.as_str().to_owned()).collect(),
             transit,
-            web: WebPolicy { own: web, bounds: self.web_bounds() },
+            web: WebPolicy {
+                own: web,
+                bounds: self.web_bounds(),
+            },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
-            secrets: SecretModes { own: secrets, bounds: self.secret_bounds(), revealed: Vec::new() },
+            secrets: SecretModes {
+                own: secrets,
+                bounds: self.secret_bounds(),
+                revealed: Vec::new(),
+            },
             leases: false,
             path_leases: self.path_leases(host)?,
             limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
@@ -239,17 +303,28 @@ impl Policies {
 
     fn check_lock(&self) -> Result<(), PolicyError> {
         let locked = |(_, content): &(&File, &PolicyFile)| content.lock;
-        if let Some((file, _)) =
-            self.general().filter(locked).find(|(file, _)| file.kind != SourceKind::System)
+        if let Some((file, _)) = self
+            .general()
+            .filter(locked)
+            .find(|(file, _)| file.kind != SourceKind::System)
         {
-            return Err(PolicyError::LockMisplaced { file: file.name.to_string() });
+            return Err(PolicyError::LockMisplaced {
+                file: file.name.to_string(),
+            });
         }
-        let Some((by, _)) = self.general().find(locked) else { return Ok(()) };
-        let mut users = self.general().filter(|(file, _)| file.kind == SourceKind::User);
+        let Some((by, _)) = self.general().find(locked) else {
+            return Ok(());
+        };
+        let mut users = self
+            .general()
+            .filter(|(file, _)| file.kind == SourceKind::User);
         match users.find_map(|(file, content)| Some((file, content.profiles().next()?.0))) {
             Some((file, profile)) => {
-                let (file, profile, by) =
-                    (file.name.to_string(), profile.as_str().to_owned(), by.name.to_string());
+                let (file, profile, by) = (
+                    file.name.to_string(),
+                    profile.as_str().to_owned(),
+                    by.name.to_string(),
+                );
                 Err(PolicyError::Locked { file, profile, by })
             }
             None => Ok(()),
@@ -261,9 +336,16 @@ impl Policies {
         for file in &self.files {
             for name in file.profiles() {
                 if let Some(earlier) = taken.insert(name, file) {
-                    let (file, profile, earlier) =
-                        (file.name.to_string(), name.to_owned(), earlier.name.to_string());
-                    return Err(PolicyError::Taken { file, profile, earlier });
+                    let (file, profile, earlier) = (
+                        file.name.to_string(),
+                        name.to_owned(),
+                        earlier.name.to_string(),
+                    );
+                    return Err(PolicyError::Taken {
+                        file,
+                        profile,
+                        earlier,
+                    });
                 }
             }
         }
@@ -273,12 +355,22 @@ impl Policies {
     /// Checks that each profile chosen by a file is known to that file: a user's file must not define what an administrator's chooses.
     fn check_choices(&self) -> Result<(), PolicyError> {
         for (index, file) in self.files.iter().enumerate() {
-            let Some(content) = file.content.get() else { continue };
-            let known = |name: &str| {
-                self.files[..=index].iter().any(|file| file.profiles().any(|known| known == name))
+            let Some(content) = file.content.get() else {
+                continue;
             };
-            let chosen = content.chosen().map(|name| name.as_str()).filter(|name| *name != AUTO);
-            let entries = content.auto.iter().map(|entry| entry.get_ref().profile.as_str());
+            let known = |name: &str| {
+                self.files[..=index]
+                    .iter()
+                    .any(|file| file.profiles().any(|known| known == name))
+            };
+            let chosen = content
+                .chosen()
+                .map(|name| name.as_str())
+                .filter(|name| *name != AUTO);
+            let entries = content
+                .auto
+                .iter()
+                .map(|entry| entry.get_ref().profile.as_str());
             if let Some(profile) = entries.chain(chosen).find(|name| !known(name)) {
                 let (file, profile) = (file.name.to_string(), profile.to_owned());
                 return Err(PolicyError::NoChoice { file, profile });
@@ -292,7 +384,11 @@ impl Policies {
     fn check_bases(&self) -> Result<(), PolicyError> {
         let own = |(_, file): &(usize, &File)| file.kind != SourceKind::Shipped;
         for (index, file) in self.files.iter().enumerate().filter(own) {
-            let profiles = file.content.get().into_iter().flat_map(|content| content.profiles());
+            let profiles = file
+                .content
+                .get()
+                .into_iter()
+                .flat_map(|content| content.profiles());
             for (name, profile) in profiles {
                 Chain::of(self, name.as_str(), (index, profile))?;
             }
@@ -304,17 +400,28 @@ impl Policies {
     pub(crate) fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<Link<'a>>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
-            return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
+            return Err(PolicyError::NoProfile {
+                profile: name.to_owned(),
+                known,
+            });
         };
         let links = Chain::of(self, name, (file, profile))?.links;
-        Ok(links.into_iter().map(|(name, file, profile)| (name, &self.files[file], profile)).collect())
+        Ok(links
+            .into_iter()
+            .map(|(name, file, profile)| (name, &self.files[file], profile))
+            .collect())
     }
 
     /// The profile and the index of its file, among the first `files` files.
     fn find(&self, name: &str, files: usize) -> Result<Option<(usize, &Profile)>, PolicyError> {
         let has = |file: &File| file.profiles().any(|known| known == name);
-        let Some(index) = self.files[..files].iter().position(has) else { return Ok(None) };
-        let found = self.files[index].read()?.profiles().find(|(key, _)| key.as_str() == name);
+        let Some(index) = self.files[..files].iter().position(has) else {
+            return Ok(None);
+        };
+        let found = self.files[index]
+            .read()?
+            .profiles()
+            .find(|(key, _)| key.as_str() == name);
         Ok(found.map(|(_, profile)| (index, profile)))
     }
 
@@ -329,8 +436,12 @@ impl Policies {
         approval.terminal = tables().any(|table| table.terminal == Some(true))
             || tables().all(|table| table.terminal.is_none());
         for table in tables() {
-            approval.ceiling = table.trust.map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
-            approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
+            approval.ceiling = table
+                .trust
+                .map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
+            approval.channel = table
+                .channel
+                .map_or(approval.channel, |c| c.max(approval.channel));
         }
         approval
     }
@@ -345,7 +456,10 @@ impl Policies {
 
     fn web_bounds(&self) -> Vec<WebTable> {
         let bounds = self.general().map(|(_, file)| &file.web);
-        bounds.filter(|web| **web != WebTable::default()).cloned().collect()
+        bounds
+            .filter(|web| **web != WebTable::default())
+            .cloned()
+            .collect()
     }
 
     fn secret_bounds(&self) -> Vec<SecretsTable> {
@@ -402,7 +516,11 @@ fn protected_name(
     ProtectedName {
         origin: origins(name.span().start),
         pattern: name.get_ref().pattern.as_str().to_owned(),
-        except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
+        except: protect
+            .except
+            .iter()
+            .map(|except| except.as_str().to_owned())
+            .collect(),
         protection: protect.protection,
         new: protect.new,
         opens: protect.opens,
@@ -411,10 +529,27 @@ fn protected_name(
 }
 
 fn transit_form(entry: &TransitEntry) -> TransitForm {
-    let before = entry.before.as_ref().map_or("", |before| before.as_str()).to_owned();
-    let after = entry.after.as_ref().map_or("", |after| after.as_str()).to_owned();
-    let except = entry.except.iter().map(|except| except.as_str().to_owned()).collect();
-    TransitForm { before, after, except, why: entry.why.clone() }
+    let before = entry
+        .before
+        .as_ref()
+        .map_or("", |before| before.as_str())
+        .to_owned();
+    let after = entry
+        .after
+        .as_ref()
+        .map_or("", |after| after.as_str())
+        .to_owned();
+    let except = entry
+        .except
+        .iter()
+        .map(|except| except.as_str().to_owned())
+        .collect();
+    TransitForm {
+        before,
+        after,
+        except,
+        why: entry.why.clone(),
+    }
 }
 
 /// A profile after the profiles that it extends.
@@ -431,7 +566,11 @@ impl<'a> Chain<'a> {
         name: &'a str,
         (file, profile): (usize, &'a Profile),
     ) -> Result<Self, PolicyError> {
-        let mut chain = Self { policies, last: (name, file), links: Vec::new() };
+        let mut chain = Self {
+            policies,
+            last: (name, file),
+            links: Vec::new(),
+        };
         chain.add(name, (file, profile), LEVELS_MAX)?;
         Ok(chain)
     }
@@ -460,12 +599,24 @@ impl<'a> Chain<'a> {
 
     fn too_long(&self) -> PolicyError {
         let (file, line, column) = self.place_of(self.last);
-        PolicyError::Levels { file, line, column, profile: self.last.0.to_owned(), max: LEVELS_MAX }
+        PolicyError::Levels {
+            file,
+            line,
+            column,
+            profile: self.last.0.to_owned(),
+            max: LEVELS_MAX,
+        }
     }
 
     fn no_base(&self, of: (&str, usize), base: &str) -> PolicyError {
         let (file, line, column) = self.place_of(of);
-        PolicyError::NoBase { file, line, column, profile: of.0.to_owned(), base: base.to_owned() }
+        PolicyError::NoBase {
+            file,
+            line,
+            column,
+            profile: of.0.to_owned(),
+            base: base.to_owned(),
+        }
     }
 
     /// The file of a profile, and its place there.

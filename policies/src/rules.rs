@@ -85,14 +85,20 @@ pub struct ConditionEntry {
 pub enum RuleFault {
     #[error("a rule has a `why`: the reason that the user and the model get")]
     Why,
-    #[error("`program` and `args` are for rules with `tool = \"bash\"`, and `args` for those with `program`")]
+    #[error(
+        "`program` and `args` are for rules with `tool = \"bash\"`, and `args` for those with `program`"
+    )]
     Command,
     #[error(
         "a condition has one of `equals`, `contains`, `starts_with` and `matches`, and at least one value"
     )]
     Test,
     #[error("`{tool}` has no parameter `{param}` that a rule can name; it has: {known}")]
-    Param { tool: String, param: String, known: String },
+    Param {
+        tool: String,
+        param: String,
+        known: String,
+    },
     #[error("{0}")]
     Glob(#[from] GlobError),
 }
@@ -136,9 +142,20 @@ impl Rule {
             return Err(RuleFault::Why);
         }
         let (tool, action) = (entry.tool.as_str(), entry.action);
-        let when = entry.when.iter().map(|condition| Condition::new(condition, tool, action.case()));
+        let when = entry
+            .when
+            .iter()
+            .map(|condition| Condition::new(condition, tool, action.case()));
         let (when, command) = (when.collect::<Result<_, _>>()?, command_of(entry)?);
-        Ok(Self { source, origin, tool: tool.to_owned(), action, why: entry.why.clone(), when, command })
+        Ok(Self {
+            source,
+            origin,
+            tool: tool.to_owned(),
+            action,
+            why: entry.why.clone(),
+            when,
+            command,
+        })
     }
 
     /// The name in results: the source and the line.
@@ -148,13 +165,26 @@ impl Rule {
 
     fn is_about(&self, facts: &Facts) -> bool {
         let named = self.tool == facts.tool || self.tool == "*";
-        named && self.when.iter().all(|condition| condition.holds(facts, self.action))
+        named
+            && self
+                .when
+                .iter()
+                .all(|condition| condition.holds(facts, self.action))
     }
 
     /// How it matches a part of a call that it is about.
     fn judge(&self, unit: Option<&Unit>) -> Option<RuleMatch<'_>> {
-        let found = |action, doubt, whole| Some(RuleMatch { action, rule: self, doubt, whole });
-        let Some(command) = &self.command else { return found(self.action, None, true) };
+        let found = |action, doubt, whole| {
+            Some(RuleMatch {
+                action,
+                rule: self,
+                doubt,
+                whole,
+            })
+        };
+        let Some(command) = &self.command else {
+            return found(self.action, None, true);
+        };
         let fit = match unit? {
             Unit::Simple(simple) => command.fits(simple),
             Unit::Unparsed(reason) => Fit::Maybe(reason),
@@ -162,7 +192,9 @@ impl Rule {
         match (fit, self.action) {
             (Fit::Exactly, action) => found(action, None, true),
             (Fit::Widely, Action::Ask | Action::Deny) => found(self.action, None, false),
-            (Fit::Maybe(doubt), Action::Ask | Action::Deny) => found(Action::Ask, Some(doubt), false),
+            (Fit::Maybe(doubt), Action::Ask | Action::Deny) => {
+                found(Action::Ask, Some(doubt), false)
+            }
             (Fit::Widely | Fit::Maybe(_), Action::Allow) | (Fit::No, _) => None,
         }
     }
@@ -171,9 +203,9 @@ impl Rule {
 fn command_of(entry: &RuleEntry) -> Result<Option<CommandRule>, RuleFault> {
     let args = entry.args.as_deref().unwrap_or_default();
     match &entry.program {
-        Some(program) if entry.tool.as_str() == "bash" && !program.is_empty() => {
-            Ok(Some(CommandRule::new(program.clone(), args.to_vec(), entry.action.case())?))
-        }
+        Some(program) if entry.tool.as_str() == "bash" && !program.is_empty() => Ok(Some(
+            CommandRule::new(program.clone(), args.to_vec(), entry.action.case())?,
+        )),
         None if entry.args.is_none() => Ok(None),
         Some(_) | None => Err(RuleFault::Command),
     }
@@ -244,20 +276,35 @@ impl Condition {
             (Test::StartsWith, &entry.starts_with),
             (Test::Matches, &entry.matches),
         ];
-        let mut given = tests.into_iter().filter_map(|(test, values)| Some((test, values.as_ref()?)));
-        let (Some((test, values)), None) = (given.next(), given.next()) else { return Err(RuleFault::Test) };
+        let mut given = tests
+            .into_iter()
+            .filter_map(|(test, values)| Some((test, values.as_ref()?)));
+        let (Some((test, values)), None) = (given.next(), given.next()) else {
+            return Err(RuleFault::Test);
+        };
         if values.is_empty() {
             return Err(RuleFault::Test);
         }
-        let matchers = values.iter().map(|value| ValueMatcher::new(param, test, value, case));
+        let matchers = values
+            .iter()
+            .map(|value| ValueMatcher::new(param, test, value, case));
         let matchers = matchers.collect::<Result<_, _>>()?;
-        Ok(Self { param: param.clone(), test, values: values.clone(), matchers, case })
+        Ok(Self {
+            param: param.clone(),
+            test,
+            values: values.clone(),
+            matchers,
+            case,
+        })
     }
 
     /// Whether it holds of a call: for an `allow` of every value, for others of any. None holds of a parameter that is
     /// not given.
     fn holds(&self, facts: &Facts, action: Action) -> bool {
-        let mut values = facts.values(&self.param).map(|param| self.matches(param)).peekable();
+        let mut values = facts
+            .values(&self.param)
+            .map(|param| self.matches(param))
+            .peekable();
         match action {
             Action::Allow => values.peek().is_some() && values.all(|matches| matches),
             Action::Ask | Action::Deny => values.any(|matches| matches),
@@ -267,7 +314,9 @@ impl Condition {
     fn matches(&self, param: &Param) -> bool {
         let text = param.text();
         let mut values = self.values.iter().zip(&self.matchers);
-        values.any(|(value, matcher)| matcher.matches(param, text.as_bytes(), value.as_bytes(), self.case))
+        values.any(|(value, matcher)| {
+            matcher.matches(param, text.as_bytes(), value.as_bytes(), self.case)
+        })
     }
 }
 
@@ -277,7 +326,9 @@ impl ValueMatcher {
             Test::Equals => ValueMatcher::Equals,
             Test::Contains => ValueMatcher::Contains,
             Test::StartsWith => ValueMatcher::StartsWith,
-            Test::Matches if PATHS.contains(&param) => ValueMatcher::Path(PathGlob::parse(value, case)?),
+            Test::Matches if PATHS.contains(&param) => {
+                ValueMatcher::Path(PathGlob::parse(value, case)?)
+            }
             Test::Matches => ValueMatcher::Glob(Pattern::parse(value, case)?),
         })
     }
@@ -285,9 +336,14 @@ impl ValueMatcher {
     fn matches(&self, param: &Param, text: &[u8], value: &[u8], case: Case) -> bool {
         match self {
             ValueMatcher::Equals => case.same(text, value),
-            ValueMatcher::StartsWith => text.get(..value.len()).is_some_and(|start| case.same(start, value)),
+            ValueMatcher::StartsWith => text
+                .get(..value.len())
+                .is_some_and(|start| case.same(start, value)),
             ValueMatcher::Contains => {
-                value.is_empty() || text.windows(value.len()).any(|window| case.same(window, value))
+                value.is_empty()
+                    || text
+                        .windows(value.len())
+                        .any(|window| case.same(window, value))
             }
             ValueMatcher::Glob(pattern) => pattern.matches(text),
             ValueMatcher::Path(glob) => {
@@ -315,8 +371,15 @@ pub(crate) fn judge<'a>(rules: &'a [Rule], facts: &Facts) -> Option<RuleMatch<'a
     let mut about: Vec<&Rule> = rules.iter().filter(|rule| rule.is_about(facts)).collect();
     about.sort_by_key(|rule| (rule.source, rule.tool == "*"));
     // One for each simple command, where a rule asks for them; else one for the call as a whole.
-    let command = facts.command.filter(|_| about.iter().any(|rule| rule.command.is_some()));
-    let mut units: Vec<Option<Unit>> = command.map(shell::units).into_iter().flatten().map(Some).collect();
+    let command = facts
+        .command
+        .filter(|_| about.iter().any(|rule| rule.command.is_some()));
+    let mut units: Vec<Option<Unit>> = command
+        .map(shell::units)
+        .into_iter()
+        .flatten()
+        .map(Some)
+        .collect();
     if units.is_empty() {
         units.push(None);
     }
@@ -326,17 +389,25 @@ pub(crate) fn judge<'a>(rules: &'a [Rule], facts: &Facts) -> Option<RuleMatch<'a
     matches.reduce(|first, next| {
         let differ = first.action != next.action;
         let strictest = stricter(first, next);
-        RuleMatch { whole: differ && strictest.whole, ..strictest }
+        RuleMatch {
+            whole: differ && strictest.whole,
+            ..strictest
+        }
     })
 }
 
 /// What one source says: the strictest about any part, and `allow` only about all of them.
 fn of_source<'a>(rules: &[&'a Rule], units: &[Option<Unit>]) -> Option<RuleMatch<'a>> {
-    let matches: Vec<Option<RuleMatch>> = units.iter().map(|unit| of_unit(rules, unit.as_ref())).collect();
+    let matches: Vec<Option<RuleMatch>> = units
+        .iter()
+        .map(|unit| of_unit(rules, unit.as_ref()))
+        .collect();
     let all = matches.iter().all(Option::is_some);
     let strictest = matches.iter().flatten().cloned().reduce(stricter)?;
-    let same =
-        |one: &Option<RuleMatch>| one.as_ref().is_some_and(|one| one.rule == strictest.rule && one.whole);
+    let same = |one: &Option<RuleMatch>| {
+        one.as_ref()
+            .is_some_and(|one| one.rule == strictest.rule && one.whole)
+    };
     let whole = matches.iter().all(same);
     (all || strictest.action > Action::Allow).then_some(RuleMatch { whole, ..strictest })
 }
@@ -345,7 +416,9 @@ fn of_source<'a>(rules: &[&'a Rule], units: &[Option<Unit>]) -> Option<RuleMatch
 fn of_unit<'a>(rules: &[&'a Rule], unit: Option<&Unit>) -> Option<RuleMatch<'a>> {
     let mut strictest = None;
     for rule in rules {
-        let Some(next) = rule.judge(unit) else { continue };
+        let Some(next) = rule.judge(unit) else {
+            continue;
+        };
         let certain = next.doubt.is_none();
         strictest = Some(strictest.map_or(next.clone(), |first| stricter(first, next)));
         if certain {
@@ -357,7 +430,11 @@ fn of_unit<'a>(rules: &[&'a Rule], unit: Option<&Unit>) -> Option<RuleMatch<'a>>
 
 /// The stricter of two, and the first of equals.
 fn stricter<'a>(first: RuleMatch<'a>, next: RuleMatch<'a>) -> RuleMatch<'a> {
-    if next.action > first.action { next } else { first }
+    if next.action > first.action {
+        next
+    } else {
+        first
+    }
 }
 
 #[cfg(test)]
@@ -385,7 +462,16 @@ mod tests {
         );
         let signs = 3 * "*b*b*c-*x*y".len();
         let mut highest = 0;
-        for part in ["a;", "a a;", "ab -x ", "a --b=c ", "a b -", "aaaaaaaa", "a -x b;", "'a' \"b\" "] {
+        for part in [
+            "a;",
+            "a a;",
+            "ab -x ",
+            "a --b=c ",
+            "a b -",
+            "aaaaaaaa",
+            "a -x b;",
+            "'a' \"b\" ",
+        ] {
             let command = Command::Shell(part.repeat(limit::COMMAND / part.len()));
             let bytes = limit::COMMAND;
             let request = Request::Bash(Bash {
@@ -399,9 +485,15 @@ mod tests {
                 split: false,
             });
             let (steps, _) = steps::of(|| judge(&rules, &Facts::of(&request)));
-            assert!(steps <= signs * bytes, "{part} took {steps}, with {signs} signs");
+            assert!(
+                steps <= signs * bytes,
+                "{part} took {steps}, with {signs} signs"
+            );
             highest = highest.max(steps);
         }
-        assert!(highest > 3 * limit::COMMAND, "what is counted are their steps: {highest}");
+        assert!(
+            highest > 3 * limit::COMMAND,
+            "what is counted are their steps: {highest}"
+        );
     }
 }

@@ -22,7 +22,9 @@ impl Reach {
     /// What a file tool does with the path it is given.
     pub fn of(tool: &str) -> Self {
         match tool {
-            "bash" | "file_read" | "file_write" | "file_edit" | "undo" | "view_image" => Reach::Name,
+            "bash" | "file_read" | "file_write" | "file_edit" | "undo" | "view_image" => {
+                Reach::Name
+            }
             // The stricter for what is none of these.
             _ => Reach::Tree,
         }
@@ -40,7 +42,11 @@ impl ScopePaths {
     /// One of them is no glob, or is none that a command can be held to: see [`ScopePaths::directories`].
     pub fn new(scope: &Scope) -> Result<Self, PolicyError> {
         let mut tools = BTreeMap::new();
-        for permission in scope.permissions.iter().filter(|permission| !permission.paths.is_empty()) {
+        for permission in scope
+            .permissions
+            .iter()
+            .filter(|permission| !permission.paths.is_empty())
+        {
             let error = |glob: &str, why: String| PolicyError::Scope {
                 tool: permission.tool.clone(),
                 glob: glob.to_owned(),
@@ -49,7 +55,11 @@ impl ScopePaths {
             let parse = |text: &String| {
                 PathGlob::parse(text, Case::Exact).map_err(|fault| error(text, fault.to_string()))
             };
-            let globs = permission.paths.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+            let globs = permission
+                .paths
+                .iter()
+                .map(parse)
+                .collect::<Result<Vec<_>, _>>()?;
             if permission.tool == BASH
                 && let Some(glob) = globs.iter().find(|glob| glob.directories().is_none())
             {
@@ -62,7 +72,9 @@ impl ScopePaths {
 
     /// Whether `tool` may touch `path`, below the root of `zone`. A tool without globs may touch all of them.
     pub fn permits(&self, tool: &str, zone: Zone, path: &[u8], reach: Reach) -> bool {
-        let Some(globs) = self.0.get(tool) else { return true };
+        let Some(globs) = self.0.get(tool) else {
+            return true;
+        };
         globs.iter().any(|glob| match reach {
             Reach::Name => glob.matches(zone, path),
             Reach::Tree => glob.covers(zone, path),
@@ -73,21 +85,25 @@ impl ScopePaths {
     /// to directories.
     pub fn directories(&self, tool: &str) -> Option<Vec<ZonePath>> {
         let globs = self.0.get(tool)?;
-        let directories: Option<Vec<Vec<ZonePath>>> = globs.iter().map(PathGlob::directories).collect();
+        let directories: Option<Vec<Vec<ZonePath>>> =
+            globs.iter().map(PathGlob::directories).collect();
         Some(directories?.concat())
     }
 
     /// The globs of `tool` as they were written, for people.
     pub fn text(&self, tool: &str) -> String {
         let globs = self.0.get(tool).map_or(&[][..], Vec::as_slice);
-        globs.iter().map(PathGlob::text).collect::<Vec<_>>().join(", ")
+        globs
+            .iter()
+            .map(PathGlob::text)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
 /// The tool whose paths the kernel holds.
 const BASH: &str = "bash";
-const COMMANDS: &str =
-    "a command can be held to whole directories only: write `directory/**`, or do not permit `bash`";
+const COMMANDS: &str = "a command can be held to whole directories only: write `directory/**`, or do not permit `bash`";
 
 #[cfg(test)]
 mod tests {
@@ -96,17 +112,31 @@ mod tests {
 
     fn scope(tool: &str, paths: &[&str]) -> Scope {
         let paths = paths.iter().map(ToString::to_string).collect();
-        let permission =
-            Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false };
-        Scope { permissions: vec![permission] }
+        let permission = Permission {
+            tool: tool.into(),
+            allowed: true,
+            paths,
+            timeout_s: None,
+            network: false,
+        };
+        Scope {
+            permissions: vec![permission],
+        }
     }
 
     #[test]
     fn a_tool_with_globs_is_held_to_them_and_no_other_is() {
-        let paths = ScopePaths::new(&scope("file_write", &["src/**", "central:notes/*.md"])).unwrap();
+        let paths =
+            ScopePaths::new(&scope("file_write", &["src/**", "central:notes/*.md"])).unwrap();
         let may = |tool, zone, path: &str| paths.permits(tool, zone, path.as_bytes(), Reach::Name);
-        assert!(may("file_write", Zone::Project, "src/a") && may("file_write", Zone::Central, "notes/a.md"));
-        assert!(!may("file_write", Zone::Project, "docs/a") && !may("file_write", Zone::Central, "src/a"));
+        assert!(
+            may("file_write", Zone::Project, "src/a")
+                && may("file_write", Zone::Central, "notes/a.md")
+        );
+        assert!(
+            !may("file_write", Zone::Project, "docs/a")
+                && !may("file_write", Zone::Central, "src/a")
+        );
         assert!(may("file_read", Zone::Project, "docs/a"));
         assert!(paths.permits("file_write", Zone::Project, b"src", Reach::Tree));
         assert!(!paths.permits("file_write", Zone::Project, b"", Reach::Tree));
@@ -114,12 +144,20 @@ mod tests {
 
     #[test]
     fn a_command_is_held_to_directories_or_not_permitted() {
-        let held =
-            ScopePaths::new(&scope("bash", &["src/**", "central:**"])).unwrap().directories("bash").unwrap();
-        assert_eq!(held.iter().map(ToString::to_string).collect::<Vec<_>>(), ["src", "central:"]);
+        let held = ScopePaths::new(&scope("bash", &["src/**", "central:**"]))
+            .unwrap()
+            .directories("bash")
+            .unwrap();
+        assert_eq!(
+            held.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["src", "central:"]
+        );
         for glob in ["*.md", "src", "s*/**", "**/src/**"] {
             let error = ScopePaths::new(&scope("bash", &[glob])).unwrap_err();
-            assert!(matches!(&error, PolicyError::Scope { tool, .. } if tool == "bash"), "{glob}: {error}");
+            assert!(
+                matches!(&error, PolicyError::Scope { tool, .. } if tool == "bash"),
+                "{glob}: {error}"
+            );
             assert!(ScopePaths::new(&scope("file_write", &[glob])).is_ok());
         }
         assert!(ScopePaths::new(&scope("file_write", &["../x"])).is_err());

@@ -25,8 +25,14 @@ const LAST_WORDS: [&str; 3] = ["_PASS", "_PAT", "_PWD"];
 /// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. What is open reaches no cell
 /// either, but to blot it out of a result would only make that wrong.
 const OPEN_WORDS: [&str; 5] = ["AUTHOR", "AUTHORS", "AUTHORITY", "XAUTHORITY", "KEYBOARD"];
-const OPEN_BEGINNINGS: [&str; 6] =
-    ["XDG_SESSION_", "DESKTOP_SESSION", "DBUS_SESSION_", "SESSION_MANAGER", "SSH_AUTH_SOCK", "GDMSESSION"];
+const OPEN_BEGINNINGS: [&str; 6] = [
+    "XDG_SESSION_",
+    "DESKTOP_SESSION",
+    "DBUS_SESSION_",
+    "SESSION_MANAGER",
+    "SSH_AUTH_SOCK",
+    "GDMSESSION",
+];
 /// What is named so is where a secret is, whatever else is in the name.
 const OPEN_ENDINGS: [&str; 3] = ["_FILE", "_PATH", "_DIR"];
 
@@ -36,7 +42,8 @@ pub const VALUE_MIN: usize = 8;
 /// Whether a variable's name looks like a secret's: then it reaches no cell.
 pub fn looks_secret(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_uppercase();
-    WORDS.iter().any(|word| name.contains(word)) || LAST_WORDS.iter().any(|word| name.ends_with(word))
+    WORDS.iter().any(|word| name.contains(word))
+        || LAST_WORDS.iter().any(|word| name.ends_with(word))
 }
 
 /// A value that must not be shown.
@@ -56,15 +63,21 @@ impl std::fmt::Debug for Secret {
 }
 
 /// The secrets of an environment, longest first; of one value the first name.
-pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a OsString, &'a OsString)>) -> Vec<Secret> {
-    let held = variables.into_iter().filter(|(name, value)| value.len() >= VALUE_MIN && holds_secret(name));
+pub fn secrets<'a>(
+    variables: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
+) -> Vec<Secret> {
+    let held = variables
+        .into_iter()
+        .filter(|(name, value)| value.len() >= VALUE_MIN && holds_secret(name));
     let mut secrets: Vec<Secret> = held
         .map(|(name, value)| Secret {
             name: name.to_string_lossy().into_owned(),
             value: value.as_encoded_bytes().to_vec(),
         })
         .collect();
-    secrets.sort_by(|a, b| (b.value.len(), &a.value, &a.name).cmp(&(a.value.len(), &b.value, &b.name)));
+    secrets.sort_by(|a, b| {
+        (b.value.len(), &a.value, &a.name).cmp(&(a.value.len(), &b.value, &b.name))
+    });
     secrets.dedup_by(|second, first| second.value == first.value);
     secrets
 }
@@ -74,9 +87,14 @@ fn holds_secret(name: &OsStr) -> bool {
     if OPEN_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
         return false;
     }
-    let rest = OPEN_BEGINNINGS.iter().find_map(|beginning| upper.strip_prefix(beginning)).unwrap_or(&upper);
+    let rest = OPEN_BEGINNINGS
+        .iter()
+        .find_map(|beginning| upper.strip_prefix(beginning))
+        .unwrap_or(&upper);
     // A word ends where no letter follows: `AUTHORIZATION` has not the word `AUTHOR`.
-    let words = rest.split(|c: char| !c.is_alphanumeric()).filter(|word| !OPEN_WORDS.contains(word));
+    let words = rest
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !OPEN_WORDS.contains(word));
     looks_secret(words.collect::<Vec<_>>().join("_").as_ref())
 }
 
@@ -85,8 +103,10 @@ mod tests {
     use super::*;
 
     fn found(variables: &[(&str, &str)]) -> Vec<(String, String)> {
-        let variables: Vec<(OsString, OsString)> =
-            variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let variables: Vec<(OsString, OsString)> = variables
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         let pairs = variables.iter().map(|(name, value)| (name, value));
         let text = |secret: Secret| (secret.name, String::from_utf8(secret.value).unwrap());
         secrets(pairs).into_iter().map(text).collect()
@@ -101,7 +121,13 @@ mod tests {
             ("brave_search_api_key", "longest-of-them"),
         ]);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(got, [pair("brave_search_api_key", "longest-of-them"), pair("A_TOKEN", "12345678")]);
+        assert_eq!(
+            got,
+            [
+                pair("brave_search_api_key", "longest-of-them"),
+                pair("A_TOKEN", "12345678")
+            ]
+        );
     }
 
     #[test]
@@ -129,7 +155,10 @@ mod tests {
         ];
         for name in open {
             assert_eq!(found(&[(name, "/some/long/value")]), [], "{name}");
-            assert!(looks_secret(OsStr::new(name)), "{name} may reach no cell all the same");
+            assert!(
+                looks_secret(OsStr::new(name)),
+                "{name} may reach no cell all the same"
+            );
         }
     }
 
@@ -158,21 +187,36 @@ mod tests {
 
     #[test]
     fn short_words_count_at_the_end_of_a_name() {
-        for name in
-            ["SSH_PASSPHRASE", "DB_PASS", "smtp_pass", "GITHUB_PAT", "AZURE_DEVOPS_EXT_PAT", "MYSQL_PWD"]
-        {
+        for name in [
+            "SSH_PASSPHRASE",
+            "DB_PASS",
+            "smtp_pass",
+            "GITHUB_PAT",
+            "AZURE_DEVOPS_EXT_PAT",
+            "MYSQL_PWD",
+        ] {
             assert_eq!(found(&[(name, "a-long-value")]).len(), 1, "{name}");
         }
-        for name in
-            ["PWD", "OLDPWD", "PATH", "LD_LIBRARY_PATH", "PATTERN", "SSH_ASKPASS", "COMPASS", "PASS_THROUGH"]
-        {
+        for name in [
+            "PWD",
+            "OLDPWD",
+            "PATH",
+            "LD_LIBRARY_PATH",
+            "PATTERN",
+            "SSH_ASKPASS",
+            "COMPASS",
+            "PASS_THROUGH",
+        ] {
             assert!(!looks_secret(OsStr::new(name)), "{name}");
         }
     }
 
     #[test]
     fn a_secret_does_not_print_itself() {
-        let secret = Secret { name: "A_KEY".into(), value: b"value".to_vec() };
+        let secret = Secret {
+            name: "A_KEY".into(),
+            value: b"value".to_vec(),
+        };
         assert_eq!(format!("{secret:?}"), "Secret(A_KEY)");
     }
 }

@@ -37,7 +37,11 @@ impl TryFrom<String> for SecretName {
         let fits = checked.as_str() == "*"
             || has_signs(checked.as_str())
             || is_dotenv_name(checked.as_str().as_bytes());
-        if fits { Ok(Self(checked.as_str().to_owned())) } else { Err(ValueError::SecretName) }
+        if fits {
+            Ok(Self(checked.as_str().to_owned()))
+        } else {
+            Err(ValueError::SecretName)
+        }
     }
 }
 
@@ -64,12 +68,18 @@ pub struct SecretModes {
 impl SecretModes {
     /// How commands see a file of this name, unless its user reveals it for the session.
     pub fn of(&self, name: &[u8]) -> SecretMode {
-        find(&self.own, name).unwrap_or_default().min(self.max(name))
+        find(&self.own, name)
+            .unwrap_or_default()
+            .min(self.max(name))
     }
 
     /// The most that a session may get of it.
     pub fn max(&self, name: &[u8]) -> SecretMode {
-        self.bounds.iter().filter_map(|table| find(table, name)).min().unwrap_or(SecretMode::Show)
+        self.bounds
+            .iter()
+            .filter_map(|table| find(table, name))
+            .min()
+            .unwrap_or(SecretMode::Show)
     }
 }
 
@@ -77,11 +87,17 @@ impl SecretModes {
 fn find(table: &SecretsTable, name: &[u8]) -> Option<SecretMode> {
     let name = fold(name);
     let matching = |entry: &&SecretName| {
-        Pattern::parse(&fold_pattern(&entry.0), Case::Ignored).is_ok_and(|pattern| pattern.matches(&name))
+        Pattern::parse(&fold_pattern(&entry.0), Case::Ignored)
+            .is_ok_and(|pattern| pattern.matches(&name))
     };
     let of = |signs: bool| {
-        let entries = table.iter().filter(move |(entry, _)| has_signs(&entry.0) == signs);
-        entries.filter(|(entry, _)| matching(entry)).map(|(_, mode)| *mode).min()
+        let entries = table
+            .iter()
+            .filter(move |(entry, _)| has_signs(&entry.0) == signs);
+        entries
+            .filter(|(entry, _)| matching(entry))
+            .map(|(_, mode)| *mode)
+            .min()
     };
     of(false).or_else(|| of(true))
 }
@@ -92,20 +108,29 @@ mod tests {
 
     fn table(entries: &[(&str, SecretMode)]) -> SecretsTable {
         let name = |text: &str| SecretName::try_from(text.to_owned()).unwrap();
-        entries.iter().map(|(text, mode)| (name(text), *mode)).collect()
+        entries
+            .iter()
+            .map(|(text, mode)| (name(text), *mode))
+            .collect()
     }
 
     #[test]
     fn values_are_masked_unless_the_profile_says_otherwise() {
         let modes = SecretModes::default();
-        assert_eq!((modes.of(b".env"), modes.max(b".env")), (SecretMode::Mask, SecretMode::Show));
+        assert_eq!(
+            (modes.of(b".env"), modes.max(b".env")),
+            (SecretMode::Mask, SecretMode::Show)
+        );
         let own = table(&[
             ("*", SecretMode::Hide),
             (".env.*", SecretMode::Show),
             (".env.{prod,ci}", SecretMode::Hide),
             (".ENV.ci", SecretMode::Mask),
         ]);
-        let modes = SecretModes { own, ..SecretModes::default() };
+        let modes = SecretModes {
+            own,
+            ..SecretModes::default()
+        };
         for (name, want) in [
             (".env", SecretMode::Hide),
             (".env.local", SecretMode::Hide),
@@ -121,13 +146,26 @@ mod tests {
         let own = table(&[(".env*", SecretMode::Show)]);
         let bounds = vec![
             table(&[(".env.prod", SecretMode::Hide)]),
-            table(&[(".env*", SecretMode::Mask), (".env.local", SecretMode::Show)]),
+            table(&[
+                (".env*", SecretMode::Mask),
+                (".env.local", SecretMode::Show),
+            ]),
         ];
-        let modes = SecretModes { own, bounds, revealed: vec![] };
-        for (name, want) in
-            [(".env", SecretMode::Mask), (".env.prod", SecretMode::Hide), (".env.local", SecretMode::Show)]
-        {
-            assert_eq!((modes.of(name.as_bytes()), modes.max(name.as_bytes())), (want, want), "{name}");
+        let modes = SecretModes {
+            own,
+            bounds,
+            revealed: vec![],
+        };
+        for (name, want) in [
+            (".env", SecretMode::Mask),
+            (".env.prod", SecretMode::Hide),
+            (".env.local", SecretMode::Show),
+        ] {
+            assert_eq!(
+                (modes.of(name.as_bytes()), modes.max(name.as_bytes())),
+                (want, want),
+                "{name}"
+            );
         }
     }
 

@@ -21,12 +21,19 @@ impl ShippedName {
     pub fn protected(&self, file: &str) -> ProtectedName {
         ProtectedName {
             pattern: self.pattern.to_owned(),
-            except: self.except.iter().map(|except| (*except).to_owned()).collect(),
+            except: self
+                .except
+                .iter()
+                .map(|except| (*except).to_owned())
+                .collect(),
             protection: self.protection,
             new: self.new,
             opens: self.opens,
             why: self.why.to_owned(),
-            origin: Origin { file: file.to_owned(), line: self.line },
+            origin: Origin {
+                file: file.to_owned(),
+                line: self.line,
+            },
         }
     }
 }

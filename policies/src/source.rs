@@ -120,7 +120,10 @@ fn part(directory: &bool) -> &'static str {
 /// The policy files of a machine and a user, whether they exist or not.
 pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
     let user = configuration(home, variable).join("policy.toml");
-    [(SYSTEM_POLICY.into(), SourceKind::System), (user, SourceKind::User)]
+    [
+        (SYSTEM_POLICY.into(), SourceKind::System),
+        (user, SourceKind::User),
+    ]
 }
 
 /// Reads the policy files that exist, the administrator's first. `home` is the account's home directory.
@@ -131,7 +134,11 @@ pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
     let mut sources = Vec::new();
     for (path, kind) in paths(home, variable) {
         match read_file(&path) {
-            Ok(Some(text)) => sources.push(Source { name: path.display().to_string(), kind, text }),
+            Ok(Some(text)) => sources.push(Source {
+                name: path.display().to_string(),
+                kind,
+                text,
+            }),
             Ok(None) => {}
             Err(why) => return Err(FileError { path, why }),
         }
@@ -153,7 +160,9 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
     check(&fstat(&directory)?, true)?;
     match openat(&directory, name, READ, Mode::empty()) {
         Ok(file) => text(read_regular(file, FILE_MAX, |stat| check(stat, false))?).map(Some),
-        Err(Errno::ENOENT) if fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => Ok(None),
+        Err(Errno::ENOENT) if fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => {
+            Ok(None)
+        }
         Err(errno) => Err(errno.into()),
     }
 }
@@ -179,7 +188,10 @@ fn text(bytes: Vec<u8>) -> Result<String, FileFault> {
 }
 
 /// Otherwise a FIFO would block until it has a writer, and a terminal would become our controlling one.
-const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+const READ: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
 
 fn read_regular(
     file: OwnedFd,
@@ -192,7 +204,9 @@ fn read_regular(
     }
     check(&stat)?;
     let mut bytes = Vec::new();
-    let read = File::from(file).take(max as u64 + 1).read_to_end(&mut bytes);
+    let read = File::from(file)
+        .take(max as u64 + 1)
+        .read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
     if bytes.len() > max {
         return Err(FileFault::TooLarge { max });
@@ -204,11 +218,18 @@ fn read_regular(
 fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
     let owner = Uid::from_raw(stat.st_uid);
     if !owner.is_root() && owner != geteuid() {
-        return Err(FileFault::Owner { directory, owner: stat.st_uid });
+        return Err(FileFault::Owner {
+            directory,
+            owner: stat.st_uid,
+        });
     }
     let mode = stat.st_mode & 0o7777;
     let by_group = mode & 0o020 != 0 && !is_own_group(Gid::from_raw(stat.st_gid));
-    if mode & 0o002 != 0 || by_group { Err(FileFault::Writable { directory, mode }) } else { Ok(()) }
+    if mode & 0o002 != 0 || by_group {
+        Err(FileFault::Writable { directory, mode })
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether only root and the user can change what lies at `path`, an absolute path without links: nobody else owns or may write it or
@@ -232,12 +253,15 @@ pub fn check_place(path: &Path) -> Result<(), FileFault> {
 fn is_own_group(gid: Gid) -> bool {
     let user = User::from_uid(geteuid()).ok().flatten();
     let group = Group::from_gid(gid).ok().flatten();
-    user.zip(group).is_some_and(|(user, group)| is_private(&user, &group))
+    user.zip(group)
+        .is_some_and(|(user, group)| is_private(&user, &group))
 }
 
 /// A private group is the user's primary one, has the user's name, and lists nobody else.
 fn is_private(user: &User, group: &Group) -> bool {
-    group.gid == user.gid && group.name == user.name && group.mem.iter().all(|member| *member == user.name)
+    group.gid == user.gid
+        && group.name == user.name
+        && group.mem.iter().all(|member| *member == user.name)
 }
 
 #[cfg(test)]
@@ -274,13 +298,17 @@ mod tests {
 
         /// Reads the user's file.
         fn read(&self) -> Result<Option<String>, FileFault> {
-            let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| OsString::from(self.0.path()));
+            let variable =
+                |name: &str| (name == "XDG_CONFIG_HOME").then(|| OsString::from(self.0.path()));
             let read = read(Path::new("/nowhere"), &variable);
             let sources = read.map_err(|error| {
                 assert_eq!(error.path, self.file());
                 error.why
             })?;
-            Ok(sources.into_iter().find(|source| source.kind == SourceKind::User).map(|source| source.text))
+            Ok(sources
+                .into_iter()
+                .find(|source| source.kind == SourceKind::User)
+                .map(|source| source.text))
         }
     }
 
@@ -317,7 +345,13 @@ mod tests {
         set_mode(&target, 0o600);
         assert_eq!(settings.read(), Ok(Some("x".into())));
         set_mode(&target, 0o602);
-        assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode: 0o602 }));
+        assert_eq!(
+            settings.read(),
+            Err(FileFault::Writable {
+                directory: false,
+                mode: 0o602
+            })
+        );
     }
 
     #[test]
@@ -326,24 +360,54 @@ mod tests {
         settings.write("");
         for mode in [0o666, 0o646] {
             set_mode(&settings.file(), mode);
-            assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode }));
+            assert_eq!(
+                settings.read(),
+                Err(FileFault::Writable {
+                    directory: false,
+                    mode
+                })
+            );
         }
         if share(&settings.file()) {
             set_mode(&settings.file(), 0o664);
-            assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode: 0o664 }));
+            assert_eq!(
+                settings.read(),
+                Err(FileFault::Writable {
+                    directory: false,
+                    mode: 0o664
+                })
+            );
         }
         set_mode(&settings.file(), 0o644);
         if share(&settings.directory()) {
             set_mode(&settings.directory(), 0o775);
-            assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o775 }));
+            assert_eq!(
+                settings.read(),
+                Err(FileFault::Writable {
+                    directory: true,
+                    mode: 0o775
+                })
+            );
         }
         for mode in [0o777, 0o1777] {
             set_mode(&settings.directory(), mode);
-            assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode }));
+            assert_eq!(
+                settings.read(),
+                Err(FileFault::Writable {
+                    directory: true,
+                    mode
+                })
+            );
         }
         // Once it is removed, nothing shows that there was one.
         fs::remove_file(settings.file()).unwrap();
-        assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o1777 }));
+        assert_eq!(
+            settings.read(),
+            Err(FileFault::Writable {
+                directory: true,
+                mode: 0o1777
+            })
+        );
     }
 
     #[test]
@@ -359,7 +423,13 @@ mod tests {
             assert_eq!(check_place(&path).is_ok(), want, "{mode:o}");
         }
         set_mode(&path, 0o757);
-        assert_eq!(check_place(&path), Err(FileFault::Writable { directory: false, mode: 0o757 }));
+        assert_eq!(
+            check_place(&path),
+            Err(FileFault::Writable {
+                directory: false,
+                mode: 0o757
+            })
+        );
         assert_eq!(check_place(&folder.join("none")), Err(Errno::ENOENT.into()));
     }
 
@@ -370,7 +440,15 @@ mod tests {
         let private = |name: &str, gid: Gid, members: &[&str]| {
             let mem = members.iter().map(|name| (*name).to_owned()).collect();
             let passwd = std::ffi::CString::default();
-            is_private(&user, &Group { name: name.to_owned(), gid, mem, passwd })
+            is_private(
+                &user,
+                &Group {
+                    name: name.to_owned(),
+                    gid,
+                    mem,
+                    passwd,
+                },
+            )
         };
         let other = Gid::from_raw(user.gid.as_raw() + 1);
         assert!(private(&user.name, user.gid, &[]) && private(&user.name, user.gid, &[&user.name]));
@@ -410,9 +488,21 @@ mod tests {
         let settings = Settings::new();
         settings.write("");
         chown(&settings.file(), Some(Uid::from_raw(12_345)), None).unwrap();
-        assert_eq!(settings.read(), Err(FileFault::Owner { directory: false, owner: 12_345 }));
+        assert_eq!(
+            settings.read(),
+            Err(FileFault::Owner {
+                directory: false,
+                owner: 12_345
+            })
+        );
         chown(&settings.directory(), Some(Uid::from_raw(12_345)), None).unwrap();
-        assert_eq!(settings.read(), Err(FileFault::Owner { directory: true, owner: 12_345 }));
+        assert_eq!(
+            settings.read(),
+            Err(FileFault::Owner {
+                directory: true,
+                owner: 12_345
+            })
+        );
     }
 
     /// Opening a FIFO without a writer would block: the test would not end.

@@ -8,10 +8,28 @@ use broker_protocol::Framework;
 /// Each built-in tool and its other names: those that earlier systems use, and those of Claude Code, Codex, Gemini CLI and
 /// OpenCode. Case and separators do not matter: `multi_edit` is `MultiEdit` too.
 const NAMES: [(&str, &[&str]); 25] = [
-    ("bash", &["shell", "sh", "run_shell_command", "execute_command", "exec_command"]),
+    (
+        "bash",
+        &[
+            "shell",
+            "sh",
+            "run_shell_command",
+            "execute_command",
+            "exec_command",
+        ],
+    ),
     ("file_read", &["read_file", "read"]),
     ("file_write", &["write_file", "write", "write_memory_dump"]),
-    ("file_edit", &["edit_file", "edit", "file_multi_edit", "multi_edit", "replace"]),
+    (
+        "file_edit",
+        &[
+            "edit_file",
+            "edit",
+            "file_multi_edit",
+            "multi_edit",
+            "replace",
+        ],
+    ),
     ("file_list", &["list_files", "ls", "list", "list_directory"]),
     ("glob", &["glob_tool"]),
     ("grep", &["grep_tool", "search_file_content"]),
@@ -42,13 +60,18 @@ const UNASKED: [&str; 3] = ["batch", "thinking", "finish_task"];
 pub fn canonical(name: &str) -> Option<&'static str> {
     let spelt = spelling(name);
     let is = |other: &str| spelling(other) == spelt;
-    let found = NAMES.iter().find(|(known, others)| is(known) || others.iter().any(|other| is(other)));
+    let found = NAMES
+        .iter()
+        .find(|(known, others)| is(known) || others.iter().any(|other| is(other)));
     found.map(|(known, _)| *known)
 }
 
 /// The other names of the built-in tool `tool`.
 pub fn aliases(tool: &str) -> &'static [&'static str] {
-    NAMES.iter().find(|(known, _)| *known == tool).map_or(&[], |(_, others)| others)
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == tool)
+        .map_or(&[], |(_, others)| others)
 }
 
 /// Why a rule for a tool of this name would never match.
@@ -78,7 +101,10 @@ pub(crate) fn never_matches(name: &str) -> Option<NeverMatches> {
 
 /// A name without case and separators: `WebFetch` is a spelling of `web_fetch`.
 fn spelling(name: &str) -> String {
-    name.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
+    name.chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
 }
 
 #[cfg(test)]
@@ -102,7 +128,11 @@ mod tests {
             ("WebFetch", "web_fetch"),
             ("WebSearch", "web_search"),
         ] {
-            assert_eq!(never_matches(name), Some(NeverMatches::KnownAs(known)), "{name}");
+            assert_eq!(
+                never_matches(name),
+                Some(NeverMatches::KnownAs(known)),
+                "{name}"
+            );
         }
         for name in ["thinking", "finish_task", "batch", "read_many_files"] {
             assert_eq!(never_matches(name), Some(NeverMatches::Unasked), "{name}");
@@ -111,18 +141,33 @@ mod tests {
 
     #[test]
     fn the_brokers_own_names_and_names_of_others_are_taken() {
-        let others = ["web_search", "web_fetch", "memory", "deploy", "mcp__fs__read", "*"];
-        for name in Request::TOOLS.into_iter().filter(|name| *name != "service").chain(others) {
+        let others = [
+            "web_search",
+            "web_fetch",
+            "memory",
+            "deploy",
+            "mcp__fs__read",
+            "*",
+        ];
+        for name in Request::TOOLS
+            .into_iter()
+            .filter(|name| *name != "service")
+            .chain(others)
+        {
             assert_eq!(never_matches(name), None, "{name}");
         }
         assert!(
-            ["mcp__fs__read", "mcp__x__bash", "deploy", "", "_"].iter().all(|name| canonical(name).is_none())
+            ["mcp__fs__read", "mcp__x__bash", "deploy", "", "_"]
+                .iter()
+                .all(|name| canonical(name).is_none())
         );
     }
 
     #[test]
     fn no_spelling_stands_for_two_tools() {
-        let names = NAMES.iter().flat_map(|(known, aliases)| aliases.iter().chain([known]));
+        let names = NAMES
+            .iter()
+            .flat_map(|(known, aliases)| aliases.iter().chain([known]));
         let mut spellings: Vec<String> = names.map(|name| spelling(name)).collect();
         let count = spellings.len();
         spellings.sort();

@@ -34,18 +34,29 @@ impl Form {
     pub(crate) fn new(form: &TransitForm) -> Result<Self, PolicyError> {
         let parse = |pattern: &String| {
             let parsed = Pattern::parse(&fold_pattern(pattern), Case::Ignored);
-            parsed.map_err(|why| PolicyError::Name { pattern: pattern.clone(), why })
+            parsed.map_err(|why| PolicyError::Name {
+                pattern: pattern.clone(),
+                why,
+            })
         };
         let before = fold_pattern(&form.before).into_owned().into_bytes();
         let except = form.except.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Self { before, after: parse(&form.after)?, except })
+        Ok(Self {
+            before,
+            after: parse(&form.after)?,
+            except,
+        })
     }
 
     /// Where in `name`, which is folded, the names stand for which it may be in transit: several where the pattern fits in
     /// several ways.
     pub(crate) fn targets<'n>(&'n self, name: &'n [u8]) -> impl Iterator<Item = Range<usize>> + 'n {
         let (start, rest) = name.split_at(self.before.len().min(name.len()));
-        let rest = if start.eq_ignore_ascii_case(&self.before) { rest } else { &[] };
+        let rest = if start.eq_ignore_ascii_case(&self.before) {
+            rest
+        } else {
+            &[]
+        };
         let fits = |after: &[u8]| {
             self.after.matches(after) && !self.except.iter().any(|pattern| pattern.matches(after))
         };

@@ -37,7 +37,9 @@ pub enum ValueError {
     Trust,
     #[error("a variable's name is letters, digits and `_`, and does not begin with a digit")]
     VariableName,
-    #[error("a name to pass is letters, digits and `_`, does not begin with a digit, and may end with `*`")]
+    #[error(
+        "a name to pass is letters, digits and `_`, does not begin with a digit, and may end with `*`"
+    )]
     PassName,
     #[error("the executor sets this variable itself")]
     Reserved,
@@ -67,7 +69,9 @@ pub enum ValueError {
         "what a grant excepts is a path in it of at most {EXCEPT_NAMES_MAX} names or patterns, without `.`, `..` and `**`"
     )]
     Excepted,
-    #[error("what stands before a name is 1 to {PATTERN_MAX} bytes, without `/` and the signs of patterns")]
+    #[error(
+        "what stands before a name is 1 to {PATTERN_MAX} bytes, without `/` and the signs of patterns"
+    )]
     Prefix,
 }
 
@@ -80,7 +84,11 @@ impl TryFrom<i64> for Version {
     type Error = ValueError;
 
     fn try_from(version: i64) -> Result<Self, ValueError> {
-        if version == 1 { Ok(Self) } else { Err(ValueError::Version) }
+        if version == 1 {
+            Ok(Self)
+        } else {
+            Err(ValueError::Version)
+        }
     }
 }
 
@@ -142,7 +150,11 @@ checked_text!(
 fn check_profile_name(text: &str) -> Result<(), ValueError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let fits = (1..=PROFILE_NAME_MAX).contains(&text.len());
-    if fits && text.bytes().all(allowed) { Ok(()) } else { Err(ValueError::ProfileName) }
+    if fits && text.bytes().all(allowed) {
+        Ok(())
+    } else {
+        Err(ValueError::ProfileName)
+    }
 }
 
 checked_text!(
@@ -258,12 +270,18 @@ impl<'de> Deserialize<'de> for NameEntry {
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<NameEntry, E> {
                 let pattern = NamePattern::try_from(text.to_owned()).map_err(E::custom)?;
-                Ok(NameEntry { pattern, source: None })
+                Ok(NameEntry {
+                    pattern,
+                    source: None,
+                })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NameEntry, A::Error> {
                 let Table { name, source } = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(NameEntry { pattern: name, source: Some(source) })
+                Ok(NameEntry {
+                    pattern: name,
+                    source: Some(source),
+                })
             }
         }
 
@@ -288,8 +306,14 @@ fn check_glob(name: &str) -> Result<(), ValueError> {
 }
 
 fn is_variable(text: &str) -> bool {
-    let named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    named && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
+    let named = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    named
+        && text
+            .bytes()
+            .next()
+            .is_some_and(|byte| !byte.is_ascii_digit())
 }
 
 checked_text!(
@@ -317,7 +341,11 @@ impl TryFrom<String> for LayerName {
     type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, ValueError> {
-        Layer::ALL.into_iter().find(|layer| layer.name() == text).map(Self).ok_or(ValueError::Layer)
+        Layer::ALL
+            .into_iter()
+            .find(|layer| layer.name() == text)
+            .map(Self)
+            .ok_or(ValueError::Layer)
     }
 }
 
@@ -355,7 +383,9 @@ impl TryFrom<String> for SetValue {
             return Err(ValueError::Nul);
         }
         if text.starts_with('~') || text.starts_with("${") {
-            return HostPath::try_from(text).map(Self::Path).map_err(|_| ValueError::Path);
+            return HostPath::try_from(text)
+                .map(Self::Path)
+                .map_err(|_| ValueError::Path);
         }
         Ok(Self::Text(text))
     }
@@ -377,7 +407,9 @@ where
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            T::try_from(text.to_owned()).map(|one| vec![one]).map_err(E::custom)
+            T::try_from(text.to_owned())
+                .map(|one| vec![one])
+                .map_err(E::custom)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
@@ -395,21 +427,53 @@ mod tests {
     #[test]
     fn protected_names_are_checked_when_they_are_read() {
         let pattern = |text: &str| NamePattern::try_from(text.to_owned());
-        for text in
-            [".env", ".git/hooks", ".git/modules/**/hooks", "*.{pem,key}", "a b", &"n".repeat(PATTERN_MAX)]
-        {
+        for text in [
+            ".env",
+            ".git/hooks",
+            ".git/modules/**/hooks",
+            "*.{pem,key}",
+            "a b",
+            &"n".repeat(PATTERN_MAX),
+        ] {
             assert!(pattern(text).is_ok(), "{text}");
         }
-        for text in ["", "/", "/a", "a/", "a//b", "a/../b", "./a", "**", "**/a", "a/**", "a/**/b/**/c", "a\0"]
-        {
+        for text in [
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a//b",
+            "a/../b",
+            "./a",
+            "**",
+            "**/a",
+            "a/**",
+            "a/**/b/**/c",
+            "a\0",
+        ] {
             assert_eq!(pattern(text), Err(ValueError::Pattern), "{text}");
         }
-        assert_eq!(pattern(&"n".repeat(PATTERN_MAX + 1)), Err(ValueError::Pattern));
-        assert_eq!(pattern("a[b"), Err(ValueError::Glob(PatternError::Unpaired)));
-        assert_eq!(pattern("x/{a,b/y"), Err(ValueError::Glob(PatternError::Unpaired)));
-        assert_eq!(pattern("{\u{200b}}"), Err(ValueError::Glob(PatternError::Unpaired)));
+        assert_eq!(
+            pattern(&"n".repeat(PATTERN_MAX + 1)),
+            Err(ValueError::Pattern)
+        );
+        assert_eq!(
+            pattern("a[b"),
+            Err(ValueError::Glob(PatternError::Unpaired))
+        );
+        assert_eq!(
+            pattern("x/{a,b/y"),
+            Err(ValueError::Glob(PatternError::Unpaired))
+        );
+        assert_eq!(
+            pattern("{\u{200b}}"),
+            Err(ValueError::Glob(PatternError::Unpaired))
+        );
         assert_eq!(pattern("a/\u{200b}"), Err(ValueError::Pattern));
-        assert_eq!(ExceptPattern::try_from("a/b".to_owned()), Err(ValueError::Except));
+        assert_eq!(
+            ExceptPattern::try_from("a/b".to_owned()),
+            Err(ValueError::Except)
+        );
         for (path, fits) in [
             ("var", true),
             ("installs/*/*/{data,var}", true),
@@ -421,7 +485,11 @@ mod tests {
             ("1/2/3/4/5/6/7/8", true),
             ("1/2/3/4/5/6/7/8/9", false),
         ] {
-            assert_eq!(ExceptedPath::try_from(path.to_owned()).is_ok(), fits, "{path}");
+            assert_eq!(
+                ExceptedPath::try_from(path.to_owned()).is_ok(),
+                fits,
+                "{path}"
+            );
         }
     }
 
@@ -441,7 +509,15 @@ mod tests {
     fn a_file_that_tells_a_project_is_one_name() {
         let file = |text: &str| ProjectFile::try_from(text.to_owned());
         assert!(file("Cargo.toml").is_ok() && file(&"n".repeat(PATTERN_MAX)).is_ok());
-        for text in ["", ".", "..", "a/b", "/etc", "a\0", &"n".repeat(PATTERN_MAX + 1)] {
+        for text in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/etc",
+            "a\0",
+            &"n".repeat(PATTERN_MAX + 1),
+        ] {
             assert_eq!(file(text), Err(ValueError::ProjectFile), "{text}");
         }
     }

@@ -7,7 +7,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 fn source(kind: SourceKind, text: &str) -> Source {
-    Source { name: kind.name().into(), kind, text: format!("version = 1\n{text}") }
+    Source {
+        name: kind.name().into(),
+        kind,
+        text: format!("version = 1\n{text}"),
+    }
 }
 
 fn user(text: &str) -> Policies {
@@ -29,17 +33,33 @@ fn a_project_is_told_by_its_files() {
         (&["setup.py"], "python", &[]),
         (&["go.mod"], "go", &[]),
         // One and never several, and the others are said.
-        (&["package.json", "go.mod", "Cargo.toml"], "rust", &["go", "node"]),
+        (
+            &["package.json", "go.mod", "Cargo.toml"],
+            "rust",
+            &["go", "node"],
+        ),
         (&["package.json", "pyproject.toml"], "python", &["node"]),
     ] {
         let choice = choose(&shipped, "auto", files);
         let found = choice.found.clone().unwrap();
         let said: Vec<&str> = found.others.iter().map(String::as_str).collect();
-        assert_eq!((choice.profile.as_str(), said.as_slice()), (profile, others), "{files:?}");
+        assert_eq!(
+            (choice.profile.as_str(), said.as_slice()),
+            (profile, others),
+            "{files:?}"
+        );
         assert_eq!(found.files.len(), 1, "{files:?}");
-        assert!(others.iter().all(|other| choice.describe().unwrap().contains(other)), "{choice:?}");
+        assert!(
+            others
+                .iter()
+                .all(|other| choice.describe().unwrap().contains(other)),
+            "{choice:?}"
+        );
     }
-    let none = Choice { profile: "default".into(), found: Some(Found::default()) };
+    let none = Choice {
+        profile: "default".into(),
+        found: Some(Found::default()),
+    };
     assert_eq!(choose(&shipped, "auto", &["Makefile"]), none);
 }
 
@@ -64,12 +84,28 @@ fn a_project_chooses_nothing_unless_the_user_says_so() {
         ("", "node", "node"),
         ("profile = 'read-only'", "", "read-only"),
         ("profile = 'auto'", "default", "default"),
-        ("[[auto]]\nfiles = ['Cargo.toml']\nprofile = 'dev'", "", "default"),
+        (
+            "[[auto]]\nfiles = ['Cargo.toml']\nprofile = 'dev'",
+            "",
+            "default",
+        ),
     ] {
-        assert_eq!(choose(&user(text), named, &files), Choice::named(want), "{text}");
+        assert_eq!(
+            choose(&user(text), named, &files),
+            Choice::named(want),
+            "{text}"
+        );
     }
-    for (text, named) in [("profile = 'auto'", ""), ("default_profile = 'auto'", ""), ("", "auto")] {
-        assert_eq!(choose(&user(text), named, &files).profile, "rust", "control: {text}");
+    for (text, named) in [
+        ("profile = 'auto'", ""),
+        ("default_profile = 'auto'", ""),
+        ("", "auto"),
+    ] {
+        assert_eq!(
+            choose(&user(text), named, &files).profile,
+            "rust",
+            "control: {text}"
+        );
     }
 }
 
@@ -77,17 +113,37 @@ fn a_project_chooses_nothing_unless_the_user_says_so() {
 #[test]
 fn no_file_chooses_a_profile_that_is_not_meant_for_projects() {
     let own = "profile = 'auto'\n[[auto]]\nfiles = ['site.toml']\nprofile = 'node'\n";
-    let private = "default_profile = 'auto'\n[profile.private]\ngrants = [{ path = '~/private' }]\n";
+    let private =
+        "default_profile = 'auto'\n[profile.private]\ngrants = [{ path = '~/private' }]\n";
     for text in [own, private] {
         let policies = user(text);
-        let reached =
-            ["private", "private.toml", "auto", "auto.toml", ".lazaret", "policy.toml", "dev", "profile"]
-                .map(|name| choose(&policies, "", &[name]).profile);
-        assert!(reached.iter().all(|profile| profile == "default"), "{reached:?}");
+        let reached = [
+            "private",
+            "private.toml",
+            "auto",
+            "auto.toml",
+            ".lazaret",
+            "policy.toml",
+            "dev",
+            "profile",
+        ]
+        .map(|name| choose(&policies, "", &[name]).profile);
+        assert!(
+            reached.iter().all(|profile| profile == "default"),
+            "{reached:?}"
+        );
     }
-    assert_eq!(choose(&user(own), "", &["site.toml"]).profile, "node", "control");
+    assert_eq!(
+        choose(&user(own), "", &["site.toml"]).profile,
+        "node",
+        "control"
+    );
     let meant = format!("{private}[[auto]]\nfiles = ['private.toml']\nprofile = 'private'\n");
-    assert_eq!(choose(&user(&meant), "", &["private.toml"]).profile, "private", "control");
+    assert_eq!(
+        choose(&user(&meant), "", &["private.toml"]).profile,
+        "private",
+        "control"
+    );
 }
 
 #[test]
@@ -95,14 +151,20 @@ fn entries_of_the_user_come_first_and_want_all_their_files() {
     let text = "default_profile = 'auto'\n[profile.both]\nextends = ['rust', 'node']\n\
                 [[auto]]\nfiles = ['Cargo.toml', 'package.json']\nprofile = 'both'\n\
                 [[auto]]\nfiles = ['go.mod']\nprofile = 'default'\n";
-    let system = source(SourceKind::System, "[[auto]]\nfiles = ['go.mod']\nprofile = 'python'\n");
+    let system = source(
+        SourceKind::System,
+        "[[auto]]\nfiles = ['go.mod']\nprofile = 'python'\n",
+    );
     let policies = Policies::load(vec![source(SourceKind::User, text), system.clone()]).unwrap();
     let both = choose(&policies, "", &["Cargo.toml", "package.json"]);
     assert_eq!(both.profile, "both");
     assert_eq!(both.found.unwrap().others, [""; 0], "it extends them");
     assert_eq!(choose(&policies, "", &["Cargo.toml"]).profile, "rust");
     assert_eq!(choose(&policies, "", &["go.mod"]).profile, "default");
-    assert_eq!(choose(&Policies::load(vec![system]).unwrap(), "auto", &["go.mod"]).profile, "python");
+    assert_eq!(
+        choose(&Policies::load(vec![system]).unwrap(), "auto", &["go.mod"]).profile,
+        "python"
+    );
 }
 
 /// Wherever it stands, an entry without files is for what no other entry fits, and it is no further profile of a project.
@@ -112,10 +174,16 @@ fn an_entry_without_files_is_for_all_other_projects() {
     let policies = user(text);
     assert_eq!(
         choose(&policies, "", &["Makefile"]),
-        Choice { profile: "mine".into(), found: Some(Found::default()) }
+        Choice {
+            profile: "mine".into(),
+            found: Some(Found::default())
+        }
     );
     let rust = choose(&policies, "", &["Cargo.toml"]);
-    assert_eq!((rust.profile.as_str(), rust.found.unwrap().others), ("rust", vec![]));
+    assert_eq!(
+        (rust.profile.as_str(), rust.found.unwrap().others),
+        ("rust", vec![])
+    );
     assert_eq!(
         choose(&user(&text.replace("'auto'\n[p", "'default'\n[p")), "", &[]),
         Choice::named("default")
@@ -127,8 +195,14 @@ fn a_later_file_names_the_default() {
     let etc = || source(SourceKind::System, "profile = 'read-only'");
     let load = |sources| Policies::load(sources).unwrap();
     assert_eq!(load(vec![etc()]).default_profile(), "read-only");
-    assert_eq!(load(vec![etc(), source(SourceKind::User, "profile = 'auto'")]).default_profile(), "auto");
-    assert_eq!(load(vec![etc(), source(SourceKind::User, "")]).default_profile(), "read-only");
+    assert_eq!(
+        load(vec![etc(), source(SourceKind::User, "profile = 'auto'")]).default_profile(),
+        "auto"
+    );
+    assert_eq!(
+        load(vec![etc(), source(SourceKind::User, "")]).default_profile(),
+        "read-only"
+    );
 }
 
 /// An administrator's choice is not for the user to fill in.
@@ -140,9 +214,16 @@ fn only_known_profiles_are_chosen() {
         ("", "[[auto]]\nfiles = ['x']\nprofile = 'nope'", false),
         ("profile = 'mine'", mine, false),
         ("[[auto]]\nfiles = ['x']\nprofile = 'mine'", mine, false),
-        ("", &format!("default_profile = 'mine'\n{mine}[[auto]]\nfiles = ['x']\nprofile = 'mine'"), true),
+        (
+            "",
+            &format!("default_profile = 'mine'\n{mine}[[auto]]\nfiles = ['x']\nprofile = 'mine'"),
+            true,
+        ),
     ] {
-        let loaded = Policies::load(vec![source(SourceKind::System, etc), source(SourceKind::User, own)]);
+        let loaded = Policies::load(vec![
+            source(SourceKind::System, etc),
+            source(SourceKind::User, own),
+        ]);
         let refused = matches!(loaded, Err(PolicyError::NoChoice { .. }));
         assert_eq!((loaded.is_ok(), refused), (known, !known), "{etc} {own}");
     }

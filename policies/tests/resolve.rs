@@ -3,8 +3,8 @@
 
 use broker_protocol::{Layer, Trust};
 use policies::{
-    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection, Source,
-    SourceKind,
+    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection,
+    Source, SourceKind,
 };
 use std::path::Path;
 
@@ -14,7 +14,11 @@ fn source(kind: SourceKind, text: &str) -> Source {
         SourceKind::System => "/etc/lazaret/policy.toml",
         SourceKind::User => "policy.toml",
     };
-    Source { name: name.into(), kind, text: format!("version = 1\n{text}") }
+    Source {
+        name: name.into(),
+        kind,
+        text: format!("version = 1\n{text}"),
+    }
 }
 
 fn system(text: &str) -> Source {
@@ -26,7 +30,10 @@ fn user(text: &str) -> Source {
 }
 
 fn host() -> Host {
-    Host { home: "/home/u".into(), ..Host::default() }
+    Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    }
 }
 
 fn resolve(sources: &[Source], profile: &str) -> Result<EffectivePolicy, PolicyError> {
@@ -34,7 +41,11 @@ fn resolve(sources: &[Source], profile: &str) -> Result<EffectivePolicy, PolicyE
 }
 
 fn granted(policy: &EffectivePolicy, path: &str) -> Option<bool> {
-    policy.grants.iter().find(|grant| grant.path == Path::new(path)).map(|grant| grant.optional)
+    policy
+        .grants
+        .iter()
+        .find(|grant| grant.path == Path::new(path))
+        .map(|grant| grant.optional)
 }
 
 #[test]
@@ -53,8 +64,14 @@ fn a_profile_starts_from_default_unless_it_says_otherwise() {
         "[profile.mine]\nproject = 'read'\ngrants = [{ path = '~/tool//bin/' }]\n[profile.mine.limits]\ntimeout_s = 5",
     );
     let policy = resolve(&[mine], "mine").unwrap();
-    assert_eq!((policy.project, policy.central), (Access::Read, Access::Write));
-    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (Some(5), Some(600)));
+    assert_eq!(
+        (policy.project, policy.central),
+        (Access::Read, Access::Write)
+    );
+    assert_eq!(
+        (policy.limits.timeout_s, policy.limits.timeout_max_s),
+        (Some(5), Some(600))
+    );
     assert_eq!(granted(&policy, "/home/u/tool/bin"), Some(false));
     assert_eq!(granted(&policy, "/usr"), Some(false));
     assert!(policy.expected.contains(&Layer::Seccomp) && policy.required.is_empty());
@@ -66,16 +83,24 @@ fn required_layers_of_all_files_count_and_none_is_taken_back() {
     let etc = || system("required = ['mount-namespace']\n[profile.site]\nrequired = ['seccomp']");
     let own = "required = ['cgroup', 'mount-namespace']\n[profile.mine]\nextends = 'site'\nrequired = []\nexpected = []";
     let policy = resolve(&[etc(), user(own)], "mine").unwrap();
-    assert_eq!(policy.required, [Layer::Cgroup, Layer::MountNamespace, Layer::Seccomp]);
+    assert_eq!(
+        policy.required,
+        [Layer::Cgroup, Layer::MountNamespace, Layer::Seccomp]
+    );
     let control = resolve(&[], "default").unwrap();
     assert!(control.required.is_empty());
     // A profile that starts from `site` and one that does not.
     let bare = "extends = []\n[profile.mine.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\nscratch = 1";
     let policy = resolve(&[etc(), user(&format!("[profile.mine]\n{bare}"))], "mine").unwrap();
-    assert_eq!((policy.required, policy.expected), (vec![Layer::MountNamespace], vec![]));
+    assert_eq!(
+        (policy.required, policy.expected),
+        (vec![Layer::MountNamespace], vec![])
+    );
     let error = resolve(&[user("required = ['mount-namespaces']")], "default").unwrap_err();
     assert!(
-        error.to_string().contains("there is no layer of this name; there are: environment, "),
+        error
+            .to_string()
+            .contains("there is no layer of this name; there are: environment, "),
         "{error}"
     );
 }
@@ -84,11 +109,24 @@ fn required_layers_of_all_files_count_and_none_is_taken_back() {
 fn a_profile_that_extends_nothing_allows_only_what_it_lists() {
     let empty = "[profile.bare]\nextends = []\n[profile.bare.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\n";
     let missing = resolve(&[user(empty)], "bare").unwrap_err();
-    assert_eq!(missing, PolicyError::NoLimit { profile: "bare".into(), limit: "scratch" });
+    assert_eq!(
+        missing,
+        PolicyError::NoLimit {
+            profile: "bare".into(),
+            limit: "scratch"
+        }
+    );
     let policy = resolve(&[user(&format!("{empty}scratch = 1"))], "bare").unwrap();
-    assert_eq!((policy.project, policy.central), (Access::Read, Access::Read));
+    assert_eq!(
+        (policy.project, policy.central),
+        (Access::Read, Access::Read)
+    );
     assert_eq!(policy.limits.undo, 0);
-    assert!(policy.grants.is_empty() && policy.environment.pass.is_empty() && policy.expected.is_empty());
+    assert!(
+        policy.grants.is_empty()
+            && policy.environment.pass.is_empty()
+            && policy.expected.is_empty()
+    );
     // But what is protected is protected everywhere.
     assert!(policy.matcher.protection(b".env").is_some());
 }
@@ -104,7 +142,15 @@ fn later_bases_override_earlier_ones_and_each_applies_once() {
     assert_eq!(policy.environment.set["X"], "b");
     assert_eq!(policy.environment.set["A"], "1");
     assert_eq!(policy.environment.path, ["/c", "/b", "/a"].map(Path::new));
-    assert_eq!(policy.environment.pass.iter().filter(|name| *name == "LANG").count(), 1);
+    assert_eq!(
+        policy
+            .environment
+            .pass
+            .iter()
+            .filter(|name| *name == "LANG")
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -119,7 +165,11 @@ fn a_grant_is_optional_only_if_every_profile_has_it_optional() {
 #[test]
 fn no_file_redefines_a_profile_of_an_earlier_one() {
     for kind in [SourceKind::System, SourceKind::User] {
-        let error = resolve(&[source(kind, "[profile.default]\nproject = 'write'")], "default").unwrap_err();
+        let error = resolve(
+            &[source(kind, "[profile.default]\nproject = 'write'")],
+            "default",
+        )
+        .unwrap_err();
         assert!(
             matches!(&error, PolicyError::Taken { profile, earlier, .. } if profile == "default" && earlier == "shipped default.toml")
         );
@@ -131,8 +181,10 @@ fn no_file_redefines_a_profile_of_an_earlier_one() {
 
 #[test]
 fn an_earlier_files_profile_cannot_start_from_a_later_files() {
-    let sources =
-        [system("[profile.site]\nextends = 'mine'"), user("[profile.mine]\ngrants = [{ path = '/srv' }]")];
+    let sources = [
+        system("[profile.site]\nextends = 'mine'"),
+        user("[profile.mine]\ngrants = [{ path = '/srv' }]"),
+    ];
     let want = PolicyError::NoBase {
         file: "/etc/lazaret/policy.toml".into(),
         line: 2,
@@ -141,7 +193,10 @@ fn an_earlier_files_profile_cannot_start_from_a_later_files() {
         base: "mine".into(),
     };
     assert_eq!(resolve(&sources, "site").unwrap_err(), want);
-    let sources = [system("[profile.site]\nproject = 'read'"), user("[profile.mine]\nextends = 'site'")];
+    let sources = [
+        system("[profile.site]\nproject = 'read'"),
+        user("[profile.mine]\nextends = 'site'"),
+    ];
     assert_eq!(resolve(&sources, "mine").unwrap().project, Access::Read);
 }
 
@@ -155,20 +210,35 @@ fn ceilings_lower_every_profile_and_none_raises_another() {
         "{limits}\n[ceiling]\ntimeout_max_s = 3600\nmemory = 'none'\nscratch = '1 GiB'\ncapture = '1 KiB'"
     ));
     let policy = resolve(&[etc, own], "mine").unwrap();
-    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (Some(300), Some(300)));
+    assert_eq!(
+        (policy.limits.timeout_s, policy.limits.timeout_max_s),
+        (Some(300), Some(300))
+    );
     assert_eq!(policy.limits.memory, Some(4 << 30));
     assert_eq!(policy.limits.scratch, 1 << 30);
     assert_eq!(policy.limits.capture, 1 << 10);
-    assert_eq!((policy.limits.cpu_s, policy.limits.processes), (Some(100), Some(100)));
+    assert_eq!(
+        (policy.limits.cpu_s, policy.limits.processes),
+        (Some(100), Some(100))
+    );
     assert_eq!(policy.limits.file_size, None);
 }
 
 #[test]
 fn the_default_time_is_not_over_the_longest() {
-    let at = |seconds: &str| resolve(&[user(&format!("[profile.a.limits]\ntimeout_s = {seconds}"))], "a");
+    let at = |seconds: &str| {
+        resolve(
+            &[user(&format!("[profile.a.limits]\ntimeout_s = {seconds}"))],
+            "a",
+        )
+    };
     assert_eq!(at("600").unwrap().limits.timeout_s, Some(600));
     for (seconds, text) in [("601", "601"), ("'none'", "\"none\"")] {
-        let error = PolicyError::Timeout { profile: "a".into(), timeout_s: text.into(), max_s: 600 };
+        let error = PolicyError::Timeout {
+            profile: "a".into(),
+            timeout_s: text.into(),
+            max_s: 600,
+        };
         assert_eq!(at(seconds).unwrap_err(), error);
     }
 }
@@ -181,10 +251,19 @@ fn a_profile_may_have_no_time_limit_and_a_ceiling_sets_one() {
         (limits.timeout_s, limits.timeout_max_s)
     };
     assert_eq!(times(&[user(endless)]), (None, None));
-    assert_eq!(times(&[user(&format!("{endless}[ceiling]\ntimeout_max_s = 900"))]), (Some(900), Some(900)));
-    assert_eq!(times(&[system("[ceiling]\ntimeout_s = 30"), user(endless)]), (Some(30), None));
+    assert_eq!(
+        times(&[user(&format!("{endless}[ceiling]\ntimeout_max_s = 900"))]),
+        (Some(900), Some(900))
+    );
+    assert_eq!(
+        times(&[system("[ceiling]\ntimeout_s = 30"), user(endless)]),
+        (Some(30), None)
+    );
     let forgotten = "[profile.a]\nextends = []\n[profile.a.limits]\ntimeout_max_s = 1\ncapture = 1\nspill = 1\nscratch = 1\n";
-    let missing = PolicyError::NoLimit { profile: "a".into(), limit: "timeout_s" };
+    let missing = PolicyError::NoLimit {
+        profile: "a".into(),
+        limit: "timeout_s",
+    };
     assert_eq!(resolve(&[user(forgotten)], "a").unwrap_err(), missing);
 }
 
@@ -202,34 +281,68 @@ fn under_a_lock_users_only_narrow() {
     assert_eq!(policy.limits.cpu_s, Some(1));
     assert!(policy.matcher.protection(b"x").is_some() && policy.required.contains(&Layer::Cgroup));
     let error = resolve(&[user("lock = true")], "default").unwrap_err();
-    assert_eq!(error, PolicyError::LockMisplaced { file: "policy.toml".into() });
+    assert_eq!(
+        error,
+        PolicyError::LockMisplaced {
+            file: "policy.toml".into()
+        }
+    );
 }
 
 #[test]
 fn protected_names_of_all_files_hold_together() {
-    let weaker =
-        user("[[protect]]\nnames = ['.env', 'notes']\nexcept = ['.env']\nprotection = 'write'\nwhy = 'mine'");
+    let weaker = user(
+        "[[protect]]\nnames = ['.env', 'notes']\nexcept = ['.env']\nprotection = 'write'\nwhy = 'mine'",
+    );
     let etc = system("[[protect]]\nnames = ['*.licence']\nprotection = 'all'\nwhy = 'site'");
     let policy = resolve(&[weaker, etc], "default").unwrap();
-    for (name, protection) in
-        [(".env", Protection::All), ("notes", Protection::Write), ("a.licence", Protection::All)]
-    {
-        assert_eq!(policy.matcher.protection(name.as_bytes()).unwrap().protection, protection, "{name}");
+    for (name, protection) in [
+        (".env", Protection::All),
+        ("notes", Protection::Write),
+        ("a.licence", Protection::All),
+    ] {
+        assert_eq!(
+            policy
+                .matcher
+                .protection(name.as_bytes())
+                .unwrap()
+                .protection,
+            protection,
+            "{name}"
+        );
     }
-    let order: Vec<_> = policy.protected.iter().rev().take(3).map(|name| name.pattern.as_str()).collect();
+    let order: Vec<_> = policy
+        .protected
+        .iter()
+        .rev()
+        .take(3)
+        .map(|name| name.pattern.as_str())
+        .collect();
     assert_eq!(order, ["notes", ".env", "*.licence"]);
 }
 
 #[test]
 fn a_circle_and_a_long_line_of_profiles_are_errors() {
     let circle = user("[profile.a]\nextends = ['b', 'b']\n[profile.b]\nextends = ['a', 'a']");
-    assert!(matches!(resolve(&[circle], "a"), Err(PolicyError::Levels { .. })));
+    assert!(matches!(
+        resolve(&[circle], "a"),
+        Err(PolicyError::Levels { .. })
+    ));
     let line = |levels: usize| {
-        let text: String = (2..levels).map(|n| format!("[profile.p{n}]\nextends = 'p{}'\n", n - 1)).collect();
-        resolve(&[user(&format!("[profile.p1]\n{text}"))], &format!("p{}", levels - 1)).map(drop)
+        let text: String = (2..levels)
+            .map(|n| format!("[profile.p{n}]\nextends = 'p{}'\n", n - 1))
+            .collect();
+        resolve(
+            &[user(&format!("[profile.p1]\n{text}"))],
+            &format!("p{}", levels - 1),
+        )
+        .map(drop)
     };
     assert_eq!(line(policies::resolve::LEVELS_MAX), Ok(()));
-    assert!(matches!(line(policies::resolve::LEVELS_MAX + 1), Err(PolicyError::Levels { .. })));
+    assert!(matches!(
+        line(policies::resolve::LEVELS_MAX + 1),
+        Err(PolicyError::Levels { .. })
+    ));
 }
 
 #[test]
@@ -240,16 +353,30 @@ fn unknown_profiles_are_named() {
         "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev, claude, codex, gemini, opencode"
     );
     let error = resolve(&[user("[profile.a]\nextends = 'nope'")], "a").unwrap_err();
-    assert!(matches!(&error, PolicyError::NoBase { profile, base, .. } if profile == "a" && base == "nope"));
+    assert!(
+        matches!(&error, PolicyError::NoBase { profile, base, .. } if profile == "a" && base == "nope")
+    );
 }
 
 #[test]
 fn a_file_with_a_profile_that_cannot_be_is_not_used_for_another() {
     for (wrong, want) in [
-        ("[profile.b]\nextends = 'nope'", "2:10: profile `b` extends `nope`, which"),
-        ("[profile.b]\nextends = 'b'", "2:10: profile `b` extends itself, or"),
-        ("[profile]\nb.extends = ['go', 'c']\nc.extends = 'b'", "3:1: profile `b` extends itself, or"),
-        ("[profile.'b']\nextends = 'c'\n[profile.c]\nextends = 'd'", "4:10: profile `c` extends `d`, which"),
+        (
+            "[profile.b]\nextends = 'nope'",
+            "2:10: profile `b` extends `nope`, which",
+        ),
+        (
+            "[profile.b]\nextends = 'b'",
+            "2:10: profile `b` extends itself, or",
+        ),
+        (
+            "[profile]\nb.extends = ['go', 'c']\nc.extends = 'b'",
+            "3:1: profile `b` extends itself, or",
+        ),
+        (
+            "[profile.'b']\nextends = 'c'\n[profile.c]\nextends = 'd'",
+            "4:10: profile `c` extends `d`, which",
+        ),
     ] {
         let error = resolve(&[user(wrong)], "default").unwrap_err().to_string();
         assert!(error.starts_with(&format!("policy.toml:{want}")), "{error}");
@@ -262,20 +389,32 @@ fn a_file_with_a_profile_that_cannot_be_is_not_used_for_another() {
 fn no_grant_opens_the_home_directory() {
     let wide = |path: &str, optional: bool| {
         resolve(
-            &[user(&format!("[profile.a]\ngrants = [{{ path = '{path}', optional = {optional} }}]"))],
+            &[user(&format!(
+                "[profile.a]\ngrants = [{{ path = '{path}', optional = {optional} }}]"
+            ))],
             "a",
         )
     };
     for path in ["/", "/home", "~"] {
-        let want = PolicyError::Path { profile: "a".into(), path: path.into(), why: HostPathError::TooWide };
+        let want = PolicyError::Path {
+            profile: "a".into(),
+            path: path.into(),
+            why: HostPathError::TooWide,
+        };
         assert_eq!(wide(path, false).unwrap_err(), want);
         let policy = wide(path, true).unwrap();
         assert_eq!(granted(&policy, path), None);
     }
     // A home below a system path closes that path, and a variable cannot point a grant at the home directory.
-    let mut odd = Host { home: "/opt/app".into(), ..Host::default() };
+    let mut odd = Host {
+        home: "/opt/app".into(),
+        ..Host::default()
+    };
     odd.variables.insert("NVM_DIR".into(), "/opt".into());
-    let policy = Policies::load(vec![]).unwrap().resolve("node", &odd).unwrap();
+    let policy = Policies::load(vec![])
+        .unwrap()
+        .resolve("node", &odd)
+        .unwrap();
     assert_eq!(granted(&policy, "/opt"), None);
     odd.home = "/usr/share/app".into();
     assert!(matches!(
@@ -287,21 +426,37 @@ fn no_grant_opens_the_home_directory() {
 #[test]
 fn variables_move_toolchains() {
     let mut host = host();
-    host.variables.insert("CARGO_HOME".into(), "/data/cargo".into());
-    let policy = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap();
+    host.variables
+        .insert("CARGO_HOME".into(), "/data/cargo".into());
+    let policy = Policies::load(vec![])
+        .unwrap()
+        .resolve("rust", &host)
+        .unwrap();
     assert_eq!(granted(&policy, "/data/cargo/registry"), Some(true));
     assert_eq!(policy.environment.offline["CARGO_HOME"], "/data/cargo");
     assert_eq!(policy.environment.path, [Path::new("/data/cargo/bin")]);
     host.variables.insert("CARGO_HOME".into(), "data".into());
-    let error = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap_err();
-    assert!(matches!(error, PolicyError::Path { why: HostPathError::Relative, .. }));
+    let error = Policies::load(vec![])
+        .unwrap()
+        .resolve("rust", &host)
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        PolicyError::Path {
+            why: HostPathError::Relative,
+            ..
+        }
+    ));
 }
 
 #[test]
 fn the_files_digest_knows_every_text_and_whose_it_is() {
     let digest = |sources: &[Source]| Policies::load(sources.to_vec()).unwrap().digest();
     let (etc, own) = (system("# etc"), user("# own"));
-    assert_eq!(digest(&[etc.clone(), own.clone()]), digest(&[own.clone(), etc.clone()]));
+    assert_eq!(
+        digest(&[etc.clone(), own.clone()]),
+        digest(&[own.clone(), etc.clone()])
+    );
     let mut seen = vec![
         digest(&[]),
         digest(std::slice::from_ref(&etc)),
@@ -317,30 +472,61 @@ fn the_files_digest_knows_every_text_and_whose_it_is() {
 fn the_most_careful_approval_of_all_files_holds() {
     let approval = |sources: &[Source]| {
         let policy = resolve(sources, "").unwrap();
-        (policy.trust, policy.approval.ceiling, policy.approval.timeout_s, policy.approval.channel)
+        (
+            policy.trust,
+            policy.approval.ceiling,
+            policy.approval.timeout_s,
+            policy.approval.channel,
+        )
     };
-    assert_eq!(approval(&[]), (Trust::Guided, Trust::Autonomous, None, Channel::Relay));
+    assert_eq!(
+        approval(&[]),
+        (Trust::Guided, Trust::Autonomous, None, Channel::Relay)
+    );
     let careful = system("[approval]\ntrust = 'ask'\ntimeout_s = 10\nchannel = 'separate'\n");
     let careless = user("[approval]\ntrust = 'yolo'\ntimeout_s = 600\nchannel = 'relay'\n");
-    let want = (Trust::Supervised, Trust::Supervised, Some(10), Channel::Separate);
+    let want = (
+        Trust::Supervised,
+        Trust::Supervised,
+        Some(10),
+        Channel::Separate,
+    );
     assert_eq!(approval(&[careless.clone(), careful]), want);
-    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, Some(600), Channel::Relay));
+    assert_eq!(
+        approval(&[careless]),
+        (Trust::Guided, Trust::Autonomous, Some(600), Channel::Relay)
+    );
 }
 
 #[test]
 fn the_web_is_that_of_the_profile_within_the_bounds_of_every_file() {
     let reach = |sources: &[Source], profile: &str| {
         let web = resolve(sources, profile).unwrap().web;
-        let host = |host| (web.allows(host, 443), web.opens(host, 80, "127.0.0.1".parse().unwrap()));
+        let host = |host| {
+            (
+                web.allows(host, 443),
+                web.opens(host, 80, "127.0.0.1".parse().unwrap()),
+            )
+        };
         (web.searches(), host("docs.rs"), host("localhost"))
     };
     let open = "[profile.open.web]\nprivate = ['127.0.0.0/8']\n";
     assert_eq!(reach(&[], "default"), (true, (true, false), (true, false)));
-    assert_eq!(reach(&[user(open)], "open"), (true, (true, true), (true, true)));
-    let etc = system("[web]\nsearch = false\nallow = ['docs.rs']\nprivate = []");
-    assert_eq!(reach(&[etc, user(open)], "open"), (false, (true, false), (false, false)));
     assert_eq!(
-        reach(&[user("[profile.none]\nextends = 'default'\nweb.allow = []")], "none").1,
+        reach(&[user(open)], "open"),
+        (true, (true, true), (true, true))
+    );
+    let etc = system("[web]\nsearch = false\nallow = ['docs.rs']\nprivate = []");
+    assert_eq!(
+        reach(&[etc, user(open)], "open"),
+        (false, (true, false), (false, false))
+    );
+    assert_eq!(
+        reach(
+            &[user("[profile.none]\nextends = 'default'\nweb.allow = []")],
+            "none"
+        )
+        .1,
         (false, false)
     );
     let digest = |text: &str| resolve(&[user(text)], "default").unwrap().digest;
@@ -359,10 +545,23 @@ fn one_bad_file_is_an_error_for_all() {
 #[test]
 fn the_example_of_the_page_is_a_policy() {
     let page = include_str!("../README.md");
-    let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let example = Source { name: "README.md".into(), kind: SourceKind::User, text: text.into() };
+    let text = page
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let example = Source {
+        name: "README.md".into(),
+        kind: SourceKind::User,
+        text: text.into(),
+    };
     let policy = resolve(&[example], "java").unwrap();
-    assert_eq!((policy.limits.timeout_s, policy.limits.memory), (Some(120), Some(8 << 30)));
+    assert_eq!(
+        (policy.limits.timeout_s, policy.limits.memory),
+        (Some(120), Some(8 << 30))
+    );
     assert_eq!(granted(&policy, "/home/u/.m2/repository"), Some(true));
     assert!(policy.matcher.protection(b"deploy/eu/prod/token").is_some());
     assert!(policy.matcher.protection(b"example.license").is_none());

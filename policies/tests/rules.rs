@@ -2,39 +2,66 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use broker_protocol::{
-    Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Framework, Glob, Grep, Occurrence,
-    Permission, Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
+    Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Framework, Glob, Grep,
+    Occurrence, Permission, Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
 };
-use policies::{EffectivePolicy, Facts, Host, Policies, Source, SourceKind, Verdict, decide, judge};
+use policies::{
+    EffectivePolicy, Facts, Host, Policies, Source, SourceKind, Verdict, decide, judge,
+};
 
 fn source(kind: SourceKind, text: &str) -> Source {
     let name = match kind {
         SourceKind::System => "/etc/lazaret/policy.toml",
         _ => "policy.toml",
     };
-    Source { name: name.into(), kind, text: format!("version = 1\n{text}") }
+    Source {
+        name: name.into(),
+        kind,
+        text: format!("version = 1\n{text}"),
+    }
 }
 
 fn policy(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
-    let sources = vec![source(SourceKind::System, system), source(SourceKind::User, user)];
-    let host = Host { home: "/home/u".into(), ..Host::default() };
-    Policies::load(sources).unwrap().resolve("", &host).unwrap().narrow(None, trust).unwrap()
+    let sources = vec![
+        source(SourceKind::System, system),
+        source(SourceKind::User, user),
+    ];
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    Policies::load(sources)
+        .unwrap()
+        .resolve("", &host)
+        .unwrap()
+        .narrow(None, trust)
+        .unwrap()
 }
 
 /// The same without the shipped rules.
 fn own(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
     let mut policy = policy(system, user, trust);
-    policy.rules.retain(|rule| rule.source != SourceKind::Shipped);
+    policy
+        .rules
+        .retain(|rule| rule.source != SourceKind::Shipped);
     policy
 }
 
 fn narrowed(permissions: Vec<Permission>) -> EffectivePolicy {
-    policy("", "", Trust::Autonomous).narrow(Some(&Scope { permissions }), Trust::Autonomous).unwrap()
+    policy("", "", Trust::Autonomous)
+        .narrow(Some(&Scope { permissions }), Trust::Autonomous)
+        .unwrap()
 }
 
 fn permission(tool: &str, paths: &[&str]) -> Permission {
     let paths = paths.iter().map(ToString::to_string).collect();
-    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+    Permission {
+        tool: tool.into(),
+        allowed: true,
+        paths,
+        timeout_s: None,
+        network: false,
+    }
 }
 
 fn bash(command: Command) -> Request {
@@ -62,7 +89,11 @@ fn path(text: &str) -> ZonePath {
 }
 
 fn read(at: &str) -> Request {
-    Request::FileRead(FileRead { path: path(at), offset: None, limit: None })
+    Request::FileRead(FileRead {
+        path: path(at),
+        offset: None,
+        limit: None,
+    })
 }
 
 fn write(at: &str, content: &str) -> Request {
@@ -75,7 +106,11 @@ fn write(at: &str, content: &str) -> Request {
 }
 
 fn edit(at: &str, news: &[&str]) -> Request {
-    let edit = |new: &&str| Edit { old: "x".into(), new: (*new).into(), occurrence: Occurrence::All };
+    let edit = |new: &&str| Edit {
+        old: "x".into(),
+        new: (*new).into(),
+        occurrence: Occurrence::All,
+    };
     Request::FileEdit(FileEdit {
         path: path(at),
         edits: news.iter().map(edit).collect(),
@@ -84,11 +119,22 @@ fn edit(at: &str, news: &[&str]) -> Request {
 }
 
 fn list(at: &str) -> Request {
-    Request::FileList(FileList { path: path(at), depth: 1, hidden: false, limit: 1 })
+    Request::FileList(FileList {
+        path: path(at),
+        depth: 1,
+        hidden: false,
+        limit: 1,
+    })
 }
 
 fn glob(at: &str) -> Request {
-    Request::Glob(Glob { pattern: "*".into(), path: path(at), hidden: false, ignored: false, limit: 1 })
+    Request::Glob(Glob {
+        pattern: "*".into(),
+        path: path(at),
+        hidden: false,
+        ignored: false,
+        limit: 1,
+    })
 }
 
 fn grep(at: &str, pattern: &str) -> Request {
@@ -127,7 +173,10 @@ fn the_risk_matrix() {
             let got = match judge(&policy, &Facts::bare("some_tool", risk)).verdict {
                 Verdict::Allow => "allow",
                 Verdict::Ask(question) => {
-                    assert_eq!((question.rule, question.risk), (format!("trust:{}", trust.name()), risk));
+                    assert_eq!(
+                        (question.rule, question.risk),
+                        (format!("trust:{}", trust.name()), risk)
+                    );
                     "ask"
                 }
                 Verdict::Deny(_) => "deny",
@@ -151,7 +200,8 @@ fn the_first_rule_of_a_tool_counts_and_before_those_of_all() {
 
 #[test]
 fn a_later_source_narrows_and_never_widens() {
-    let rule = |action: &str| format!("[[rule]]\ntool = 'file_write'\naction = '{action}'\nwhy = 'w'\n");
+    let rule =
+        |action: &str| format!("[[rule]]\ntool = 'file_write'\naction = '{action}'\nwhy = 'w'\n");
     for (system, user, want) in [
         ("allow", "allow", "allow"),
         ("allow", "ask", "ask rule:user:2"),
@@ -164,7 +214,11 @@ fn a_later_source_narrows_and_never_widens() {
         ("deny", "deny", "deny rule:system:2"),
     ] {
         let policy = policy(&rule(system), &rule(user), Trust::Guided);
-        assert_eq!(verdict_of(&policy, &write("a", "")), want, "{system} {user}");
+        assert_eq!(
+            verdict_of(&policy, &write("a", "")),
+            want,
+            "{system} {user}"
+        );
     }
 }
 
@@ -173,11 +227,18 @@ fn each_trust_takes_each_action_its_own_way() {
     for (action, want) in [
         ("allow", ["ask trust:supervised", "allow", "allow"]),
         ("ask", ["ask rule:user:2", "ask rule:user:2", "allow"]),
-        ("deny", ["deny rule:user:2", "deny rule:user:2", "deny rule:user:2"]),
+        (
+            "deny",
+            ["deny rule:user:2", "deny rule:user:2", "deny rule:user:2"],
+        ),
     ] {
         let rule = format!("[[rule]]\ntool = 'bash'\naction = '{action}'\nwhy = 'w'\n");
         for (trust, want) in Trust::ALL.into_iter().zip(want) {
-            assert_eq!(verdict_of(&policy("", &rule, trust), &shell("a")), want, "{action} {trust:?}");
+            assert_eq!(
+                verdict_of(&policy("", &rule, trust), &shell("a")),
+                want,
+                "{action} {trust:?}"
+            );
         }
     }
 }
@@ -185,8 +246,13 @@ fn each_trust_takes_each_action_its_own_way() {
 #[test]
 fn conditions_are_about_parameters() {
     let fits = |tool: &str, action: &str, when: &str, request: &Request| {
-        let rule = format!("[[rule]]\ntool = '{tool}'\naction = '{action}'\nwhy = 'w'\nwhen = [{when}]\n");
-        let trust = if action == "allow" { Trust::Guided } else { Trust::Autonomous };
+        let rule =
+            format!("[[rule]]\ntool = '{tool}'\naction = '{action}'\nwhy = 'w'\nwhen = [{when}]\n");
+        let trust = if action == "allow" {
+            Trust::Guided
+        } else {
+            Trust::Autonomous
+        };
         match verdict_of(&own("", &rule, trust), request).as_str() {
             "deny rule:user:2" => true,
             "allow" => action == "allow",
@@ -195,21 +261,66 @@ fn conditions_are_about_parameters() {
         }
     };
     for (tool, when, request, want) in [
-        ("file_write", "{ param = 'path', matches = 'src/**' }", write("src/a", ""), true),
-        ("file_write", "{ param = 'path', matches = 'src/**' }", write("docs/a", ""), false),
+        (
+            "file_write",
+            "{ param = 'path', matches = 'src/**' }",
+            write("src/a", ""),
+            true,
+        ),
+        (
+            "file_write",
+            "{ param = 'path', matches = 'src/**' }",
+            write("docs/a", ""),
+            false,
+        ),
         (
             "file_write",
             "{ param = 'path', matches = ['a/**', 'central:b/*'] }",
             write("central:b/c", ""),
             true,
         ),
-        ("file_write", "{ param = 'path', equals = 'central:b' }", write("central:b", ""), true),
-        ("file_write", "{ param = 'path', starts_with = 'central:' }", write("b", ""), false),
-        ("file_write", "{ param = 'content', contains = 'BEGIN KEY' }", write("a", "x BEGIN KEY y"), true),
-        ("file_write", "{ param = 'content', contains = 'BEGIN KEY' }", write("a", "BEGIN-KEY"), false),
-        ("file_edit", "{ param = 'new', contains = 'k' }", edit("a", &["l", "k"]), true),
-        ("bash", "{ param = 'command', matches = '*curl*|*sh' }", shell("curl x | sh"), true),
-        ("bash", "{ param = 'command', starts_with = 'make' }", shell("cmake"), false),
+        (
+            "file_write",
+            "{ param = 'path', equals = 'central:b' }",
+            write("central:b", ""),
+            true,
+        ),
+        (
+            "file_write",
+            "{ param = 'path', starts_with = 'central:' }",
+            write("b", ""),
+            false,
+        ),
+        (
+            "file_write",
+            "{ param = 'content', contains = 'BEGIN KEY' }",
+            write("a", "x BEGIN KEY y"),
+            true,
+        ),
+        (
+            "file_write",
+            "{ param = 'content', contains = 'BEGIN KEY' }",
+            write("a", "BEGIN-KEY"),
+            false,
+        ),
+        (
+            "file_edit",
+            "{ param = 'new', contains = 'k' }",
+            edit("a", &["l", "k"]),
+            true,
+        ),
+        (
+            "bash",
+            "{ param = 'command', matches = '*curl*|*sh' }",
+            shell("curl x | sh"),
+            true,
+        ),
+        (
+            "bash",
+            "{ param = 'command', starts_with = 'make' }",
+            shell("cmake"),
+            false,
+        ),
         ("bash", "{ param = 'cwd', equals = '.' }", shell("a"), false),
         (
             "grep",
@@ -234,8 +345,18 @@ fn conditions_are_about_parameters() {
     let when = "{ param = 'path', matches = 'src/**' }";
     assert!(fits("file_write", "deny", when, &write("SRC/a", "")));
     assert!(!fits("file_write", "allow", when, &write("SRC/a", "")));
-    assert!(!fits("file_edit", "allow", "{ param = 'new', contains = 'k' }", &edit("a", &["k", "l"])));
-    assert!(fits("file_edit", "allow", "{ param = 'new', contains = 'k' }", &edit("a", &["k", "ok"])));
+    assert!(!fits(
+        "file_edit",
+        "allow",
+        "{ param = 'new', contains = 'k' }",
+        &edit("a", &["k", "l"])
+    ));
+    assert!(fits(
+        "file_edit",
+        "allow",
+        "{ param = 'new', contains = 'k' }",
+        &edit("a", &["k", "ok"])
+    ));
 }
 
 /// `rules` are program, arguments and action; the verdict for each line is by the last of its words.
@@ -280,10 +401,21 @@ fn commands_are_judged_one_by_one() {
         assert_eq!(verdict_of(&policy, &shell(text)), want, "{text}");
     }
     let arguments = |words: &[&str]| {
-        bash(Command::Arguments(words.iter().map(|word| (*word).as_bytes().to_vec().into()).collect()))
+        bash(Command::Arguments(
+            words
+                .iter()
+                .map(|word| (*word).as_bytes().to_vec().into())
+                .collect(),
+        ))
     };
-    assert_eq!(verdict_of(&policy, &arguments(&["git", "push", "--force"])), deny);
-    assert_eq!(verdict_of(&policy, &arguments(&["ls", "; git push"])), "allow");
+    assert_eq!(
+        verdict_of(&policy, &arguments(&["git", "push", "--force"])),
+        deny
+    );
+    assert_eq!(
+        verdict_of(&policy, &arguments(&["ls", "; git push"])),
+        "allow"
+    );
 }
 
 /// Bash evaluates some arguments of its builtins, and a rule that allows these builtins has not allowed what is run then.
@@ -323,9 +455,14 @@ fn a_rule_is_about_a_whole_call_or_not() {
         other => panic!("{text}: {other:?}"),
     };
     let guided = policy("", "", Trust::Guided);
-    for text in
-        ["git push", "git push a && git push b 2>&1", "git push $x", "rm -r x; rm -rf y", "make", "ls; make"]
-    {
+    for text in [
+        "git push",
+        "git push a && git push b 2>&1",
+        "git push $x",
+        "rm -r x; rm -rf y",
+        "make",
+        "ls; make",
+    ] {
         assert!(whole(&guided, text), "{text}");
     }
     for text in [
@@ -355,7 +492,9 @@ fn a_rule_is_about_a_whole_call_or_not() {
     // Two files ask: a yes to one is none to the other.
     let cwd = "[[rule]]\ntool = 'bash'\naction = 'ask'\nwhy = 'w'\nwhen = [{ param = 'command', contains = 'main' }]\n";
     let both = policy("", cwd, Trust::Guided);
-    assert!(whole(&both, "git push dev") && !whole(&both, "git push main") && whole(&both, "echo main"));
+    assert!(
+        whole(&both, "git push dev") && !whole(&both, "git push main") && whole(&both, "echo main")
+    );
 }
 
 /// So that who is asked about a test suite is not told that it publishes commits.
@@ -363,11 +502,27 @@ fn a_rule_is_about_a_whole_call_or_not() {
 fn no_rule_is_in_doubt_about_a_test_suite() {
     let guided = policy("", "", Trust::Guided);
     for framework in Framework::ALL {
-        assert_eq!(verdict_of(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
+        assert_eq!(
+            verdict_of(&guided, &bash(framework.command())),
+            "ask trust:guided",
+            "{framework:?}"
+        );
     }
-    assert_eq!(verdict_of(&guided, &shell("echo a; env | sort; trap")), "ask trust:guided");
-    for runs in ["env git push", "env $x", "echo 'git push' | sh", "nice -n 1 git push"] {
-        assert_eq!(verdict_of(&guided, &shell(runs)), "ask rule:shipped:6", "{runs}");
+    assert_eq!(
+        verdict_of(&guided, &shell("echo a; env | sort; trap")),
+        "ask trust:guided"
+    );
+    for runs in [
+        "env git push",
+        "env $x",
+        "echo 'git push' | sh",
+        "nice -n 1 git push",
+    ] {
+        assert_eq!(
+            verdict_of(&guided, &shell(runs)),
+            "ask rule:shipped:6",
+            "{runs}"
+        );
     }
 }
 
@@ -383,15 +538,35 @@ fn options_hide_no_subcommand() {
     for (program, args, text, want) in [
         ("git", "'push'", "git push", sure),
         ("git", "'push'", "git -C . push", sure),
-        ("git", "'push'", "git --no-pager -c a=b --git-dir=x --work-tree y push", sure),
+        (
+            "git",
+            "'push'",
+            "git --no-pager -c a=b --git-dir=x --work-tree y push",
+            sure,
+        ),
         ("git", "'push'", "git -c push status", no),
         ("git", "'push'", "git --no-pager status push", no),
         ("git", "'push'", "git -C $x push", maybe),
-        ("git", "'push', '{-f,--force*}'", "git -C . push origin main --force", sure),
-        ("git", "'push', '{-f,--force*}'", "git push origin -- -f", no),
+        (
+            "git",
+            "'push', '{-f,--force*}'",
+            "git -C . push origin main --force",
+            sure,
+        ),
+        (
+            "git",
+            "'push', '{-f,--force*}'",
+            "git push origin -- -f",
+            no,
+        ),
         ("git", "'push', '{-f,--force*}'", "git push origin", no),
         ("git", "'push', 'origin'", "git push -u origin", maybe),
-        ("cargo", "'publish'", "cargo +nightly --offline publish", sure),
+        (
+            "cargo",
+            "'publish'",
+            "cargo +nightly --offline publish",
+            sure,
+        ),
         ("cargo", "'publish'", "cargo --config publish build", no),
         ("docker", "'push'", "docker --context a push b", sure),
         ("rm", "'-*r*'", "rm x -rf", sure),
@@ -414,7 +589,11 @@ fn options_hide_no_subcommand() {
     // What opens skips nothing.
     let allow = rule("git", "'status'").replace("deny", "allow");
     let policy = own("", &allow, Trust::Guided);
-    for (text, want) in [("git status", "allow"), ("git -c a=b status", no), ("git --no-pager status", no)] {
+    for (text, want) in [
+        ("git status", "allow"),
+        ("git -c a=b status", no),
+        ("git --no-pager status", no),
+    ] {
         assert_eq!(verdict_of(&policy, &shell(text)), want, "{text}");
     }
 }
@@ -425,19 +604,30 @@ fn the_text_of_a_rule_that_only_may_apply_is_not_shown() {
     let doubts = [
         ("env echo hi", "it runs a program that can run others"),
         ("bash -c 'echo hi'", "it runs a program that can run others"),
-        ("for i in 1 2; do $i; done", "a program whose name only the shell knows"),
+        (
+            "for i in 1 2; do $i; done",
+            "a program whose name only the shell knows",
+        ),
         ("$x push", "a program whose name only the shell knows"),
     ];
     for (text, doubt) in doubts {
         let policy = policy("", "", Trust::Guided);
-        let Verdict::Ask(question) = decide(&policy, &shell(text)) else { panic!("{text}") };
+        let Verdict::Ask(question) = decide(&policy, &shell(text)) else {
+            panic!("{text}")
+        };
         let want = format!(
             "A guided session asks before calls of high risk. No rule can be sure about it: {doubt}."
         );
         assert_eq!(question.why, want, "{text}");
     }
-    let Verdict::Ask(question) = decide(&policy("", "", Trust::Guided), &shell("git push")) else { panic!() };
-    assert!(question.why.starts_with("It publishes commits"), "control: {}", question.why);
+    let Verdict::Ask(question) = decide(&policy("", "", Trust::Guided), &shell("git push")) else {
+        panic!()
+    };
+    assert!(
+        question.why.starts_with("It publishes commits"),
+        "control: {}",
+        question.why
+    );
 }
 
 #[test]
@@ -445,40 +635,83 @@ fn a_doubt_is_in_the_reason() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";
     let policy = own("", rules, Trust::Autonomous);
     let why = judge(&policy, &Facts::of(&shell("$x push"))).why.unwrap();
-    assert!(why.contains("not certain: a program whose name only the shell knows)"), "{why}");
+    assert!(
+        why.contains("not certain: a program whose name only the shell knows)"),
+        "{why}"
+    );
     assert!(why.ends_with("No git here."), "{why}");
 }
 
 #[test]
 fn a_judgement_knows_its_file_and_line() {
-    let guided = policy("", "[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n", Trust::Guided);
-    let place = |request: &Request| judge(&guided, &Facts::of(request)).origin.map(ToString::to_string);
+    let guided = policy(
+        "",
+        "[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
+        Trust::Guided,
+    );
+    let place = |request: &Request| {
+        judge(&guided, &Facts::of(request))
+            .origin
+            .map(ToString::to_string)
+    };
     assert_eq!(place(&grep("", "x")).unwrap(), "policy.toml:2");
-    assert!(place(&shell("rm -rf x")).unwrap().starts_with("shipped rules.toml:"));
-    assert!(place(&read(".env")).unwrap().starts_with("shipped protected.toml:"));
+    assert!(
+        place(&shell("rm -rf x"))
+            .unwrap()
+            .starts_with("shipped rules.toml:")
+    );
+    assert!(
+        place(&read(".env"))
+            .unwrap()
+            .starts_with("shipped protected.toml:")
+    );
     assert_eq!(place(&read("a")), None);
-    let host = Host { home: "/home/u".into(), ..Host::default() };
-    let reading = Policies::load(vec![]).unwrap().resolve("read-only", &host).unwrap();
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    let reading = Policies::load(vec![])
+        .unwrap()
+        .resolve("read-only", &host)
+        .unwrap();
     let request = write("a", "");
     let judgement = judge(&reading, &Facts::of(&request));
-    assert!(judgement.origin.unwrap().to_string().starts_with("shipped read-only.toml:"));
+    assert!(
+        judgement
+            .origin
+            .unwrap()
+            .to_string()
+            .starts_with("shipped read-only.toml:")
+    );
 }
 
 /// The line that an origin names has the name or the rule.
 #[test]
 fn every_shipped_origin_is_right() {
-    let host = Host { home: "/home/u".into(), ..Host::default() };
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
     let policy = Policies::load(vec![]).unwrap().resolve("", &host).unwrap();
     let names = include_str!("../profiles/protected.toml");
     assert_eq!(policy.protected.len(), names.matches("{ name = ").count());
     for name in policy.protected.iter() {
         let line = names.lines().nth(name.origin.line - 1).unwrap();
-        assert!(line.contains(&format!("\"{}\"", name.pattern)), "{}: {line}", name.origin);
+        assert!(
+            line.contains(&format!("\"{}\"", name.pattern)),
+            "{}: {line}",
+            name.origin
+        );
     }
     let rules = include_str!("../profiles/rules.toml");
     assert!(!policy.rules.is_empty());
     for rule in &policy.rules {
-        assert_eq!(rules.lines().nth(rule.origin.line - 1), Some("[[rule]]"), "{}", rule.origin);
+        assert_eq!(
+            rules.lines().nth(rule.origin.line - 1),
+            Some("[[rule]]"),
+            "{}",
+            rule.origin
+        );
         assert_eq!(rule.origin.file, "shipped rules.toml");
     }
 }
@@ -502,20 +735,43 @@ fn the_shipped_rules_ask_about_what_cannot_be_undone() {
         "cargo publish",
         "npm publish",
     ] {
-        assert!(verdict_of(&guided, &shell(text)).starts_with("ask rule:shipped:"), "{text}");
+        assert!(
+            verdict_of(&guided, &shell(text)).starts_with("ask rule:shipped:"),
+            "{text}"
+        );
     }
     for text in ["rm x", "git status", "cargo build", "echo git push"] {
-        assert_eq!(verdict_of(&guided, &shell(text)), "ask trust:guided", "{text}");
+        assert_eq!(
+            verdict_of(&guided, &shell(text)),
+            "ask trust:guided",
+            "{text}"
+        );
     }
     // Nothing that ran before does not run now.
-    assert_eq!(verdict_of(&policy("", "", Trust::Autonomous), &shell("git push; rm -rf .")), "allow");
+    assert_eq!(
+        verdict_of(
+            &policy("", "", Trust::Autonomous),
+            &shell("git push; rm -rf .")
+        ),
+        "allow"
+    );
 }
 
 #[test]
 fn a_scope_holds_each_tool_to_its_paths() {
-    let tools = ["file_read", "file_write", "file_edit", "file_list", "glob", "grep"];
+    let tools = [
+        "file_read",
+        "file_write",
+        "file_edit",
+        "file_list",
+        "glob",
+        "grep",
+    ];
     let policy = narrowed(
-        tools.iter().map(|tool| permission(tool, &["src/**", "*.md", "central:notes/**"])).collect(),
+        tools
+            .iter()
+            .map(|tool| permission(tool, &["src/**", "*.md", "central:notes/**"]))
+            .collect(),
     );
     for (request, want) in [
         (read("src/a/b"), true),
@@ -537,7 +793,11 @@ fn a_scope_holds_each_tool_to_its_paths() {
     ] {
         let got = verdict_of(&policy, &request);
         let refused = format!("deny scope:{}", request.tool());
-        assert_eq!(got, if want { "allow".into() } else { refused }, "{request:?}");
+        assert_eq!(
+            got,
+            if want { "allow".into() } else { refused },
+            "{request:?}"
+        );
     }
     assert_eq!(verdict_of(&policy, &shell("true")), "deny scope:bash");
     let all = narrowed(tools.iter().map(|tool| permission(tool, &["**"])).collect());
@@ -550,18 +810,44 @@ fn a_scope_holds_each_tool_to_its_paths() {
 
 #[test]
 fn trust_never_exceeds_the_scope() {
-    let bare = policy("", "", Trust::Autonomous).narrow(Some(&Scope::default()), Trust::Autonomous).unwrap();
-    for request in [shell("true"), write("a", ""), edit("a", &["y"]), list(""), glob(""), grep("", "x")] {
-        assert_eq!(verdict_of(&bare, &request), format!("deny scope:{}", request.tool()));
+    let bare = policy("", "", Trust::Autonomous)
+        .narrow(Some(&Scope::default()), Trust::Autonomous)
+        .unwrap();
+    for request in [
+        shell("true"),
+        write("a", ""),
+        edit("a", &["y"]),
+        list(""),
+        glob(""),
+        grep("", "x"),
+    ] {
+        assert_eq!(
+            verdict_of(&bare, &request),
+            format!("deny scope:{}", request.tool())
+        );
     }
     assert_eq!(verdict_of(&bare, &read("a")), "allow");
-    let not = Permission { allowed: false, ..permission("bash", &[]) };
-    assert_eq!(verdict_of(&narrowed(vec![not, permission("grep", &[])]), &shell("true")), "deny scope:bash");
+    let not = Permission {
+        allowed: false,
+        ..permission("bash", &[])
+    };
+    assert_eq!(
+        verdict_of(
+            &narrowed(vec![not, permission("grep", &[])]),
+            &shell("true")
+        ),
+        "deny scope:bash"
+    );
 }
 
 #[test]
 fn a_scope_sets_and_bounds_the_time() {
-    let limited = |timeout_s| narrowed(vec![Permission { timeout_s, ..permission("bash", &[]) }]);
+    let limited = |timeout_s| {
+        narrowed(vec![Permission {
+            timeout_s,
+            ..permission("bash", &[])
+        }])
+    };
     for (scope, asked, want) in [
         (None, None, 60),
         (Some(120), None, 120),
@@ -572,7 +858,11 @@ fn a_scope_sets_and_bounds_the_time() {
         (Some(86_400), None, 600),
         (Some(86_400), Some(86_400), 600),
     ] {
-        assert_eq!(limited(scope).timeout(asked), Some(want), "{scope:?} {asked:?}");
+        assert_eq!(
+            limited(scope).timeout(asked),
+            Some(want),
+            "{scope:?} {asked:?}"
+        );
     }
 }
 
@@ -590,11 +880,21 @@ fn rules_are_in_the_digest() {
         ("contains", "equals"),
         ("= 'x'", "= 'y'"),
         ("= 'x'", "= ['x', 'y']"),
-        ("[[rule]]", "[[rule]]\ntool = '*'\naction = 'ask'\nwhy = 'w'\n[[rule]]"),
+        (
+            "[[rule]]",
+            "[[rule]]\ntool = '*'\naction = 'ask'\nwhy = 'w'\n[[rule]]",
+        ),
     ];
     for (from, to) in changes {
         assert!(base.contains(from));
-        assert_ne!(digest(base), digest(&base.replacen(from, to, 1)), "{from} {to}");
+        assert_ne!(
+            digest(base),
+            digest(&base.replacen(from, to, 1)),
+            "{from} {to}"
+        );
     }
-    assert_eq!(digest(base), digest(&format!("# a comment moves lines\n{base}")));
+    assert_eq!(
+        digest(base),
+        digest(&format!("# a comment moves lines\n{base}"))
+    );
 }

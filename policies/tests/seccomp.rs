@@ -32,7 +32,9 @@ const ENOSYS: Answer = Answer::Errno(38);
 use Answer::Allow;
 
 fn read(file: &str) -> Option<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("seccomp")
+        .join(file);
     let text = std::fs::read_to_string(path).ok()?;
     Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}")))
 }
@@ -41,16 +43,26 @@ fn read(file: &str) -> Option<Value> {
 fn merged(name: &str, arch: &str) -> Value {
     if let Some((name, other)) = name.rsplit_once('+') {
         let mut list = merged(name, arch);
-        let more = merged(other, arch)["main"]["filter"].as_array().unwrap().clone();
+        let more = merged(other, arch)["main"]["filter"]
+            .as_array()
+            .unwrap()
+            .clone();
         list["main"]["filter"].as_array_mut().unwrap().extend(more);
         return list;
     }
     let mut list = read(&format!("{name}.json")).unwrap();
     if let Some(mut more) = read(&format!("{name}.{arch}.json")) {
         for action in ["mismatch_action", "match_action"] {
-            assert_eq!(list["main"][action], more["main"][action], "{name}.{arch}.json");
+            assert_eq!(
+                list["main"][action], more["main"][action],
+                "{name}.{arch}.json"
+            );
         }
-        let more = more["main"]["filter"].as_array_mut().unwrap().drain(..).collect::<Vec<_>>();
+        let more = more["main"]["filter"]
+            .as_array_mut()
+            .unwrap()
+            .drain(..)
+            .collect::<Vec<_>>();
         list["main"]["filter"].as_array_mut().unwrap().extend(more);
     }
     list
@@ -126,7 +138,12 @@ struct Stack(Vec<BpfProgram>);
 
 impl Stack {
     fn of(names: &[&str]) -> Self {
-        Self(names.iter().map(|name| compile(name, std::env::consts::ARCH)).collect())
+        Self(
+            names
+                .iter()
+                .map(|name| compile(name, std::env::consts::ARCH))
+                .collect(),
+        )
     }
 
     /// As the kernel: the newest filter first; a later answer wins only if it is stricter.
@@ -142,7 +159,11 @@ impl Stack {
     }
 
     fn check(&self, call: i64, arguments: &[u64], want: Answer) {
-        assert_eq!(self.answer(call, arguments), want, "call {call} {arguments:x?}");
+        assert_eq!(
+            self.answer(call, arguments),
+            want,
+            "call {call} {arguments:x?}"
+        );
     }
 }
 
@@ -156,7 +177,9 @@ fn cell() -> Stack {
 
 /// What the program of a cell stands under.
 fn program() -> Stack {
-    Stack::of(&["session", "modes", "cell", "clone3", "absent", "terminal", "names"])
+    Stack::of(&[
+        "session", "modes", "cell", "clone3", "absent", "terminal", "names",
+    ])
 }
 
 /// What the first process of a flat cell stands under.
@@ -166,7 +189,16 @@ fn flat_cell() -> Stack {
 
 /// What the program of a flat cell stands under.
 fn flat_program() -> Stack {
-    Stack::of(&["session", "modes", "cell", "clone3", "flat", "absent", "terminal", "supervised"])
+    Stack::of(&[
+        "session",
+        "modes",
+        "cell",
+        "clone3",
+        "flat",
+        "absent",
+        "terminal",
+        "supervised",
+    ])
 }
 
 fn worker() -> Stack {
@@ -207,8 +239,9 @@ fn the_build_changes_no_answer() {
     let mut values: Vec<u64> = [0, 1, 2, 3, 15, 1 << 32, u64::MAX, 0o4755, 0o6755].to_vec();
     values.extend((0..32).map(|bit| 1 << bit));
     let mut asked = 0_u32;
-    for (arch, own, chain) in
-        chains.iter().flat_map(|chain| ARCHITECTURES.map(|(arch, own)| (arch, own, *chain)))
+    for (arch, own, chain) in chains
+        .iter()
+        .flat_map(|chain| ARCHITECTURES.map(|(arch, own)| (arch, own, *chain)))
     {
         let parts: Vec<Vec<&str>> = chain.iter().map(|list| list.split('+').collect()).collect();
         let lists: Vec<&[&str]> = parts.iter().map(Vec::as_slice).collect();
@@ -216,11 +249,16 @@ fn the_build_changes_no_answer() {
         let stack: Vec<BpfProgram> = chain.iter().map(|list| compile(list, arch)).collect();
         for call in (0..600).chain([1 << 20, 0x3fff_ffff]) {
             for (at, value) in values.iter().enumerate() {
-                let arguments: Vec<u64> = (0..6).map(|i| values[(at * (i + 1)) % values.len()]).collect();
+                let arguments: Vec<u64> = (0..6)
+                    .map(|i| values[(at * (i + 1)) % values.len()])
+                    .collect();
                 for arguments in [[*value; 6].to_vec(), arguments] {
                     let data = data(own, call, &arguments);
                     // In a chain the first list that does not let pass answers; of programs, the strictest.
-                    let first = stack.iter().map(|program| run(program, &data)).find(|a| *a != Allow);
+                    let first = stack
+                        .iter()
+                        .map(|program| run(program, &data))
+                        .find(|a| *a != Allow);
                     assert_eq!(
                         run(&built, &data),
                         first.unwrap_or(Allow),
@@ -230,9 +268,17 @@ fn the_build_changes_no_answer() {
                 }
             }
         }
-        assert_eq!(run(&built, &data(0x4000_0003, 1, &[])), Answer::Kill, "{chain:?}: i386");
+        assert_eq!(
+            run(&built, &data(0x4000_0003, 1, &[])),
+            Answer::Kill,
+            "{chain:?}: i386"
+        );
         if arch == "x86_64" {
-            assert_eq!(run(&built, &data(own, 0x4000_0000, &[])), Answer::Kill, "{chain:?}: x32");
+            assert_eq!(
+                run(&built, &data(own, 0x4000_0000, &[])),
+                Answer::Kill,
+                "{chain:?}: x32"
+            );
         }
     }
     assert!(asked > 200_000);
@@ -291,7 +337,12 @@ fn every_group_names_who_needs_it() {
     ] {
         let list = read(file).unwrap();
         let first = &list["main"]["filter"][0];
-        assert!(first["comment"].as_str().is_some_and(|words| words.len() > 10), "{file}");
+        assert!(
+            first["comment"]
+                .as_str()
+                .is_some_and(|words| words.len() > 10),
+            "{file}"
+        );
     }
 }
 
@@ -299,7 +350,11 @@ fn every_group_names_who_needs_it() {
 fn another_architecture_is_killed() {
     let i386 = data(0x4000_0003, libc::SYS_read, &[]);
     for name in LISTS {
-        assert_eq!(run(&compile(name, std::env::consts::ARCH), &i386), Answer::Kill, "{name}");
+        assert_eq!(
+            run(&compile(name, std::env::consts::ARCH), &i386),
+            Answer::Kill,
+            "{name}"
+        );
     }
 }
 
@@ -324,7 +379,11 @@ fn sockets_are_chosen_by_family_type_and_protocol() {
     for family in 0..=46 {
         for kind in 0..=15 {
             for protocol in [0, 1, 6, 15, 16, 17, 33, 58, 132, 136, 255, 256, 262] {
-                let want = if allowed.contains(&(family, kind, protocol)) { Allow } else { EPERM };
+                let want = if allowed.contains(&(family, kind, protocol)) {
+                    Allow
+                } else {
+                    EPERM
+                };
                 cell.check(libc::SYS_socket, &[family, kind, protocol], want);
                 cell.check(libc::SYS_socket, &[family, kind | FLAGS, protocol], want);
             }
@@ -333,9 +392,14 @@ fn sockets_are_chosen_by_family_type_and_protocol() {
     // The kernel looks at 32 bits of each.
     cell.check(libc::SYS_socket, &[1 << 32 | 2, 1, 1 << 32 | 262], EPERM);
     // A datagram of a Unix socket names its receiver in memory.
-    for (family, kind, want) in
-        [(1, 1, Allow), (1, 5, Allow), (1, 2, EPERM), (1, 3, EPERM), (2, 1, EPERM), (30, 1, EPERM)]
-    {
+    for (family, kind, want) in [
+        (1, 1, Allow),
+        (1, 5, Allow),
+        (1, 2, EPERM),
+        (1, 3, EPERM),
+        (2, 1, EPERM),
+        (30, 1, EPERM),
+    ] {
         cell.check(libc::SYS_socketpair, &[family, kind | FLAGS, 0], want);
     }
 }
@@ -379,15 +443,29 @@ fn a_flat_cell_has_streams_of_unix_and_tcp_only() {
 fn a_flat_cell_connects_in_one_way_only() {
     const FAST: u64 = libc::MSG_FASTOPEN as u64;
     let (flat, program, cell) = (flat_cell(), flat_program(), cell());
-    for (call, before) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-        for (flags, want) in [(0, Allow), (0x4000, Allow), (FAST, EPERM), (FAST | 0x4000, EPERM)] {
+    for (call, before) in [
+        (libc::SYS_sendto, 3),
+        (libc::SYS_sendmsg, 2),
+        (libc::SYS_sendmmsg, 3),
+    ] {
+        for (flags, want) in [
+            (0, Allow),
+            (0x4000, Allow),
+            (FAST, EPERM),
+            (FAST | 0x4000, EPERM),
+        ] {
             let arguments: Vec<u64> = [0; 3].into_iter().take(before).chain([flags]).collect();
             flat.check(call, &arguments, want);
             cell.check(call, &arguments, Allow);
         }
     }
     let set = |level: i32, option: i32| [3, level as u64, option as u64, 0, 4];
-    let (socket, ip, tcp, v6) = (libc::SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_IPV6);
+    let (socket, ip, tcp, v6) = (
+        libc::SOL_SOCKET,
+        libc::IPPROTO_IP,
+        libc::IPPROTO_TCP,
+        libc::IPPROTO_IPV6,
+    );
     for (level, option) in [
         (ip, libc::IP_OPTIONS),
         (ip, libc::IP_TRANSPARENT),
@@ -431,7 +509,11 @@ fn a_flat_cell_connects_in_one_way_only() {
     ] {
         program.check(libc::SYS_setsockopt, &set(level, option), Allow);
     }
-    program.check(libc::SYS_setsockopt, &set(socket, libc::SO_LINGER), Answer::Supervised);
+    program.check(
+        libc::SYS_setsockopt,
+        &set(socket, libc::SO_LINGER),
+        Answer::Supervised,
+    );
     for (how, want) in [(0, Answer::Supervised), (1, Allow), (2, Answer::Supervised)] {
         program.check(libc::SYS_shutdown, &[3, how], want);
     }
@@ -505,9 +587,19 @@ fn a_flat_program_is_supervised() {
         program.check(call, &[3], Allow);
         let mut by_descriptor = [here, 0, 0, 0, 0, 0];
         by_descriptor[flags] = empty;
-        program.check(call, &by_descriptor, if flags == 5 { Supervised } else { Allow });
+        program.check(
+            call,
+            &by_descriptor,
+            if flags == 5 { Supervised } else { Allow },
+        );
     }
-    for call in [libc::SYS_read, libc::SYS_fstat, libc::SYS_execveat, libc::SYS_close, libc::SYS_fchdir] {
+    for call in [
+        libc::SYS_read,
+        libc::SYS_fstat,
+        libc::SYS_execveat,
+        libc::SYS_close,
+        libc::SYS_fchdir,
+    ] {
         program.check(call, &[], Allow);
     }
 }
@@ -516,19 +608,40 @@ fn a_flat_program_is_supervised() {
 #[test]
 fn a_program_asks_for_names_and_not_for_reading() {
     let program = program();
-    for flags in
-        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE | libc::O_RDWR, 3]
-    {
-        for others in
-            [0, libc::O_NONBLOCK | libc::O_CLOEXEC, libc::O_APPEND, libc::O_CLOEXEC | libc::O_NOFOLLOW]
-        {
-            program.check(libc::SYS_openat, &[3, 0, (flags | others) as u64], Answer::Supervised);
+    for flags in [
+        libc::O_WRONLY,
+        libc::O_RDWR,
+        libc::O_CREAT,
+        libc::O_TRUNC,
+        libc::O_TMPFILE | libc::O_RDWR,
+        3,
+    ] {
+        for others in [
+            0,
+            libc::O_NONBLOCK | libc::O_CLOEXEC,
+            libc::O_APPEND,
+            libc::O_CLOEXEC | libc::O_NOFOLLOW,
+        ] {
+            program.check(
+                libc::SYS_openat,
+                &[3, 0, (flags | others) as u64],
+                Answer::Supervised,
+            );
         }
     }
     for program in [&program, &flat_program()] {
-        program.check(libc::SYS_openat, &[3, 0, (libc::O_RDWR | libc::O_NONBLOCK) as u64], Answer::Errno(6));
+        program.check(
+            libc::SYS_openat,
+            &[3, 0, (libc::O_RDWR | libc::O_NONBLOCK) as u64],
+            Answer::Errno(6),
+        );
     }
-    for flags in [libc::O_RDONLY, libc::O_NONBLOCK, libc::O_DIRECTORY | libc::O_CLOEXEC, libc::O_PATH] {
+    for flags in [
+        libc::O_RDONLY,
+        libc::O_NONBLOCK,
+        libc::O_DIRECTORY | libc::O_CLOEXEC,
+        libc::O_PATH,
+    ] {
         program.check(libc::SYS_openat, &[3, 0, flags as u64], Allow);
     }
     for call in [
@@ -547,9 +660,11 @@ fn a_program_asks_for_names_and_not_for_reading() {
     ] {
         program.check(call, &[], Answer::Supervised);
     }
-    for (fd, answer) in
-        [(0, Answer::Allow), (1, Answer::Supervised), (-1_i32 as u32 as u64, Answer::Supervised)]
-    {
+    for (fd, answer) in [
+        (0, Answer::Allow),
+        (1, Answer::Supervised),
+        (-1_i32 as u32 as u64, Answer::Supervised),
+    ] {
         program.check(libc::SYS_getpeername, &[fd], answer);
     }
     for call in [libc::SYS_openat2, libc::SYS_clone3] {
@@ -568,7 +683,11 @@ fn a_program_asks_for_names_and_not_for_reading() {
     }
     for (number, want) in [(1, Allow), (0, EPERM), (2, EPERM)] {
         for program in [&program, &flat_program()] {
-            program.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, number], want);
+            program.check(
+                libc::SYS_prctl,
+                &[libc::PR_SET_DUMPABLE as u64, number],
+                want,
+            );
         }
     }
 }
@@ -623,8 +742,16 @@ fn the_old_calls_of_x86_64_are_supervised_too() {
     program.check(libc::SYS_open, &[0, libc::O_PATH as u64], Allow);
 }
 
-const NEW: [u64; 8] =
-    [0x80, 0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
+const NEW: [u64; 8] = [
+    0x80,
+    0x2_0000,
+    0x200_0000,
+    0x400_0000,
+    0x800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+];
 
 #[test]
 fn namespaces_are_made_by_the_warden_only() {
@@ -666,9 +793,14 @@ fn setuid_and_setgid_bits_are_never_set() {
     const CREATE: u64 = libc::O_CREAT as u64 | 1;
     const TEMPORARY: u64 = libc::O_TMPFILE as u64 | 1;
     let cell = cell();
-    for (mode, want) in
-        [(0o644, Allow), (0o1777, Allow), (0o4755, EPERM), (0o2755, EPERM), (0o6755, EPERM), (0o7777, EPERM)]
-    {
+    for (mode, want) in [
+        (0o644, Allow),
+        (0o1777, Allow),
+        (0o4755, EPERM),
+        (0o2755, EPERM),
+        (0o6755, EPERM),
+        (0o7777, EPERM),
+    ] {
         cell.check(libc::SYS_fchmod, &[3, mode], want);
         cell.check(libc::SYS_fchmodat, &[3, 0, mode], want);
         cell.check(libc::SYS_openat, &[3, 0, CREATE, mode], want);
@@ -676,7 +808,11 @@ fn setuid_and_setgid_bits_are_never_set() {
         cell.check(libc::SYS_mknodat, &[3, 0, 0o10_0000 | mode], want);
         cell.check(452, &[3, 0, mode, 0x100], want); // fchmodat2
         // What the register held when no mode was given.
-        cell.check(libc::SYS_openat, &[3, 0, libc::O_RDONLY as u64, mode], Allow);
+        cell.check(
+            libc::SYS_openat,
+            &[3, 0, libc::O_RDONLY as u64, mode],
+            Allow,
+        );
     }
 }
 
@@ -720,8 +856,18 @@ fn of_requests_to_devices_and_files_only_known_ones_are_made() {
         // The kernel ignores the upper half of the command.
         cell.check(libc::SYS_ioctl, &[0, 1 << 32 | command], EPERM);
     }
-    for command in [0x5401, 0x5413, 0x5410, 0x5421, 0x5450, 0x541b, 0x8008_6601, 0x4004_9409, 0x8912, 0x8927]
-    {
+    for command in [
+        0x5401,
+        0x5413,
+        0x5410,
+        0x5421,
+        0x5450,
+        0x541b,
+        0x8008_6601,
+        0x4004_9409,
+        0x8912,
+        0x8927,
+    ] {
         cell.check(libc::SYS_ioctl, &[0, command], Allow);
         cell.check(libc::SYS_ioctl, &[0, 1 << 32 | command], Allow);
     }
@@ -764,7 +910,11 @@ fn only_the_personalities_of_debuggers_are_taken() {
 
 #[test]
 fn doors_into_the_kernel_and_into_other_processes_are_closed() {
-    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
+    for call in [
+        libc::SYS_pidfd_getfd,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+    ] {
         worker().check(call, &[], EPERM);
         for program in [program(), flat_program()] {
             program.check(call, &[], Answer::Supervised);
@@ -856,7 +1006,11 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
         flat.check(libc::SYS_ptrace, &[request.into(), 77], EPERM);
         flat.check(libc::SYS_ptrace, &[u64::from(request) | 1 << 32, 77], EPERM);
     }
-    for request in [libc::PTRACE_TRACEME, libc::PTRACE_DETACH, libc::PTRACE_SETOPTIONS] {
+    for request in [
+        libc::PTRACE_TRACEME,
+        libc::PTRACE_DETACH,
+        libc::PTRACE_SETOPTIONS,
+    ] {
         flat.check(libc::SYS_ptrace, &[request.into(), 77], Allow);
     }
     for call in [
@@ -987,7 +1141,14 @@ fn the_worker_reads_and_writes_files_and_nothing_else() {
     ] {
         worker.check(call, &[], EPERM);
     }
-    for (protection, want) in [(0, Allow), (1, Allow), (3, Allow), (4, EPERM), (5, EPERM), (7, EPERM)] {
+    for (protection, want) in [
+        (0, Allow),
+        (1, Allow),
+        (3, Allow),
+        (4, EPERM),
+        (5, EPERM),
+        (7, EPERM),
+    ] {
         worker.check(libc::SYS_mmap, &[0, 4096, protection], want);
         worker.check(libc::SYS_mprotect, &[0, 4096, protection], want);
     }
@@ -995,14 +1156,26 @@ fn the_worker_reads_and_writes_files_and_nothing_else() {
         worker.check(libc::SYS_openat, &[3, 0, libc::O_CREAT as u64, mode], want);
         worker.check(libc::SYS_fchmod, &[3, mode], want);
     }
-    for (command, want) in
-        [(0, Allow), (1030, Allow), (3, Allow), (8, EPERM), (10, EPERM), (1024, EPERM), (1026, EPERM)]
-    {
+    for (command, want) in [
+        (0, Allow),
+        (1030, Allow),
+        (3, Allow),
+        (8, EPERM),
+        (10, EPERM),
+        (1024, EPERM),
+        (1026, EPERM),
+    ] {
         worker.check(libc::SYS_fcntl, &[3, command], want);
     }
-    for (option, want) in
-        [(15, Allow), (21, Allow), (39, Allow), (4, EPERM), (22, EPERM), (38, EPERM), (0x5961_6d61, EPERM)]
-    {
+    for (option, want) in [
+        (15, Allow),
+        (21, Allow),
+        (39, Allow),
+        (4, EPERM),
+        (22, EPERM),
+        (38, EPERM),
+        (0x5961_6d61, EPERM),
+    ] {
         worker.check(libc::SYS_prctl, &[option], want);
     }
     worker.check(libc::SYS_prlimit64, &[0, 7, 0, 1], Allow);
@@ -1054,7 +1227,11 @@ fn the_old_calls_of_x86_64_follow_the_new() {
         cell.check(libc::SYS_open, &[0, libc::O_RDONLY as u64, mode], Allow);
         cell.check(libc::SYS_mknod, &[0, u64::from(libc::S_IFIFO) | mode], want);
     }
-    cell.check(libc::SYS_mknod, &[0, u64::from(libc::S_IFCHR) | 0o600], EPERM);
+    cell.check(
+        libc::SYS_mknod,
+        &[0, u64::from(libc::S_IFCHR) | 0o600],
+        EPERM,
+    );
     worker.check(libc::SYS_open, &[0, libc::O_CREAT as u64, 0o644], Allow);
     worker.check(libc::SYS_open, &[0, libc::O_CREAT as u64, 0o4755], EPERM);
     worker.check(libc::SYS_fork, &[], EPERM);
@@ -1160,7 +1337,15 @@ fn the_orchestrator_keeps_what_it_needs_and_no_more() {
     bare.check(libc::SYS_clone, &[thread], ENOSYS);
     web.check(libc::SYS_clone, &[thread], Allow);
     web.check(libc::SYS_clone, &[libc::SIGCHLD as u64], ENOSYS);
-    for namespace in [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+    for namespace in [
+        0x2_0000,
+        0x200_0000,
+        0x400_0000,
+        0x800_0000,
+        0x1000_0000,
+        0x2000_0000,
+        0x4000_0000,
+    ] {
         web.check(libc::SYS_clone, &[thread | namespace], ENOSYS);
     }
 }

@@ -6,14 +6,31 @@ use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const PROFILES: [&str; 11] =
-    ["default", "read-only", "rust", "node", "python", "go", "dev", "claude", "codex", "gemini", "opencode"];
+const PROFILES: [&str; 11] = [
+    "default",
+    "read-only",
+    "rust",
+    "node",
+    "python",
+    "go",
+    "dev",
+    "claude",
+    "codex",
+    "gemini",
+    "opencode",
+];
 /// For agents that run whole in a cell. They alone have hosts and credentials.
 const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 fn policy(profile: &str) -> EffectivePolicy {
-    let host = Host { home: "/home/u".into(), ..Host::default() };
-    Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap()
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    Policies::load(vec![])
+        .unwrap()
+        .resolve(profile, &host)
+        .unwrap()
 }
 
 /// A file of one profile is read when that profile is asked for: what else it said would not be heard.
@@ -23,19 +40,27 @@ fn a_file_of_a_profile_holds_nothing_else() {
         let path = format!("{}/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
         assert!(file.keys().eq(["profile", "version"]), "{name}: {file:?}");
-        assert!(file["profile"].as_table().unwrap().keys().eq([name]), "{name}: {file:?}");
+        assert!(
+            file["profile"].as_table().unwrap().keys().eq([name]),
+            "{name}: {file:?}"
+        );
     }
 }
 
 fn protection(policy: &EffectivePolicy, path: &str) -> Option<Protection> {
-    policy.matcher.protection(path.as_bytes()).map(|name| name.protection)
+    policy
+        .matcher
+        .protection(path.as_bytes())
+        .map(|name| name.protection)
 }
 
 #[test]
 fn every_file_of_the_folder_is_shipped() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
-    let mut names: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(
         names,
@@ -221,8 +246,13 @@ fn names_that_the_host_acts_on_are_closed_to_writing() {
 #[test]
 fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
     let policy = policy("default");
-    let may_be_made =
-        |path: &str| policy.matcher.closings(path.as_bytes()).iter().all(|(_, new)| *new == WhenNew::Open);
+    let may_be_made = |path: &str| {
+        policy
+            .matcher
+            .closings(path.as_bytes())
+            .iter()
+            .all(|(_, new)| *new == WhenNew::Open)
+    };
     for path in [
         ".git/config",
         ".git/hooks/pre-commit",
@@ -367,10 +397,23 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
 #[test]
 fn settings_of_package_managers_are_judged_when_new() {
     let policy = policy("default");
-    for path in [".npmrc", "a/.NPMRC", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpmfile.js"] {
+    for path in [
+        ".npmrc",
+        "a/.NPMRC",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        "pnpmfile.js",
+    ] {
         let closings = policy.matcher.closings(path.as_bytes());
-        assert!(closings.iter().all(|(_, new)| *new == WhenNew::Harmless), "{path}: {closings:?}");
-        assert!(!closings.is_empty() && protection(&policy, path) == Some(Protection::Write), "{path}");
+        assert!(
+            closings.iter().all(|(_, new)| *new == WhenNew::Harmless),
+            "{path}: {closings:?}"
+        );
+        assert!(
+            !closings.is_empty() && protection(&policy, path) == Some(Protection::Write),
+            "{path}"
+        );
     }
 }
 
@@ -493,12 +536,17 @@ fn faults(list: &PolicyFile) -> Vec<String> {
     let mut faults = Vec::new();
     let mut known = BTreeSet::new();
     let is_reason = |why: &str| why.len() > 20 && why.ends_with('.');
-    let is_source =
-        |source: &Option<String>| source.as_ref().is_some_and(|text| text.len() > 4 && !text.contains("://"));
+    let is_source = |source: &Option<String>| {
+        source
+            .as_ref()
+            .is_some_and(|text| text.len() > 4 && !text.contains("://"))
+    };
     for protect in &list.protect {
         for entry in protect.names.iter().map(|name| name.get_ref()) {
             let pattern = entry.pattern.as_str();
-            if !is_reason(&protect.why) || !is_source(&entry.source) || !known.insert(pattern.to_lowercase())
+            if !is_reason(&protect.why)
+                || !is_source(&entry.source)
+                || !known.insert(pattern.to_lowercase())
             {
                 faults.push(pattern.to_owned());
             }
@@ -516,7 +564,10 @@ fn faults(list: &PolicyFile) -> Vec<String> {
 #[test]
 fn each_line_of_the_lists_has_a_source_and_a_reason_and_stands_there_once() {
     let leases = PolicyFile::parse("leases.toml", include_str!("../leases.toml")).unwrap();
-    assert_eq!([faults(&list()), faults(&leases)], [const { Vec::<String>::new() }; 2]);
+    assert_eq!(
+        [faults(&list()), faults(&leases)],
+        [const { Vec::<String>::new() }; 2]
+    );
     // The control: each fault planted once.
     let good = "{ name = 'x', source = 'A document' }";
     let planted = |names: &str, why: &str, transit: &str| {
@@ -531,7 +582,14 @@ fn each_line_of_the_lists_has_a_source_and_a_reason_and_stands_there_once() {
     assert_eq!(planted("{ name = 'x', source = '' }", why, none), 1);
     assert_eq!(planted(good, "short", none), 1);
     assert_eq!(planted(&format!("{good}, {good}"), why, none), 1);
-    assert_eq!(planted(good, why, "[[transit]]\nafter = '~'\nwhy = 'A reason of some length.'\n"), 1);
+    assert_eq!(
+        planted(
+            good,
+            why,
+            "[[transit]]\nafter = '~'\nwhy = 'A reason of some length.'\n"
+        ),
+        1
+    );
 }
 
 /// A project may lie in a directory of any ordinary name: a pattern of several names that began with one would close it as a zone.
@@ -545,8 +603,20 @@ fn patterns_of_several_names_begin_with_a_name_that_programs_own() {
             name.pattern
         );
     }
-    for path in ["home/u/mise", "home/u/renv", "home/u/tools", "home/u/.local/share/x", "srv/git/project"] {
-        assert!(policy("default").matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
+    for path in [
+        "home/u/mise",
+        "home/u/renv",
+        "home/u/tools",
+        "home/u/.local/share/x",
+        "srv/git/project",
+    ] {
+        assert!(
+            policy("default")
+                .matcher
+                .closed_to_zones(path.as_bytes())
+                .is_none(),
+            "{path}"
+        );
     }
 }
 
@@ -564,13 +634,19 @@ fn names_on_their_way_to_protected_ones_are_known() {
         ("#.dir-locals.el#", ".dir-locals{,-2}.el"),
         (".#.envrc", ".envrc"),
         (".npmrc.2834719283", ".npmrc"),
-        ("lefthook.yml___jb_tmp___", "{,.}lefthook{,-local}.{yml,yaml,toml,json,jsonc}"),
+        (
+            "lefthook.yml___jb_tmp___",
+            "{,.}lefthook{,-local}.{yml,yaml,toml,json,jsonc}",
+        ),
         (".hg/.hgrc-a1B2c3~", ".hg/hgrc{,-not-shared}"),
         (".npmrc.a8Xk2P", ".npmrc"),
         (".vscode/.settings.json.Zq81mA", ".vscode/settings.json"),
     ] {
         let targets = policy.matcher.transit(path.as_bytes());
-        assert!(targets.iter().any(|target| target.name.pattern == pattern), "{path}: {targets:?}");
+        assert!(
+            targets.iter().any(|target| target.name.pattern == pattern),
+            "{path}: {targets:?}"
+        );
     }
     for path in [
         ".git/index.lock",
@@ -655,9 +731,9 @@ fn no_profile_opens_a_host_secret() {
     for profile in PROFILES {
         let policy = policy(profile);
         for grant in &policy.grants {
-            let opened = NEVER
-                .iter()
-                .find(|never| Path::new(never).starts_with(&grant.path) || grant.path.starts_with(never));
+            let opened = NEVER.iter().find(|never| {
+                Path::new(never).starts_with(&grant.path) || grant.path.starts_with(never)
+            });
             assert_eq!(opened, None, "{profile} grants {}", grant.path.display());
         }
     }
@@ -669,18 +745,34 @@ fn agents_alone_have_hosts_credentials_and_no_time_limit() {
         let policy = policy(profile);
         let is_agent = AGENTS.contains(&profile);
         assert_eq!(policy.has_network(), is_agent, "{profile}");
-        assert_eq!(policy.environment.credentials.is_empty(), !is_agent, "{profile}");
+        assert_eq!(
+            policy.environment.credentials.is_empty(),
+            !is_agent,
+            "{profile}"
+        );
         assert_eq!(policy.timeout(None).is_none(), is_agent, "{profile}");
         let hosts = policy.network.own.allow.iter().flatten();
-        assert!(hosts.clone().all(|host| host.text().ends_with(":443")), "{profile}");
-        assert!(hosts.count() <= 4 && policy.network.own.private.is_none(), "{profile}");
+        assert!(
+            hosts.clone().all(|host| host.text().ends_with(":443")),
+            "{profile}"
+        );
+        assert!(
+            hosts.count() <= 4 && policy.network.own.private.is_none(),
+            "{profile}"
+        );
     }
 }
 
 #[test]
 fn only_the_toolchains_reach_into_the_home_directory() {
     for profile in ["default", "read-only"] {
-        assert!(policy(profile).grants.iter().all(|grant| !grant.path.starts_with("/home")), "{profile}");
+        assert!(
+            policy(profile)
+                .grants
+                .iter()
+                .all(|grant| !grant.path.starts_with("/home")),
+            "{profile}"
+        );
     }
 }
 
@@ -702,10 +794,22 @@ fn dev_is_all_toolchains_together() {
     let dev = policy("dev");
     for profile in ["rust", "node", "python", "go"] {
         let part = policy(profile);
-        assert!(part.grants.iter().all(|grant| dev.grants.contains(grant)), "{profile}");
-        assert!(part.environment.path.iter().all(|path| dev.environment.path.contains(path)), "{profile}");
         assert!(
-            part.environment.set.iter().all(|(name, value)| dev.environment.set.get(name) == Some(value)),
+            part.grants.iter().all(|grant| dev.grants.contains(grant)),
+            "{profile}"
+        );
+        assert!(
+            part.environment
+                .path
+                .iter()
+                .all(|path| dev.environment.path.contains(path)),
+            "{profile}"
+        );
+        assert!(
+            part.environment
+                .set
+                .iter()
+                .all(|(name, value)| dev.environment.set.get(name) == Some(value)),
             "{profile}"
         );
     }
@@ -763,11 +867,28 @@ fn the_environment_names_nothing_that_loads_code_or_looks_like_a_secret() {
 #[test]
 fn the_limits_are_those_of_the_documentation() {
     let limits = policy("default").limits;
-    assert_eq!((limits.timeout_s, limits.timeout_max_s), (Some(60), Some(600)));
-    assert_eq!((limits.capture, limits.spill, limits.scratch), (102_400, 10 << 20, 1 << 30));
+    assert_eq!(
+        (limits.timeout_s, limits.timeout_max_s),
+        (Some(60), Some(600))
+    );
+    assert_eq!(
+        (limits.capture, limits.spill, limits.scratch),
+        (102_400, 10 << 20, 1 << 30)
+    );
     assert_eq!(limits.undo, 100 << 20);
-    assert_eq!((limits.processes, limits.open_files), (Some(4096), Some(16_384)));
-    assert_eq!([limits.output, limits.memory, limits.file_size, limits.written], [None; 4]);
+    assert_eq!(
+        (limits.processes, limits.open_files),
+        (Some(4096), Some(16_384))
+    );
+    assert_eq!(
+        [
+            limits.output,
+            limits.memory,
+            limits.file_size,
+            limits.written
+        ],
+        [None; 4]
+    );
     assert_eq!(
         [limits.memory_share, limits.disk_share, limits.cpu_s],
         [Some(90), Some(90), Some(7 * 86_400)]

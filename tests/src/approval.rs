@@ -20,7 +20,8 @@ pub fn set_policy(world: &World, approval: &str) {
     world.write(&world.home.join("settings/lazaret/policy.toml"), text);
     let runtime = runtime(world);
     world.make_folder(&runtime);
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("a folder we made is ours");
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700))
+        .expect("a folder we made is ours");
 }
 
 /// The runtime directory of the world's user.
@@ -30,7 +31,9 @@ pub fn runtime(world: &World) -> PathBuf {
 
 /// Sets the environment in which a command finds that policy.
 pub fn dressed(world: &World, mut command: Command) -> Command {
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_RUNTIME_DIR", runtime(world));
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .env("XDG_RUNTIME_DIR", runtime(world));
     command
 }
 
@@ -49,16 +52,22 @@ pub fn audited(world: &World, kind: &str) -> Vec<Value> {
         .flatten()
         .map(|entry| entry.path());
     let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines.map(|path| fs::read_to_string(path).expect("a file of ours")).collect();
-    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
+    let texts: String = lines
+        .map(|path| fs::read_to_string(path).expect("a file of ours"))
+        .collect();
+    let records = texts
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("a record"));
     records.filter(|record| record["kind"] == kind).collect()
 }
 
 /// The sockets for approvals in a world; waits until there is one.
 pub fn sockets(world: &World) -> Vec<PathBuf> {
     let directory = runtime(world).join("lazaret-approve");
-    let list =
-        || fs::read_dir(&directory).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+    let list = || {
+        fs::read_dir(&directory)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+    };
     let mut found: Vec<PathBuf> = Vec::new();
     process::until(LIMIT, || {
         found = list().unwrap_or_default();
@@ -84,13 +93,24 @@ impl Approver {
     pub fn start_by(world: &World, program: Command) -> Self {
         let mut command = dressed(world, world.host("setsid"));
         command.args(["--fork", "sh", "-c", "read -r go && exec \"$@\"", "sh"]);
-        command.arg(program.get_program()).args(program.get_args()).args(["approve", "--json"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut starter = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        command
+            .arg(program.get_program())
+            .args(program.get_args())
+            .args(["approve", "--json"]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut starter = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stdin = starter.stdin.take().expect("stdin is a pipe");
         let stdout = starter.stdout.take().expect("stdout is a pipe");
         // While its starter lives, the test is one of its ancestors.
-        assert!(process::wait(&mut starter, LIMIT).is_some(), "setsid does not let it go");
+        assert!(
+            process::wait(&mut starter, LIMIT).is_some(),
+            "setsid does not let it go"
+        );
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -109,7 +129,10 @@ impl Approver {
     pub fn event(&mut self, name: &str, limit: Duration) -> Option<Value> {
         let end = Instant::now() + limit;
         loop {
-            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            let line = self
+                .lines
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+                .ok()?;
             if line["event"] == name {
                 return Some(line);
             }
@@ -121,14 +144,18 @@ impl Approver {
     }
 
     fn write(&mut self, text: &str) {
-        self.stdin.write_all(text.as_bytes()).expect("the approver reads");
+        self.stdin
+            .write_all(text.as_bytes())
+            .expect("the approver reads");
     }
 
     /// Waits for the next call and answers it; returns how the call was shown.
     #[track_caller]
     pub fn answer(&mut self, answer: &str) -> Value {
         let asked = self.event("asked", LIMIT).expect("no call was shown");
-        self.send(&json!({ "session": asked["session"], "call": asked["call"], "approve": answer }));
+        self.send(
+            &json!({ "session": asked["session"], "call": asked["call"], "approve": answer }),
+        );
         asked
     }
 }

@@ -40,21 +40,31 @@ impl Runtime {
     /// Its default profile as a filter. Foreign ABIs pass: what they may do is up to the product.
     pub fn filter(self) -> BpfProgram {
         let profile = self.profile();
-        let otherwise = profile.default_action.verdict(profile.default_errno_ret.unwrap_or(libc::EPERM));
+        let otherwise = profile
+            .default_action
+            .verdict(profile.default_errno_ret.unwrap_or(libc::EPERM));
         let mut calls: BTreeMap<u32, Vec<(&[Condition], u32)>> = BTreeMap::new();
         for rule in profile.syscalls.iter().filter(|rule| rule.applies()) {
-            let errno = rule.errno_ret.or(profile.default_errno_ret).unwrap_or(libc::EPERM);
+            let errno = rule
+                .errno_ret
+                .or(profile.default_errno_ret)
+                .unwrap_or(libc::EPERM);
             for number in rule.names.iter().filter_map(|name| number(name)) {
                 let conditions = rule.args.as_deref().unwrap_or_default();
-                calls.entry(number).or_default().push((conditions, rule.action.verdict(errno)));
+                calls
+                    .entry(number)
+                    .or_default()
+                    .push((conditions, rule.action.verdict(errno)));
             }
         }
         let mut program = preamble();
         for (number, mut rules) in calls {
             // What has conditions is looked at first.
             rules.sort_by_key(|(conditions, _)| std::cmp::Reverse(conditions.len()));
-            let mut body: Vec<sock_filter> =
-                rules.iter().flat_map(|(conditions, verdict)| one(conditions, *verdict)).collect();
+            let mut body: Vec<sock_filter> = rules
+                .iter()
+                .flat_map(|(conditions, verdict)| one(conditions, *verdict))
+                .collect();
             body.push(answer(otherwise));
             let length = body.len().try_into().expect("a call has few rules");
             program.extend([load(0), jump(libc::BPF_JEQ, number, 0, length)]);
@@ -82,7 +92,12 @@ fn one(conditions: &[Condition], verdict: u32) -> Vec<sock_filter> {
             Comparison::Greater => test.push(holds(libc::BPF_JGT, value)),
             Comparison::MaskedEqual => {
                 let mask = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
-                test.push(sock_filter { code: mask, jt: 0, jf: 0, k: value });
+                test.push(sock_filter {
+                    code: mask,
+                    jt: 0,
+                    jf: 0,
+                    k: value,
+                });
                 test.push(holds(libc::BPF_JEQ, condition.value_two as u32));
             }
         }
@@ -103,8 +118,13 @@ fn number(name: &str) -> Option<u32> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known architecture");
     let programs = compile_from_json(rules.to_string().as_bytes(), arch).ok()?;
     let program = programs.get("main")?;
-    let load = program.iter().position(|step| *step == self::load(NUMBER))?;
-    program[load..].iter().find(|step| step.code == jump(libc::BPF_JEQ, 0, 0, 0).code).map(|step| step.k)
+    let load = program
+        .iter()
+        .position(|step| *step == self::load(NUMBER))?;
+    program[load..]
+        .iter()
+        .find(|step| step.code == jump(libc::BPF_JEQ, 0, 0, 0).code)
+        .map(|step| step.k)
 }
 
 #[derive(Deserialize)]
@@ -153,11 +173,17 @@ impl Rule {
             _ => "arm64",
         };
         let names = |filter: &Filter| filter.arches.iter().any(|name| name == arch);
-        let Filter { arches, caps, min_kernel } = &self.includes;
+        let Filter {
+            arches,
+            caps,
+            min_kernel,
+        } = &self.includes;
         (arches.is_empty() || names(&self.includes))
             && !names(&self.excludes)
             && caps.is_empty()
-            && min_kernel.as_deref().is_none_or(|least| version(least) <= running())
+            && min_kernel
+                .as_deref()
+                .is_none_or(|least| version(least) <= running())
     }
 }
 
@@ -197,12 +223,19 @@ enum Comparison {
 
 /// The first two numbers of a kernel's version.
 fn version(text: &str) -> [u32; 2] {
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let mut numbers = text
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
     [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)]
 }
 
 fn running() -> [u32; 2] {
-    version(&uname().expect("a kernel has a name").release().to_string_lossy())
+    version(
+        &uname()
+            .expect("a kernel has a name")
+            .release()
+            .to_string_lossy(),
+    )
 }
 
 #[cfg(test)]

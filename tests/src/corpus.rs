@@ -46,10 +46,18 @@ impl Runner {
     /// The runner, with the programs under test in its path; the caller adds launchers and modes.
     pub fn command(&self) -> Command {
         let mut runner = Command::new("/usr/bin/python3");
-        runner.arg("-B").arg(folder().join("run.py")).arg("--out").arg(&self.out);
+        runner
+            .arg("-B")
+            .arg(folder().join("run.py"))
+            .arg("--out")
+            .arg(&self.out);
         runner.arg("--path").arg(programs::folder());
         let lanes = self.lanes.map(|lanes| lanes.to_string());
-        for (name, value) in [("--only", &self.only), ("--user", &self.user), ("--lanes", &lanes)] {
+        for (name, value) in [
+            ("--only", &self.only),
+            ("--user", &self.user),
+            ("--lanes", &lanes),
+        ] {
             runner.args(value.iter().flat_map(|value| [name, value]));
         }
         for (name, value) in &self.environment {
@@ -72,11 +80,18 @@ impl Runner {
         let _ = fs::remove_file(&file);
         let ended = self.command().arg(launcher).args(["--mode", mode]).status();
         // It exits with 1 if anything escaped, which the caller judges.
-        let status = ended.map_err(|error| format!("the corpus' runner does not start: {error}"))?;
-        let unreadable = |error: &dyn std::fmt::Display| format!("{status}; {}: {error}", file.display());
+        let status =
+            ended.map_err(|error| format!("the corpus' runner does not start: {error}"))?;
+        let unreadable =
+            |error: &dyn std::fmt::Display| format!("{status}; {}: {error}", file.display());
         let text = fs::read(&file).map_err(|error| unreadable(&error))?;
         let report: Value = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
-        Ok(report["results"].as_array().into_iter().flatten().map(Probe::from).collect())
+        Ok(report["results"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(Probe::from)
+            .collect())
     }
 
     /// The names of the core probes of the corpus, from the headers of their files.
@@ -85,29 +100,48 @@ impl Runner {
     /// If the corpus cannot be read, or has no core.
     pub fn core(&self) -> Result<Vec<String>, String> {
         let folder = folder().join("probes");
-        let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let core = entries.flatten().map(|entry| entry.path()).filter(|path| is_core(path));
-        let mut names: Vec<String> =
-            core.filter_map(|path| path.file_stem().and_then(OsStr::to_str).map(str::to_owned)).collect();
+        let entries =
+            fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let core = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| is_core(path));
+        let mut names: Vec<String> = core
+            .filter_map(|path| path.file_stem().and_then(OsStr::to_str).map(str::to_owned))
+            .collect();
         names.sort();
-        if names.is_empty() { Err(format!("{}: no core probe", folder.display())) } else { Ok(names) }
+        if names.is_empty() {
+            Err(format!("{}: no core probe", folder.display()))
+        } else {
+            Ok(names)
+        }
     }
 }
 
 /// The launcher of a tier in `launchers.toml`.
 pub fn launcher(tier: &str) -> &'static str {
-    if tier == "flat" { "lazaret-flat" } else { "lazaret" }
+    if tier == "flat" {
+        "lazaret-flat"
+    } else {
+        "lazaret"
+    }
 }
 
 fn is_core(path: &Path) -> bool {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let tier = text.lines().find_map(|line| line.trim_start_matches(['#', '/', ' ']).strip_prefix("Tier:"));
+    let tier = text.lines().find_map(|line| {
+        line.trim_start_matches(['#', '/', ' '])
+            .strip_prefix("Tier:")
+    });
     tier.is_some_and(|tier| tier.trim() == "core")
 }
 
 impl From<&Value> for Probe {
     fn from(result: &Value) -> Self {
         let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-        Self { id: text("id"), verdict: text("verdict") }
+        Self {
+            id: text("id"),
+            verdict: text("verdict"),
+        }
     }
 }

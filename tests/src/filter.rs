@@ -22,7 +22,11 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// Executes the command of these words on such a machine; the process ID stays the same. Otherwise returns the helper's exit code
 /// after reporting why: 2 without a command, with a usage message; 125 if there is no filter; 127 if the program does not exist.
 /// Sets `no_new_privs`, as every filter of an ordinary user requires.
-pub fn become_on(machine: &BpfProgram, usage: &str, mut words: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn become_on(
+    machine: &BpfProgram,
+    usage: &str,
+    mut words: impl Iterator<Item = OsString>,
+) -> ExitCode {
     let Some(program) = words.next() else {
         eprintln!("usage: {usage}");
         return ExitCode::from(2);
@@ -46,7 +50,12 @@ pub fn without_namespaces() -> BpfProgram {
         let has_flag = jump(libc::BPF_JSET, NEW_NAMESPACES, 0, 1);
         program.extend(when_call(
             call,
-            &[load(argument(0)), has_flag, answer(fail(libc::EPERM)), answer(ALLOW)],
+            &[
+                load(argument(0)),
+                has_flag,
+                answer(fail(libc::EPERM)),
+                answer(ALLOW),
+            ],
         ));
     }
     program.push(answer(ALLOW));
@@ -54,31 +63,72 @@ pub fn without_namespaces() -> BpfProgram {
 }
 
 /// What [`refusing`] can deny, as far as a filter can recognise it in system calls.
-pub const PRIVILEGES: &[&str] = &["clone", "host-name", "loopback", "mount", "move-mount", "bounding"];
+pub const PRIVILEGES: &[&str] = &[
+    "clone",
+    "host-name",
+    "loopback",
+    "mount",
+    "move-mount",
+    "bounding",
+];
 
 /// A machine that denies one operation in new namespaces.
 pub fn refusing(privilege: &str) -> Option<BpfProgram> {
     let call = match privilege {
         "clone" => {
             let users = jump(libc::BPF_JSET, libc::CLONE_NEWUSER as u32, 0, 1);
-            when_call(libc::SYS_clone, &[load(argument(0)), users, answer(fail(libc::ENOSPC)), answer(ALLOW)])
+            when_call(
+                libc::SYS_clone,
+                &[
+                    load(argument(0)),
+                    users,
+                    answer(fail(libc::ENOSPC)),
+                    answer(ALLOW),
+                ],
+            )
         }
         "host-name" => when_call(libc::SYS_sethostname, &[answer(fail(libc::EPERM))]),
         "loopback" => {
             let up = jump(libc::BPF_JEQ, libc::SIOCSIFFLAGS as u32, 0, 1);
-            when_call(libc::SYS_ioctl, &[load(argument(1)), up, answer(fail(libc::EPERM)), answer(ALLOW)])
+            when_call(
+                libc::SYS_ioctl,
+                &[
+                    load(argument(1)),
+                    up,
+                    answer(fail(libc::EPERM)),
+                    answer(ALLOW),
+                ],
+            )
         }
         "mount" => {
-            let private = jump(libc::BPF_JEQ, (libc::MS_REC | libc::MS_PRIVATE) as u32, 0, 1);
+            let private = jump(
+                libc::BPF_JEQ,
+                (libc::MS_REC | libc::MS_PRIVATE) as u32,
+                0,
+                1,
+            );
             when_call(
                 libc::SYS_mount,
-                &[load(argument(3)), private, answer(fail(libc::EACCES)), answer(ALLOW)],
+                &[
+                    load(argument(3)),
+                    private,
+                    answer(fail(libc::EACCES)),
+                    answer(ALLOW),
+                ],
             )
         }
         "move-mount" => when_call(libc::SYS_move_mount, &[answer(fail(libc::EACCES))]),
         "bounding" => {
             let drops = jump(libc::BPF_JEQ, libc::PR_CAPBSET_DROP as u32, 0, 1);
-            when_call(libc::SYS_prctl, &[load(argument(0)), drops, answer(fail(libc::EPERM)), answer(ALLOW)])
+            when_call(
+                libc::SYS_prctl,
+                &[
+                    load(argument(0)),
+                    drops,
+                    answer(fail(libc::EPERM)),
+                    answer(ALLOW),
+                ],
+            )
         }
         _ => return None,
     };
@@ -90,8 +140,11 @@ pub fn refusing(privilege: &str) -> Option<BpfProgram> {
 
 pub fn without_landlock() -> BpfProgram {
     let mut program = preamble();
-    let calls =
-        [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
+    let calls = [
+        libc::SYS_landlock_create_ruleset,
+        libc::SYS_landlock_add_rule,
+        libc::SYS_landlock_restrict_self,
+    ];
     for call in calls {
         program.extend(when_call(call, &[answer(fail(libc::ENOSYS))]));
     }
@@ -102,7 +155,10 @@ pub fn without_landlock() -> BpfProgram {
 /// A machine whose Landlock reports success without effect: `landlock_restrict_self` returns 0 and is not carried out.
 pub fn pretending_landlock() -> BpfProgram {
     let mut program = preamble();
-    program.extend(when_call(libc::SYS_landlock_restrict_self, &[answer(fail(0))]));
+    program.extend(when_call(
+        libc::SYS_landlock_restrict_self,
+        &[answer(fail(0))],
+    ));
     program.push(answer(ALLOW));
     program
 }
@@ -110,10 +166,20 @@ pub fn pretending_landlock() -> BpfProgram {
 /// A machine on which a supervisor is already above us: no filter may have a listener (`EBUSY`).
 pub fn without_listeners() -> BpfProgram {
     let mut program = preamble();
-    let listens = jump(libc::BPF_JSET, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32, 0, 1);
+    let listens = jump(
+        libc::BPF_JSET,
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32,
+        0,
+        1,
+    );
     program.extend(when_call(
         libc::SYS_seccomp,
-        &[load(argument(1)), listens, answer(fail(libc::EBUSY)), answer(ALLOW)],
+        &[
+            load(argument(1)),
+            listens,
+            answer(fail(libc::EBUSY)),
+            answer(ALLOW),
+        ],
     ));
     program.push(answer(ALLOW));
     program
@@ -125,10 +191,16 @@ pub fn without_looking() -> BpfProgram {
     // As there, calls with wrong arguments have the kernel's own answer: it is no filter that refuses.
     let no_flags = jump(libc::BPF_JEQ, 0, 0, 1);
     let no_descriptor = jump(libc::BPF_JEQ, u32::MAX, 1, 0);
-    for (call, index, test) in
-        [(libc::SYS_process_vm_readv, 5, no_flags), (libc::SYS_pidfd_getfd, 0, no_descriptor)]
-    {
-        let body = [load(argument(index)), test, answer(fail(libc::EPERM)), answer(ALLOW)];
+    for (call, index, test) in [
+        (libc::SYS_process_vm_readv, 5, no_flags),
+        (libc::SYS_pidfd_getfd, 0, no_descriptor),
+    ] {
+        let body = [
+            load(argument(index)),
+            test,
+            answer(fail(libc::EPERM)),
+            answer(ALLOW),
+        ];
         program.extend(when_call(call, &body));
     }
     program.push(answer(ALLOW));
@@ -142,7 +214,12 @@ pub fn without_descriptors() -> BpfProgram {
     let adds = jump(libc::BPF_JEQ, ADD, 0, 1);
     program.extend(when_call(
         libc::SYS_ioctl,
-        &[load(argument(1)), adds, answer(fail(libc::EINVAL)), answer(ALLOW)],
+        &[
+            load(argument(1)),
+            adds,
+            answer(fail(libc::EINVAL)),
+            answer(ALLOW),
+        ],
     ));
     program.push(answer(ALLOW));
     program
@@ -152,7 +229,12 @@ pub fn without_descriptors() -> BpfProgram {
 pub(crate) fn preamble() -> BpfProgram {
     const NUMBER: u32 = 0;
     const ABI: u32 = 4;
-    vec![load(ABI), jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0), answer(ALLOW), load(NUMBER)]
+    vec![
+        load(ABI),
+        jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0),
+        answer(ALLOW),
+        load(NUMBER),
+    ]
 }
 
 /// Executes `body` for one system call; `body` ends with a verdict.
@@ -172,13 +254,28 @@ pub(crate) fn fail(errno: i32) -> u32 {
 }
 
 pub(crate) fn load(offset: u32) -> sock_filter {
-    sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: offset }
+    sock_filter {
+        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+        jt: 0,
+        jf: 0,
+        k: offset,
+    }
 }
 
 pub(crate) fn jump(test: u32, value: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code: (libc::BPF_JMP | test | libc::BPF_K) as u16, jt, jf, k: value }
+    sock_filter {
+        code: (libc::BPF_JMP | test | libc::BPF_K) as u16,
+        jt,
+        jf,
+        k: value,
+    }
 }
 
 pub(crate) fn answer(action: u32) -> sock_filter {
-    sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: action }
+    sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: action,
+    }
 }

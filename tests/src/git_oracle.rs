@@ -61,11 +61,15 @@ impl GitView {
         let mut directories = vec![world.project.clone()];
         let mut below = vec![world.project.clone(), world.central.clone()];
         while let Some(directory) = below.pop() {
-            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let Ok(entries) = fs::read_dir(&directory) else {
+                continue;
+            };
             let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
             names.sort();
             let member = |name: &std::ffi::OsString| {
-                [".git", "HEAD", "commondir"].iter().any(|member| name.eq_ignore_ascii_case(member))
+                [".git", "HEAD", "commondir"]
+                    .iter()
+                    .any(|member| name.eq_ignore_ascii_case(member))
             };
             if names.iter().any(member) && !directories.contains(&directory) {
                 directories.push(directory.clone());
@@ -74,7 +78,9 @@ impl GitView {
                 .iter()
                 .filter(|name| *name != "objects" && *name != "logs")
                 .map(|name| directory.join(name));
-            below.extend(in_directory.filter(|path| path.symlink_metadata().is_ok_and(|file| file.is_dir())));
+            below.extend(
+                in_directory.filter(|path| path.symlink_metadata().is_ok_and(|file| file.is_dir())),
+            );
         }
         directories.truncate(DIRECTORIES_MAX);
         Self(
@@ -89,24 +95,33 @@ impl GitView {
     pub fn changes(&self, after: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         for (directory, now) in &after.0 {
-            let mut say = |what: String| changes.push(format!("in {}: {what}", directory.display()));
+            let mut say =
+                |what: String| changes.push(format!("in {}: {what}", directory.display()));
             match self.0.get(directory) {
                 Some(before) => before.compare(now, &mut say),
                 None => self.judge_new(now, &mut say),
             }
-            let known = |program: &String| self.0.values().any(|view| view.programs.contains(program));
+            let known =
+                |program: &String| self.0.values().any(|view| view.programs.contains(program));
             now.programs
                 .iter()
                 .filter(|program| !known(program))
                 .for_each(|one| say(format!("it runs {one}")));
             for (path, kind) in &now.files {
-                let known = self.0.values().any(|view| view.files.get(path) == Some(kind));
+                let known = self
+                    .0
+                    .values()
+                    .any(|view| view.files.get(path) == Some(kind));
                 if !known && matches!(kind, Kind::Other(_)) {
                     say(format!("it reads {}", path.display()));
                 }
             }
             for (path, digest) in &now.hooks {
-                if !self.0.values().any(|view| view.hooks.get(path) == Some(digest)) {
+                if !self
+                    .0
+                    .values()
+                    .any(|view| view.hooks.get(path) == Some(digest))
+                {
                     say(format!("a hook lies ready: {}", path.display()));
                 }
             }
@@ -117,7 +132,10 @@ impl GitView {
     /// A new repository may have the settings that git itself writes.
     fn judge_new(&self, now: &View, say: &mut impl FnMut(String)) {
         let known = |setting: &String| self.0.values().any(|view| view.settings.contains(setting));
-        let new = now.settings.iter().filter(|setting| !known(setting) && !is_harmless(setting));
+        let new = now
+            .settings
+            .iter()
+            .filter(|setting| !known(setting) && !is_harmless(setting));
         new.for_each(|setting| say(format!("a new setting: {setting}")));
     }
 
@@ -126,7 +144,11 @@ impl GitView {
     #[track_caller]
     pub fn assert_unchanged(&self, world: &World, attack: &str) {
         let changes = self.changes(&Self::of(world));
-        assert!(changes.is_empty(), "the user's git after {attack}\n{}", changes.join("\n"));
+        assert!(
+            changes.is_empty(),
+            "the user's git after {attack}\n{}",
+            changes.join("\n")
+        );
     }
 }
 
@@ -134,28 +156,58 @@ impl View {
     fn of(world: &World, directory: &Path) -> Self {
         let git = |words: &[&str]| {
             let mut command = world.host("timeout");
-            command.arg(SECONDS).arg("git").args(words).current_dir(directory);
+            command
+                .arg(SECONDS)
+                .arg("git")
+                .args(words)
+                .current_dir(directory);
             run(command.envs(QUIET), LIMIT)
         };
         let settings = git(&["config", "--list", "--show-origin", "--show-scope"]).text();
-        let origin =
-            |line: &str| Some(directory.join(line.split('\t').find_map(|word| word.strip_prefix("file:"))?));
-        let origins = settings.lines().filter_map(origin).filter_map(|path| path.canonicalize().ok());
+        let origin = |line: &str| {
+            Some(
+                directory.join(
+                    line.split('\t')
+                        .find_map(|word| word.strip_prefix("file:"))?,
+                ),
+            )
+        };
+        let origins = settings
+            .lines()
+            .filter_map(origin)
+            .filter_map(|path| path.canonicalize().ok());
         let mut view = Self {
             origins: origins.collect(),
             settings: settings.lines().map(str::to_owned).collect(),
             ..Self::default()
         };
-        let found = git(&["rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "hooks"]);
+        let found = git(&[
+            "rev-parse",
+            "--absolute-git-dir",
+            "--git-common-dir",
+            "--git-path",
+            "hooks",
+        ]);
         if found.code() == 0 {
-            let mut paths: Vec<PathBuf> = found.text().lines().map(|line| directory.join(line)).collect();
+            let mut paths: Vec<PathBuf> = found
+                .text()
+                .lines()
+                .map(|line| directory.join(line))
+                .collect();
             let at = paths.pop().expect("a line for each question");
             view.hooks = hooks(&at, world);
-            view.repository = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            view.repository = paths
+                .iter()
+                .filter_map(|path| path.canonicalize().ok())
+                .collect();
         }
         let traced = view.trace(world, directory);
         let monitored = settings.contains("core.fsmonitor");
-        view.status = if monitored { git(&["-c", "core.fsmonitor=", "status"]).code() } else { traced };
+        view.status = if monitored {
+            git(&["-c", "core.fsmonitor=", "status"]).code()
+        } else {
+            traced
+        };
         view
     }
 
@@ -175,20 +227,40 @@ impl View {
             "-e",
             "status=successful",
         ]);
-        command.args(["-e", "trace=execve,execveat,open,openat,openat2,creat", "-o"]).arg(&file);
-        let code = run(command.args(["git", "status"]).current_dir(directory).envs(QUIET), LIMIT).code();
+        command
+            .args([
+                "-e",
+                "trace=execve,execveat,open,openat,openat2,creat",
+                "-o",
+            ])
+            .arg(&file);
+        let code = run(
+            command
+                .args(["git", "status"])
+                .current_dir(directory)
+                .envs(QUIET),
+            LIMIT,
+        )
+        .code();
         let trace = fs::read(&file).expect("strace is installed, and writes what it has seen");
         fs::remove_file(&file).expect("a file that was just made");
         for line in String::from_utf8_lossy(&trace).lines() {
-            let Some((_, call)) = line.trim_start().split_once(' ') else { continue };
+            let Some((_, call)) = line.trim_start().split_once(' ') else {
+                continue;
+            };
             let call = call.trim_start();
             if call.starts_with("exec") {
                 // Git passes a time to the monitor.
-                let is_time =
-                    |word: &&str| word.len() < 10 || !word.bytes().all(|byte| byte.is_ascii_digit());
+                let is_time = |word: &&str| {
+                    word.len() < 10 || !word.bytes().all(|byte| byte.is_ascii_digit())
+                };
                 let words = call.split(", 0x").next().unwrap_or(call).split('"');
-                self.programs.insert(words.filter(is_time).collect::<Vec<_>>().join("'"));
-            } else if let Some(path) = call.rsplit_once("= ").and_then(|(_, fd)| fd.split_once('<')) {
+                self.programs
+                    .insert(words.filter(is_time).collect::<Vec<_>>().join("'"));
+            } else if let Some(path) = call
+                .rsplit_once("= ")
+                .and_then(|(_, fd)| fd.split_once('<'))
+            {
                 let path = PathBuf::from(path.1.trim_end().trim_end_matches('>'));
                 if path.symlink_metadata().is_ok_and(|file| file.is_file()) {
                     self.files.insert(path.clone(), self.kind(world, &path));
@@ -199,9 +271,14 @@ impl View {
     }
 
     fn kind(&self, world: &World, path: &Path) -> Kind {
-        let digest =
-            || path.starts_with(world.base()).then(|| Digest::of(&fs::read(path).unwrap_or_default()));
-        let below = self.repository.iter().filter_map(|directory| path.strip_prefix(directory).ok());
+        let digest = || {
+            path.starts_with(world.base())
+                .then(|| Digest::of(&fs::read(path).unwrap_or_default()))
+        };
+        let below = self
+            .repository
+            .iter()
+            .filter_map(|directory| path.strip_prefix(directory).ok());
         if let Some(below) = below.min_by_key(|below| below.components().count()) {
             return match is_content(below) {
                 true => Kind::Content,
@@ -212,7 +289,10 @@ impl View {
         }
         let is_content = (path.starts_with(&world.project) || path.starts_with(&world.central))
             && !self.origins.iter().any(|origin| origin == path);
-        match path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git")) {
+        match path
+            .file_name()
+            .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+        {
             true if leads_to_worktree(path) => Kind::Worktree,
             false if is_content => Kind::WorkTree,
             true | false => Kind::Other(digest()),
@@ -221,13 +301,25 @@ impl View {
 
     fn compare(&self, now: &Self, say: &mut impl FnMut(String)) {
         if self.repository != now.repository {
-            say(format!("the repository is {:?} instead of {:?}", now.repository, self.repository));
+            say(format!(
+                "the repository is {:?} instead of {:?}",
+                now.repository, self.repository
+            ));
         }
         if self.status != now.status {
-            say(format!("`git status` ends with {} instead of {}", now.status, self.status));
+            say(format!(
+                "`git status` ends with {} instead of {}",
+                now.status, self.status
+            ));
         }
-        let gone = self.settings.difference(&now.settings).map(|setting| format!("gone: {setting}"));
-        let new = now.settings.difference(&self.settings).map(|setting| format!("a new setting: {setting}"));
+        let gone = self
+            .settings
+            .difference(&now.settings)
+            .map(|setting| format!("gone: {setting}"));
+        let new = now
+            .settings
+            .difference(&self.settings)
+            .map(|setting| format!("a new setting: {setting}"));
         gone.chain(new).for_each(say);
     }
 }
@@ -239,9 +331,15 @@ fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
     if !directory.starts_with(world.base()) {
         return BTreeMap::new();
     }
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let ready = entries.filter(|path| path.extension().is_none_or(|end| end != "sample"));
-    ready.filter_map(|path| Some((path.clone(), Digest::of(&fs::read(path).ok()?)))).collect()
+    ready
+        .filter_map(|path| Some((path.clone(), Digest::of(&fs::read(path).ok()?))))
+        .collect()
 }
 
 /// Whether commits, branches and merges create this path in a repository.
@@ -268,8 +366,10 @@ fn is_content(below: &Path) -> bool {
 
 /// Whether this is a file by which a linked worktree and its repository refer to each other, and to nothing else.
 fn is_worktree(path: &Path) -> bool {
-    let in_worktrees =
-        path.parent().and_then(Path::parent).is_some_and(|directory| directory.ends_with("worktrees"));
+    let in_worktrees = path
+        .parent()
+        .and_then(Path::parent)
+        .is_some_and(|directory| directory.ends_with("worktrees"));
     let name = path.file_name().and_then(|name| name.to_str());
     in_worktrees
         && match name {
@@ -283,7 +383,12 @@ fn is_worktree(path: &Path) -> bool {
 /// Whether a file `.git` leads to a worktree's part of a repository, which leads back.
 fn leads_to_worktree(link: &Path) -> bool {
     let text = fs::read_to_string(link).unwrap_or_default();
-    let Some(own) = text.strip_prefix("gitdir: ").map(|own| Path::new(own.trim_end())) else { return false };
+    let Some(own) = text
+        .strip_prefix("gitdir: ")
+        .map(|own| Path::new(own.trim_end()))
+    else {
+        return false;
+    };
     let back = fs::read_to_string(own.join("gitdir")).unwrap_or_default();
     is_worktree(&own.join("commondir")) && Path::new(back.trim_end()) == link
 }
@@ -305,10 +410,17 @@ fn is_harmless(setting: &str) -> bool {
         "init.defaultbranch",
         "remote.pushdefault",
     ];
-    let Some((key, value)) = setting.rsplit('\t').next().and_then(|words| words.split_once('=')) else {
+    let Some((key, value)) = setting
+        .rsplit('\t')
+        .next()
+        .and_then(|words| words.split_once('='))
+    else {
         return false;
     };
-    let of_remote = key.starts_with("remote.") && [".url", ".fetch"].iter().any(|end| key.ends_with(end));
-    let of_branch = key.starts_with("branch.") && [".remote", ".merge"].iter().any(|end| key.ends_with(end));
-    KEYS.contains(&key) || (of_remote || of_branch) && !value.contains("::") && !value.starts_with('-')
+    let of_remote =
+        key.starts_with("remote.") && [".url", ".fetch"].iter().any(|end| key.ends_with(end));
+    let of_branch =
+        key.starts_with("branch.") && [".remote", ".merge"].iter().any(|end| key.ends_with(end));
+    KEYS.contains(&key)
+        || (of_remote || of_branch) && !value.contains("::") && !value.starts_with('-')
 }

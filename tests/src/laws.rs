@@ -21,8 +21,19 @@ pub type Violations = Vec<String>;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("policies-targets", &["broker-protocol"]),
     ("policies", &["broker-protocol", "policies-targets"]),
-    ("executor-layers", &["broker-protocol", "policies", "executor-sys"]),
-    ("executor-supervisor", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
+    (
+        "executor-layers",
+        &["broker-protocol", "policies", "executor-sys"],
+    ),
+    (
+        "executor-supervisor",
+        &[
+            "broker-protocol",
+            "policies",
+            "executor-sys",
+            "executor-layers",
+        ],
+    ),
     (
         "executor-cell",
         &[
@@ -34,8 +45,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "executor-supervisor",
         ],
     ),
-    ("executor-worker", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
-    ("executor-audit", &["broker-protocol", "policies", "executor-sys"]),
+    (
+        "executor-worker",
+        &[
+            "broker-protocol",
+            "policies",
+            "executor-sys",
+            "executor-layers",
+        ],
+    ),
+    (
+        "executor-audit",
+        &["broker-protocol", "policies", "executor-sys"],
+    ),
     // An ordinary program outside the trusted computing base.
     ("executor-attack", &["broker-protocol"]),
     ("executor-trace", &[]),
@@ -52,15 +74,38 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
-    ("orchestrator-web", &["broker-protocol", "policies", "orchestrator-text"]),
-    ("orchestrator-tools", &["broker-protocol", "policies", "orchestrator-text", "orchestrator-web"]),
+    (
+        "orchestrator-web",
+        &["broker-protocol", "policies", "orchestrator-text"],
+    ),
+    (
+        "orchestrator-tools",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+        ],
+    ),
     (
         "orchestrator-session",
-        &["broker-protocol", "policies", "orchestrator-text", "orchestrator-web", "orchestrator-tools"],
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+        ],
     ),
     (
         "orchestrator-records",
-        &["broker-protocol", "policies", "orchestrator-text", "orchestrator-session", "orchestrator-agent"],
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-session",
+            "orchestrator-agent",
+        ],
     ),
     (
         "orchestrator-lines",
@@ -74,10 +119,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-records",
         ],
     ),
-    ("orchestrator-install", &["broker-protocol", "orchestrator-records"]),
+    (
+        "orchestrator-install",
+        &["broker-protocol", "orchestrator-records"],
+    ),
     (
         "orchestrator-mcp",
-        &["broker-protocol", "orchestrator-text", "orchestrator-tools", "orchestrator-session"],
+        &[
+            "broker-protocol",
+            "orchestrator-text",
+            "orchestrator-tools",
+            "orchestrator-session",
+        ],
     ),
     (
         "orchestrator-servers",
@@ -158,7 +211,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "orchestrator-telemetry",
-        &["broker-protocol", "orchestrator-text", "orchestrator-web", "orchestrator-records"],
+        &[
+            "broker-protocol",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-records",
+        ],
     ),
     (
         "orchestrator-options",
@@ -289,7 +347,16 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
 
 /// The programs of the executor: the folder whose README gives reasons for dependencies, and the crates it covers.
 const DEPENDENCIES: [(&str, &[&str]); 4] = [
-    ("executor", &["executor", "executor/sys", "executor/layers", "executor/supervisor", "executor/cell"]),
+    (
+        "executor",
+        &[
+            "executor",
+            "executor/sys",
+            "executor/layers",
+            "executor/supervisor",
+            "executor/cell",
+        ],
+    ),
     ("executor/worker", &["executor/worker"]),
     ("executor/attack", &["executor/attack"]),
     ("executor/trace", &["executor/trace"]),
@@ -301,11 +368,17 @@ pub fn imports_run_downwards(root: &Path) -> Violations {
         Ok(packages) => packages,
         Err(error) => return vec![error],
     };
-    let ours: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let ours: BTreeSet<&str> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
     let mut violations = Violations::new();
     for package in &packages {
         let name = package["name"].as_str().unwrap_or_default();
-        let allowed = MAY_USE.iter().find(|(user, _)| *user == name).map_or(&[][..], |(_, allowed)| *allowed);
+        let allowed = MAY_USE
+            .iter()
+            .find(|(user, _)| *user == name)
+            .map_or(&[][..], |(_, allowed)| *allowed);
         for used in dependencies(package).keys() {
             if ours.contains(used.as_str()) && !allowed.contains(&used.as_str()) {
                 violations.push(format!("{name} depends on {used}"));
@@ -334,15 +407,31 @@ pub fn crates(root: &Path) -> Result<Vec<Crate>, String> {
     for package in packages(root)? {
         let package_name = package["name"].as_str().unwrap_or_default().to_owned();
         let targets = package["targets"].as_array().cloned().unwrap_or_default();
-        let several = targets.iter().filter(|target| is_of_kind(target, &["lib", "bin"])).count() > 1;
-        for target in targets.iter().filter(|target| is_of_kind(target, &["lib", "bin", "test"])) {
+        let several = targets
+            .iter()
+            .filter(|target| is_of_kind(target, &["lib", "bin"]))
+            .count()
+            > 1;
+        for target in targets
+            .iter()
+            .filter(|target| is_of_kind(target, &["lib", "bin", "test"]))
+        {
             let is_suite = is_of_kind(target, &["test"]);
             let name = match several && !is_of_kind(target, &["lib"]) || is_suite {
-                true => format!("{package_name} {}", target["name"].as_str().unwrap_or_default()),
+                true => format!(
+                    "{package_name} {}",
+                    target["name"].as_str().unwrap_or_default()
+                ),
                 false => package_name.clone(),
             };
-            let imports = Imports::read(Path::new(target["src_path"].as_str().unwrap_or_default()))?;
-            crates.push(Crate { name, package: package_name.clone(), is_suite, imports });
+            let imports =
+                Imports::read(Path::new(target["src_path"].as_str().unwrap_or_default()))?;
+            crates.push(Crate {
+                name,
+                package: package_name.clone(),
+                is_suite,
+                imports,
+            });
         }
     }
     Ok(crates)
@@ -350,7 +439,8 @@ pub fn crates(root: &Path) -> Result<Vec<Crate>, String> {
 
 fn is_of_kind(target: &Value, kinds: &[&str]) -> bool {
     let of = target["kind"].as_array().into_iter().flatten();
-    of.filter_map(Value::as_str).any(|kind| kinds.contains(&kind))
+    of.filter_map(Value::as_str)
+        .any(|kind| kinds.contains(&kind))
 }
 
 impl Crate {
@@ -360,15 +450,26 @@ impl Crate {
     /// If a file cannot be read.
     pub fn lines(&self) -> Result<usize, String> {
         let lines = |file: &PathBuf| {
-            let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
+            let text =
+                fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
             text.map(|text| before_tests(&text).lines().count())
         };
-        self.imports.files().iter().filter(|_| !self.is_suite).map(lines).sum()
+        self.imports
+            .files()
+            .iter()
+            .filter(|_| !self.is_suite)
+            .map(lines)
+            .sum()
     }
 
     /// Circular imports, each as its files below `root`.
     pub fn circles(&self, root: &Path) -> Vec<String> {
-        let short = |file: &&Path| file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let short = |file: &&Path| {
+            file.strip_prefix(root)
+                .unwrap_or(file)
+                .display()
+                .to_string()
+        };
         let named = |circle: &Vec<&Path>| circle.iter().map(short).collect::<Vec<_>>().join(" ");
         self.imports.circles().iter().map(named).collect()
     }
@@ -384,7 +485,8 @@ impl Crate {
 
 /// The part of a file before the tests at its end.
 fn before_tests(text: &str) -> &str {
-    text.find("#[cfg(test)]\nmod ").map_or(text, |end| &text[..end])
+    text.find("#[cfg(test)]\nmod ")
+        .map_or(text, |end| &text[..end])
 }
 
 /// No circular imports between the files of a crate.
@@ -402,7 +504,10 @@ pub fn no_circles(root: &Path) -> Violations {
 pub fn crates_stay_small(root: &Path) -> Violations {
     let large = |one: &Crate| match one.lines() {
         Ok(lines) if lines <= LINES_MAX => None,
-        Ok(lines) => Some(format!("{} has {lines} lines, and not {LINES_MAX} at most", one.name)),
+        Ok(lines) => Some(format!(
+            "{} has {lines} lines, and not {LINES_MAX} at most",
+            one.name
+        )),
         Err(error) => Some(error),
     };
     or_error(crates(root).map(|crates| crates.iter().filter_map(large).collect()))
@@ -414,27 +519,47 @@ pub fn the_broker_is_built_of_little(root: &Path) -> Violations {
         format!("executor is built of {count} packages, and not of {BROKER_PACKAGES_MAX} at most")
     };
     let packages = packages_of(root, "executor").map(|packages| packages.len());
-    or_error(packages.map(|count| (count > BROKER_PACKAGES_MAX).then(|| many(count)).into_iter().collect()))
+    or_error(packages.map(|count| {
+        (count > BROKER_PACKAGES_MAX)
+            .then(|| many(count))
+            .into_iter()
+            .collect()
+    }))
 }
 
 /// Tests need no features that the workspace's programs lack: packages with other features, and all above them, are compiled twice.
 pub fn tests_add_no_features(root: &Path) -> Violations {
-    let trees =
-        features(root, "normal,build").and_then(|built| Ok((built, features(root, "normal,build,dev")?)));
+    let trees = features(root, "normal,build")
+        .and_then(|built| Ok((built, features(root, "normal,build,dev")?)));
     or_error(trees.map(|(built, tested)| {
         let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
         let names: BTreeSet<String> = built.iter().map(|line| name(line)).collect();
-        let more = tested.difference(&built).filter(|line| names.contains(&name(line)));
-        more.map(|line| format!("only tests want `{line}`: name it in tests/Cargo.toml, too")).collect()
+        let more = tested
+            .difference(&built)
+            .filter(|line| names.contains(&name(line)));
+        more.map(|line| format!("only tests want `{line}`: name it in tests/Cargo.toml, too"))
+            .collect()
     }))
 }
 
 /// The packages of the workspace, each with a version and its features.
 fn features(root: &Path, edges: &str) -> Result<BTreeSet<String>, String> {
-    let words =
-        ["tree", "--workspace", "--edges", edges, "--prefix", "none", "--format", "{p} {f}", "--offline"];
+    let words = [
+        "tree",
+        "--workspace",
+        "--edges",
+        edges,
+        "--prefix",
+        "none",
+        "--format",
+        "{p} {f}",
+        "--offline",
+    ];
     let listed = cargo(root, &words)?;
-    Ok(listed.lines().map(|line| line.trim_end_matches(" (*)").trim_end().to_owned()).collect())
+    Ok(listed
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)").trim_end().to_owned())
+        .collect())
 }
 
 fn or_error(violations: Result<Violations, String>) -> Violations {
@@ -456,15 +581,38 @@ pub fn filler(root: &Path) -> Result<usize, String> {
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.
 fn sources(root: &Path) -> BTreeSet<PathBuf> {
-    members(root).iter().flat_map(|member| rust_files(&root.join(member))).collect()
+    members(root)
+        .iter()
+        .flat_map(|member| rust_files(&root.join(member)))
+        .collect()
 }
 
 /// Names and versions of the packages that a package is built from.
 fn packages_of(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
-    let listed =
-        cargo(root, &["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--offline"])?;
-    let named = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-    let packages: BTreeSet<String> = listed.lines().filter(|line| !line.is_empty()).map(named).collect();
+    let listed = cargo(
+        root,
+        &[
+            "tree",
+            "--package",
+            package,
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--offline",
+        ],
+    )?;
+    let named = |line: &str| {
+        line.split_whitespace()
+            .take(2)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let packages: BTreeSet<String> = listed
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(named)
+        .collect();
     let itself = |name: &String| name.split(' ').next() == Some(package);
     if packages.iter().any(itself) {
         Ok(packages)
@@ -479,14 +627,25 @@ pub fn executor_stays_small(root: &Path) -> Violations {
         Ok(packages) => packages,
         Err(error) => return vec![error],
     };
-    let named = |name: &&&str| packages.iter().any(|package| package.split(' ').next() == Some(**name));
-    NOT_IN_EXECUTOR.iter().filter(named).map(|name| format!("executor is built with {name}")).collect()
+    let named = |name: &&&str| {
+        packages
+            .iter()
+            .any(|package| package.split(' ').next() == Some(**name))
+    };
+    NOT_IN_EXECUTOR
+        .iter()
+        .filter(named)
+        .map(|name| format!("executor is built with {name}"))
+        .collect()
 }
 
 /// The dependencies of the executor's programs are those in the tables of their READMEs, each with a reason; build dependencies are
 /// named there too.
 pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
-    DEPENDENCIES.iter().flat_map(|(page, crates)| dependencies_without_reason(root, page, crates)).collect()
+    DEPENDENCIES
+        .iter()
+        .flat_map(|(page, crates)| dependencies_without_reason(root, page, crates))
+        .collect()
 }
 
 fn dependencies_without_reason(root: &Path, folder: &str, crates: &[&str]) -> Violations {
@@ -499,12 +658,19 @@ fn dependencies_without_reason(root: &Path, folder: &str, crates: &[&str]) -> Vi
         }
     }
     let names = |section: &str| -> BTreeSet<String> {
-        let tables = manifests.iter().filter_map(|manifest| manifest.get(section)?.as_table());
+        let tables = manifests
+            .iter()
+            .filter_map(|manifest| manifest.get(section)?.as_table());
         let names = tables.flat_map(|table| table.keys().cloned());
-        names.filter(|name| !name.starts_with("executor-")).collect()
+        names
+            .filter(|name| !name.starts_with("executor-"))
+            .collect()
     };
     let readme = fs::read_to_string(root.join(folder).join("README.md")).unwrap_or_default();
-    let page = readme.split("\n## ").find(|part| part.starts_with("Dependencies\n")).unwrap_or_default();
+    let page = readme
+        .split("\n## ")
+        .find(|part| part.starts_with("Dependencies\n"))
+        .unwrap_or_default();
     let (used, reasons) = (names("dependencies"), table(page));
     if used.is_empty() || reasons.is_empty() {
         return vec![format!(
@@ -541,17 +707,28 @@ pub fn unsafe_stays_in_sys(root: &Path) -> Violations {
             return true;
         }
         let below = |member: &String| path.strip_prefix(root.join(member)).ok();
-        members(root).iter().filter(|member| !forbids_unsafe(member)).filter_map(below).any(|path| {
-            let names: Vec<_> = path.iter().filter_map(|name| name.to_str()).collect();
-            matches!(names[..], ["src", "sys.rs"] | ["src", "bin", _, "sys.rs"])
-        })
+        members(root)
+            .iter()
+            .filter(|member| !forbids_unsafe(member))
+            .filter_map(below)
+            .any(|path| {
+                let names: Vec<_> = path.iter().filter_map(|name| name.to_str()).collect();
+                matches!(names[..], ["src", "sys.rs"] | ["src", "bin", _, "sys.rs"])
+            })
     };
-    let check =
-        |path: &Path, code: &str| if is_sys(path) { Vec::new() } else { lines_with_word(code, "unsafe") };
+    let check = |path: &Path, code: &str| {
+        if is_sys(path) {
+            Vec::new()
+        } else {
+            lines_with_word(code, "unsafe")
+        }
+    };
     let mut violations = scan(root, &members(root), check);
     for member in members(root).iter().filter(|member| forbids_unsafe(member)) {
         let folder = root.join(member).join("src");
-        let top = ["lib.rs", "main.rs"].iter().find_map(|name| fs::read_to_string(folder.join(name)).ok());
+        let top = ["lib.rs", "main.rs"]
+            .iter()
+            .find_map(|name| fs::read_to_string(folder.join(name)).ok());
         if !top.is_some_and(|text| text.contains("#![forbid(unsafe_code)]")) {
             violations.push(format!("{member} does not forbid unsafe code"));
         }
@@ -565,8 +742,11 @@ fn forbids_unsafe(member: &str) -> bool {
 }
 
 /// The files that may start a program: one of the orchestrator's, and those of the tracer, which starts the command in its cell.
-const STARTERS: [&str; 3] =
-    ["orchestrator/options/src/start.rs", "executor/trace/src/main.rs", "executor/trace/src/trace.rs"];
+const STARTERS: [&str; 3] = [
+    "orchestrator/options/src/start.rs",
+    "executor/trace/src/main.rs",
+    "executor/trace/src/trace.rs",
+];
 
 /// Only one file of the orchestrator, and the executor's own system calls, start processes.
 pub fn one_file_starts_processes(root: &Path) -> Violations {
@@ -603,12 +783,16 @@ const SWITCH: &str = "executor/layers/src/ablation.rs";
 pub fn the_switch_stands_alone(root: &Path) -> Violations {
     let mut violations = Violations::new();
     for member in members(root) {
-        let manifest = fs::read_to_string(root.join(&member).join("Cargo.toml")).unwrap_or_default();
+        let manifest =
+            fs::read_to_string(root.join(&member).join("Cargo.toml")).unwrap_or_default();
         let Ok(manifest) = manifest.parse::<toml::Table>() else {
             violations.push(format!("{member}/Cargo.toml cannot be read"));
             continue;
         };
-        let features = manifest.get("features").map(ToString::to_string).unwrap_or_default();
+        let features = manifest
+            .get("features")
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let wanted = match member.as_str() {
             "executor" => "{ ablation = [\"executor-layers/ablation\"] }",
             "executor/layers" => "{ ablation = [] }",
@@ -617,16 +801,24 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
         };
         let is_export = member == EXPORT && !features.contains("default");
         if features != wanted && !is_export {
-            violations.push(format!("{member}: features {features:?}, and not {wanted:?}"));
+            violations.push(format!(
+                "{member}: features {features:?}, and not {wanted:?}"
+            ));
         }
-        if manifest.get("dependencies").is_some_and(|used| used.to_string().contains("ablation")) {
+        if manifest
+            .get("dependencies")
+            .is_some_and(|used| used.to_string().contains("ablation"))
+        {
             violations.push(format!("{member} turns the switch on"));
         }
-        for file in
-            rust_files(&root.join(&member)).iter().filter(|file| !file.starts_with(root.join("tests")))
+        for file in rust_files(&root.join(&member))
+            .iter()
+            .filter(|file| !file.starts_with(root.join("tests")))
         {
             let text = fs::read_to_string(file).unwrap_or_default();
-            let names = ["feature = \"ablation\"", "LAZARET_ABLATE"].iter().any(|name| text.contains(name));
+            let names = ["feature = \"ablation\"", "LAZARET_ABLATE"]
+                .iter()
+                .any(|name| text.contains(name));
             if names && !file.ends_with(SWITCH) {
                 violations.push(format!("{}: it knows the switch", file.display()));
             }
@@ -638,8 +830,12 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
         "#[cfg(not(feature = \"ablation\"))]\nmod switch {",
         "#[cfg(feature = \"ablation\")]\nmod switch {",
     ];
-    let kept = CONDITIONS.iter().filter(|condition| switch.contains(**condition)).count();
-    if kept != CONDITIONS.len() || conditional_lines(&code_only(&switch)).len() != CONDITIONS.len() {
+    let kept = CONDITIONS
+        .iter()
+        .filter(|condition| switch.contains(**condition))
+        .count();
+    if kept != CONDITIONS.len() || conditional_lines(&code_only(&switch)).len() != CONDITIONS.len()
+    {
         violations.push(format!("{SWITCH}: its conditions are not {CONDITIONS:?}"));
     }
     violations
@@ -651,8 +847,12 @@ const EXPORT: &str = "orchestrator/telemetry";
 /// The default build links nothing that exports spans: that would be fourteen packages, and a way out of the machine.
 pub fn export_is_off_by_default(root: &Path) -> Violations {
     let linked = |packages: BTreeSet<String>| {
-        let found = packages.iter().filter(|package| package.contains("opentelemetry"));
-        found.map(|package| format!("orchestrator is built with {package}")).collect()
+        let found = packages
+            .iter()
+            .filter(|package| package.contains("opentelemetry"));
+        found
+            .map(|package| format!("orchestrator is built with {package}"))
+            .collect()
     };
     or_error(packages_of(root, "orchestrator").map(linked))
 }
@@ -668,9 +868,18 @@ pub fn contracts_name_their_tests(root: &Path) -> Violations {
     let mut violations = Violations::new();
     for file in rust_files(&root.join(LAYERS)) {
         let text = fs::read_to_string(&file).unwrap_or_default();
-        let contract: String = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
-        let Some((_, named)) = contract.split_once("*Tested by*:") else { continue };
-        let names = named.split('`').skip(1).step_by(2).filter(|name| !name.contains(['*', '-']));
+        let contract: String = text
+            .lines()
+            .map_while(|line| line.strip_prefix("//!"))
+            .collect();
+        let Some((_, named)) = contract.split_once("*Tested by*:") else {
+            continue;
+        };
+        let names = named
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| !name.contains(['*', '-']));
         let missing = names.filter(|name| !tests.contains(&format!("fn {name}(")));
         violations.extend(missing.map(|name| format!("{}: no test `{name}`", file.display())));
     }
@@ -680,10 +889,17 @@ pub fn contracts_name_their_tests(root: &Path) -> Violations {
 /// The table of bounds in the executor's README has each constant `…_MAX` of the trusted crates with its value, and no other.
 pub fn bounds_are_listed(root: &Path) -> Violations {
     let readme = fs::read_to_string(root.join("executor/README.md")).unwrap_or_default();
-    let table = readme.split_once("<!-- bounds").and_then(|(_, rest)| rest.split_once("<!-- /bounds"));
-    let Some((table, _)) = table else { return vec!["executor/README.md has no table of bounds".into()] };
+    let table = readme
+        .split_once("<!-- bounds")
+        .and_then(|(_, rest)| rest.split_once("<!-- /bounds"));
+    let Some((table, _)) = table else {
+        return vec!["executor/README.md has no table of bounds".into()];
+    };
     let rows = table.lines().filter_map(|line| {
-        let mut cells = line.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1);
+        let mut cells = line
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`').to_owned())
+            .skip(1);
         let bound = [cells.next()?, cells.next()?, cells.next()?];
         (bound[1].ends_with("_MAX")).then_some(bound)
     });
@@ -691,17 +907,28 @@ pub fn bounds_are_listed(root: &Path) -> Violations {
     let mut found = BTreeSet::new();
     for folder in ["executor", "policies", "broker-protocol"] {
         for file in rust_files(&root.join(folder)) {
-            let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            let name = file
+                .strip_prefix(root)
+                .unwrap_or(&file)
+                .display()
+                .to_string();
             if name.contains("/src/") {
                 let text = fs::read_to_string(&file).unwrap_or_default();
-                found.extend(bounds_of(&text).into_iter().map(|[bound, value]| [name.clone(), bound, value]));
+                found.extend(
+                    bounds_of(&text)
+                        .into_iter()
+                        .map(|[bound, value]| [name.clone(), bound, value]),
+                );
             }
         }
     }
     let row = |bound: &[String; 3]| format!("{} {} = {}", bound[0], bound[1], bound[2]);
-    let missing =
-        found.difference(&listed).map(|bound| format!("not in the table of bounds: {}", row(bound)));
-    let stale = listed.difference(&found).map(|bound| format!("in the table of bounds only: {}", row(bound)));
+    let missing = found
+        .difference(&listed)
+        .map(|bound| format!("not in the table of bounds: {}", row(bound)));
+    let stale = listed
+        .difference(&found)
+        .map(|bound| format!("in the table of bounds only: {}", row(bound)));
     missing.chain(stale).collect()
 }
 
@@ -743,39 +970,77 @@ fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
     let output = cargo.current_dir(root).args(words).output();
     let output = output.map_err(|error| format!("cargo {} does not start: {error}", words[0]))?;
     if !output.status.success() {
-        return Err(format!("cargo {}: {}", words[0], String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "cargo {}: {}",
+            words[0],
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The packages of the workspace as declared in their manifests.
 fn packages(root: &Path) -> Result<Vec<Value>, String> {
-    let listed = cargo(root, &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
+    let listed = cargo(
+        root,
+        &[
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ],
+    )?;
     let metadata: Value =
         serde_json::from_str(&listed).map_err(|error| format!("cargo metadata: {error}"))?;
-    metadata["packages"].as_array().cloned().ok_or_else(|| "cargo metadata lists no packages".into())
+    metadata["packages"]
+        .as_array()
+        .cloned()
+        .ok_or_else(|| "cargo metadata lists no packages".into())
 }
 
 /// Declared dependencies of any kind, by name.
 fn dependencies(package: &Value) -> BTreeMap<String, Value> {
-    let declared = package["dependencies"].as_array().cloned().unwrap_or_default();
-    declared.into_iter().filter_map(|one| Some((one["name"].as_str()?.to_owned(), one))).collect()
+    let declared = package["dependencies"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    declared
+        .into_iter()
+        .filter_map(|one| Some((one["name"].as_str()?.to_owned(), one)))
+        .collect()
 }
 
 /// The folders of the workspace's members.
 fn members(root: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
     let manifest = manifest.parse::<toml::Table>().unwrap_or_default();
-    let members = manifest.get("workspace").and_then(|workspace| workspace.get("members")?.as_array());
-    members.into_iter().flatten().filter_map(|member| member.as_str().map(str::to_owned)).collect()
+    let members = manifest
+        .get("workspace")
+        .and_then(|workspace| workspace.get("members")?.as_array());
+    members
+        .into_iter()
+        .flatten()
+        .filter_map(|member| member.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// The rows of a page's tables: the name in backticks from the first cell, with the last cell.
 fn table(page: &str) -> BTreeMap<String, String> {
-    let rows = page.lines().filter(|line| line.trim_start().starts_with("| `"));
+    let rows = page
+        .lines()
+        .filter(|line| line.trim_start().starts_with("| `"));
     rows.filter_map(|row| {
-        let cells: Vec<&str> = row.trim().trim_matches('|').split('|').map(str::trim).collect();
-        Some((cells.first()?.trim_matches('`').to_owned(), (*cells.last()?).to_owned()))
+        let cells: Vec<&str> = row
+            .trim()
+            .trim_matches('|')
+            .split('|')
+            .map(str::trim)
+            .collect();
+        Some((
+            cells.first()?.trim_matches('`').to_owned(),
+            (*cells.last()?).to_owned(),
+        ))
     })
     .collect()
 }
@@ -784,9 +1049,16 @@ fn table(page: &str) -> BTreeMap<String, String> {
 fn scan(root: &Path, folders: &[String], check: impl Fn(&Path, &str) -> Vec<usize>) -> Violations {
     let mut violations = Violations::new();
     // A crate's folder may contain other crates.
-    let files: BTreeSet<PathBuf> = folders.iter().flat_map(|folder| rust_files(&root.join(folder))).collect();
+    let files: BTreeSet<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| rust_files(&root.join(folder)))
+        .collect();
     for path in &files {
-        let rendered = path.strip_prefix(root).unwrap_or(path).display().to_string();
+        let rendered = path
+            .strip_prefix(root)
+            .unwrap_or(path)
+            .display()
+            .to_string();
         match fs::read_to_string(path) {
             Ok(text) => {
                 let lines = check(path, &code_only(&text));
@@ -805,23 +1077,42 @@ fn scan(root: &Path, folders: &[String], check: impl Fn(&Path, &str) -> Vec<usiz
 fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let has_word = |line: &str| line.split(|c| !is_part(c)).any(|part| part == word);
-    code.lines().enumerate().filter(|(_, line)| has_word(line)).map(|(number, _)| number + 1).collect()
+    code.lines()
+        .enumerate()
+        .filter(|(_, line)| has_word(line))
+        .map(|(number, _)| number + 1)
+        .collect()
 }
 
 /// Whether a line names the standard library's or tokio's API to start a process.
 fn names_command(line: &str) -> bool {
     let compact: String = line.split_whitespace().collect();
     compact.split("process::").skip(1).any(|rest| {
-        let group = rest.strip_prefix('{').and_then(|rest| rest.split('}').next()).unwrap_or_default();
+        let group = rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.split('}').next())
+            .unwrap_or_default();
         rest.starts_with("Command")
-            || group.split(',').any(|name| name == "Command" || name.starts_with("Commandas"))
+            || group
+                .split(',')
+                .any(|name| name == "Command" || name.starts_with("Commandas"))
     })
 }
 
 /// Whether a line starts or executes a program by a system call.
 fn names_exec(line: &str) -> bool {
-    const CALLS: [&str; 7] = ["execv", "execve", "execveat", "execvp", "execvpe", "fexecve", "posix_spawn"];
-    CALLS.iter().any(|call| !lines_with_word(line, call).is_empty())
+    const CALLS: [&str; 7] = [
+        "execv",
+        "execve",
+        "execveat",
+        "execvp",
+        "execvpe",
+        "fexecve",
+        "posix_spawn",
+    ];
+    CALLS
+        .iter()
+        .any(|call| !lines_with_word(line, call).is_empty())
 }
 
 /// Lines with a condition on debug, a feature or tests, except the attribute of a tests module.
@@ -832,15 +1123,17 @@ fn conditional_lines(code: &str) -> Vec<usize> {
         let names = ["debug_assertions", "feature", "test"];
         conditions.iter().any(|start| {
             line.split(start).skip(1).any(|rest| {
-                names
-                    .iter()
-                    .any(|name| !lines_with_word(rest.split(']').next().unwrap_or(rest), name).is_empty())
+                names.iter().any(|name| {
+                    !lines_with_word(rest.split(']').next().unwrap_or(rest), name).is_empty()
+                })
             })
         }) || line.contains("debug_assert")
     };
     let guards_tests = |number: usize| {
         lines[number].trim() == "#[cfg(test)]"
-            && lines.get(number + 1).is_some_and(|next| next.trim().starts_with("mod "))
+            && lines
+                .get(number + 1)
+                .is_some_and(|next| next.trim().starts_with("mod "))
     };
     (0..lines.len())
         .filter(|&number| is_condition(lines[number]) && !guards_tests(number))

@@ -46,11 +46,20 @@ pub struct ModelServer {
 
 impl Reply {
     pub fn stream(body: impl Into<String>) -> Self {
-        Self { status: 200, head: String::new(), body: body.into(), piece: 700, end: ReplyEnd::Whole }
+        Self {
+            status: 200,
+            head: String::new(),
+            body: body.into(),
+            piece: 700,
+            end: ReplyEnd::Whole,
+        }
     }
 
     pub fn status(status: u16, body: &Value) -> Self {
-        Self { status, ..Self::stream(body.to_string()) }
+        Self {
+            status,
+            ..Self::stream(body.to_string())
+        }
     }
 }
 
@@ -58,25 +67,45 @@ impl ModelServer {
     /// Starts a server with `replies`; further requests are told that there are no more.
     pub fn start(replies: Vec<Reply>) -> Self {
         let replies = Mutex::new(replies.into_iter());
-        let none = || Reply::status(400, &serde_json::json!({"error": {"message": "no more replies"}}));
+        let none = || {
+            Reply::status(
+                400,
+                &serde_json::json!({"error": {"message": "no more replies"}}),
+            )
+        };
         Self::answering("127.0.0.1", move |_| {
-            replies.lock().expect("no test panics with it").next().unwrap_or_else(none)
+            replies
+                .lock()
+                .expect("no test panics with it")
+                .next()
+                .unwrap_or_else(none)
         })
     }
 
     /// Starts a server at the local `address` that answers each request with the result of `reply`.
-    pub fn answering(address: &str, reply: impl Fn(&SeenRequest) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn answering(
+        address: &str,
+        reply: impl Fn(&SeenRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a port of this machine");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<SeenRequest>>>::default();
         let (all, reply) = (asked.clone(), Arc::new(reply));
         let serving = Serving::start(listener, move |mut stream| {
-            let Some(request) = read(&mut stream) else { return };
+            let Some(request) = read(&mut stream) else {
+                return;
+            };
             let made = reply(&request);
             all.lock().expect("no test panics with it").push(request);
             answer(stream, &made);
         });
-        Self { address, _serving: serving, asked }
+        Self {
+            address,
+            _serving: serving,
+            asked,
+        }
     }
 
     pub fn url(&self) -> String {
@@ -98,17 +127,30 @@ fn read(stream: &mut TcpStream) -> Option<SeenRequest> {
     let head = String::from_utf8_lossy(&head).into_owned();
     let (line, head) = head.split_once("\r\n")?;
     let head = head.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).ok()?;
-    Some(SeenRequest { line: line.to_owned(), head, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(SeenRequest {
+        line: line.to_owned(),
+        head,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    })
 }
 
 /// A client that disconnects misses the rest.
 fn answer(mut stream: TcpStream, reply: &Reply) {
-    let Reply { status, head, body, piece, end } = reply;
-    let head =
-        format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{head}\r\n");
+    let Reply {
+        status,
+        head,
+        body,
+        piece,
+        end,
+    } = reply;
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{head}\r\n"
+    );
     if stream.write_all(head.as_bytes()).is_err() {
         return;
     }

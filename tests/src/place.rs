@@ -65,20 +65,31 @@ pub struct Account {
 impl Place {
     /// Every place that this machine supports.
     pub fn all() -> Vec<Place> {
-        let users = if geteuid().is_root() { vec![User::Ordinary, User::Root] } else { vec![User::Ordinary] };
+        let users = if geteuid().is_root() {
+            vec![User::Ordinary, User::Root]
+        } else {
+            vec![User::Ordinary]
+        };
         let tiers = [Tier::Namespaced, Tier::Flat];
-        let places = users.iter().flat_map(|&user| tiers.map(|tier| Place { tier, user }));
+        let places = users
+            .iter()
+            .flat_map(|&user| tiers.map(|tier| Place { tier, user }));
         places.filter(|place| place.exists()).collect()
     }
 
     /// The places of the ordinary user.
     pub fn ordinary() -> Vec<Place> {
-        Place::all().into_iter().filter(|place| place.user == User::Ordinary).collect()
+        Place::all()
+            .into_iter()
+            .filter(|place| place.user == User::Ordinary)
+            .collect()
     }
 
     /// The first place of [`Place::all`], for tests that do not depend on the place.
     pub fn any() -> Place {
-        *Place::all().first().expect("every machine has the flat tier")
+        *Place::all()
+            .first()
+            .expect("every machine has the flat tier")
     }
 
     /// Whether the machine supports this place. The flat tier works anywhere, because a filter simulates it.
@@ -100,7 +111,11 @@ impl Place {
             Tier::Namespaced => Command::new(programs::path(program)),
             Tier::Flat => {
                 let mut command = Command::new(programs::path("without-namespaces"));
-                command.args(container().iter().flat_map(|runtime| ["--profile", runtime.name()]));
+                command.args(
+                    container()
+                        .iter()
+                        .flat_map(|runtime| ["--profile", runtime.name()]),
+                );
                 command.arg(programs::path(program));
                 command
             }
@@ -124,7 +139,10 @@ pub fn container() -> Option<Runtime> {
     static CONTAINER: OnceLock<Option<Runtime>> = OnceLock::new();
     *CONTAINER.get_or_init(|| {
         let name = std::env::var(CONTAINER_VARIABLE).ok()?;
-        Some(Runtime::named(&name).unwrap_or_else(|| panic!("{CONTAINER_VARIABLE}: no profile {name:?}")))
+        Some(
+            Runtime::named(&name)
+                .unwrap_or_else(|| panic!("{CONTAINER_VARIABLE}: no profile {name:?}")),
+        )
     })
 }
 
@@ -133,12 +151,17 @@ fn ordinary() -> &'static Account {
     static ACCOUNT: OnceLock<Account> = OnceLock::new();
     ACCOUNT.get_or_init(|| {
         if !geteuid().is_root() {
-            return account_of(geteuid()).expect("the current user has no entry in the user database");
+            return account_of(geteuid())
+                .expect("the current user has no entry in the user database");
         }
         if named(ORDINARY).is_none() {
-            let made =
-                Command::new("useradd").args(["--create-home", "--shell", "/bin/bash", ORDINARY]).status();
-            assert!(made.is_ok_and(|status| status.success()), "useradd could not make the user {ORDINARY}");
+            let made = Command::new("useradd")
+                .args(["--create-home", "--shell", "/bin/bash", ORDINARY])
+                .status();
+            assert!(
+                made.is_ok_and(|status| status.success()),
+                "useradd could not make the user {ORDINARY}"
+            );
         }
         named(ORDINARY).expect("useradd made no entry")
     })
@@ -146,20 +169,33 @@ fn ordinary() -> &'static Account {
 
 fn root() -> &'static Account {
     static ACCOUNT: OnceLock<Account> = OnceLock::new();
-    ACCOUNT.get_or_init(|| account_of(Uid::from_raw(0)).expect("root has no entry in the user database"))
+    ACCOUNT.get_or_init(|| {
+        account_of(Uid::from_raw(0)).expect("root has no entry in the user database")
+    })
 }
 
 fn named(name: &str) -> Option<Account> {
-    nix::unistd::User::from_name(name).ok().flatten().map(Account::from)
+    nix::unistd::User::from_name(name)
+        .ok()
+        .flatten()
+        .map(Account::from)
 }
 
 fn account_of(uid: Uid) -> Option<Account> {
-    nix::unistd::User::from_uid(uid).ok().flatten().map(Account::from)
+    nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map(Account::from)
 }
 
 impl From<nix::unistd::User> for Account {
     fn from(user: nix::unistd::User) -> Self {
-        Self { uid: user.uid, gid: user.gid, name: user.name, home: user.dir }
+        Self {
+            uid: user.uid,
+            gid: user.gid,
+            name: user.name,
+            home: user.dir,
+        }
     }
 }
 
@@ -167,13 +203,18 @@ impl From<nix::unistd::User> for Account {
 fn namespaces_for_ordinary() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
-        let place = Place { tier: Tier::Flat, user: User::Ordinary };
+        let place = Place {
+            tier: Tier::Flat,
+            user: User::Ordinary,
+        };
         let mut command = Command::new(programs::path("attacker"));
         place.as_user(command.arg("mount").arg("/"));
         let finished = process::run(&mut command, LIMIT);
         let answer = finished.text().starts_with("GOT");
         if !answer {
-            println!("no namespaces for an ordinary user here: the namespaced tier is not tested for one");
+            println!(
+                "no namespaces for an ordinary user here: the namespaced tier is not tested for one"
+            );
         }
         answer
     })

@@ -32,7 +32,9 @@ pub struct Finished {
 impl Finished {
     /// The exit code, or 128 plus the signal, as in a shell.
     pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+        self.status
+            .code()
+            .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
     pub fn text(&self) -> String {
@@ -95,11 +97,21 @@ impl Running {
     pub fn start(command: &mut Command) -> Self {
         let described = format!("{command:?}");
         let started = Instant::now();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(command).unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child =
+            spawn(command).unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
         let stdout = Collector::start(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Collector::start(child.stderr.take().expect("stderr is a pipe"));
-        Self { child, started, stdout, stderr, described }
+        Self {
+            child,
+            started,
+            stdout,
+            stderr,
+            described,
+        }
     }
 
     /// The process id of the program.
@@ -115,7 +127,9 @@ impl Running {
             let _ = self.child.wait();
             let end = Instant::now() + END_OF_OUTPUT;
             let ((out, _), (err, _)) = (self.stdout.end(end), self.stderr.end(end));
-            let show = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
+            let show = |bytes: &[u8]| {
+                String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned()
+            };
             panic!(
                 "not over after {limit:?}: {}\n--- stdout\n{}\n--- stderr\n{}",
                 self.described,
@@ -126,7 +140,13 @@ impl Running {
         let (took, end) = (self.started.elapsed(), Instant::now() + END_OF_OUTPUT);
         let (stdout, stdout_closed) = self.stdout.end(end);
         let (stderr, stderr_closed) = self.stderr.end(end);
-        Finished { status, stdout, stderr, took, closed: stdout_closed && stderr_closed }
+        Finished {
+            status,
+            stdout,
+            stderr,
+            took,
+            closed: stdout_closed && stderr_closed,
+        }
     }
 
     /// Waits until standard output contains `text`, and returns the output so far. Panics after `limit`.
@@ -137,7 +157,11 @@ impl Running {
             contains(&self.stdout.bytes, text.as_bytes())
         });
         let got = String::from_utf8_lossy(&self.stdout.bytes);
-        assert!(found, "no {text:?} from {} within {limit:?}, only {got:?}", self.described);
+        assert!(
+            found,
+            "no {text:?} from {} within {limit:?}, only {got:?}",
+            self.described
+        );
         self.stdout.bytes.clone()
     }
 }
@@ -159,7 +183,10 @@ impl Collector {
                 }
             }
         });
-        Self { chunks, bytes: Vec::new() }
+        Self {
+            chunks,
+            bytes: Vec::new(),
+        }
     }
 
     fn take(&mut self) {
@@ -169,10 +196,16 @@ impl Collector {
     /// The whole output, and whether the stream ended before `end`.
     fn end(mut self, end: Instant) -> (Vec<u8>, bool) {
         loop {
-            match self.chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self
+                .chunks
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
                 Ok(chunk) => self.bytes.extend(chunk),
                 Err(error) => {
-                    return (self.bytes, error == std::sync::mpsc::RecvTimeoutError::Disconnected);
+                    return (
+                        self.bytes,
+                        error == std::sync::mpsc::RecvTimeoutError::Disconnected,
+                    );
                 }
             }
         }
@@ -238,9 +271,18 @@ impl Process {
             return None;
         }
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let command = String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned();
+        let command = String::from_utf8_lossy(&command)
+            .replace('\0', " ")
+            .trim_end()
+            .to_owned();
         let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
-        Some(Self { pid, parent, name, command, started })
+        Some(Self {
+            pid,
+            parent,
+            name,
+            command,
+            started,
+        })
     }
 
     /// Whether it is still the same process, and alive.
@@ -258,19 +300,31 @@ impl Process {
 
 /// Every visible process.
 pub fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(Process::find).collect()
 }
 
 /// A process and all its descendants, parents first.
 pub fn tree(root: i32) -> Vec<Process> {
     let all = all();
-    let mut found: Vec<Process> = all.iter().filter(|process| process.pid == root).cloned().collect();
+    let mut found: Vec<Process> = all
+        .iter()
+        .filter(|process| process.pid == root)
+        .cloned()
+        .collect();
     let mut next = 0;
     while next < found.len() {
         let parent = found[next].pid;
-        found.extend(all.iter().filter(|process| process.parent == parent).cloned());
+        found.extend(
+            all.iter()
+                .filter(|process| process.parent == parent)
+                .cloned(),
+        );
         next += 1;
     }
     found
@@ -278,12 +332,18 @@ pub fn tree(root: i32) -> Vec<Process> {
 
 /// All descendants of a process, without itself.
 pub fn below(root: i32) -> Vec<Process> {
-    tree(root).into_iter().filter(|process| process.pid != root).collect()
+    tree(root)
+        .into_iter()
+        .filter(|process| process.pid != root)
+        .collect()
 }
 
 /// Live processes with `marker` in their command line. The marker's position in it has to exclude the caller and its `lazaret`.
 pub fn with_marker(marker: &str) -> Vec<Process> {
-    all().into_iter().filter(|process| process.command.contains(marker)).collect()
+    all()
+        .into_iter()
+        .filter(|process| process.command.contains(marker))
+        .collect()
 }
 
 /// Live processes with `text` somewhere in their initial environment, if that is readable.
@@ -297,7 +357,13 @@ pub fn with_environment(text: &str) -> Vec<Process> {
 
 /// Those of `processes` that are still alive after `limit`.
 pub fn left_after(processes: &[Process], limit: Duration) -> Vec<Process> {
-    let alive = || processes.iter().filter(|process| process.is_alive()).cloned().collect::<Vec<_>>();
+    let alive = || {
+        processes
+            .iter()
+            .filter(|process| process.is_alive())
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     until(limit, || alive().is_empty());
     alive()
 }
@@ -310,7 +376,11 @@ const LOOKS: u32 = 5;
 pub fn assert_gone(marker: &str, limit: Duration) {
     let mut clear = 0;
     until(limit, || {
-        clear = if with_marker(marker).is_empty() { clear + 1 } else { 0 };
+        clear = if with_marker(marker).is_empty() {
+            clear + 1
+        } else {
+            0
+        };
         clear == LOOKS
     });
     let left = with_marker(marker);
@@ -326,7 +396,9 @@ pub fn kill_tree(root: i32) {
 /// The line of `/proc/PID/FILE` that begins with `key`, as a number; sizes are in KiB.
 pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))?;
     line.split_whitespace().next()?.parse().ok()
 }
 

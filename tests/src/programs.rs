@@ -13,17 +13,32 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const PRODUCT: [&str; 6] = ["lazaret", "lazaret-bash", EXECUTOR, WORKER, "lazaret-attack", "lazaret-trace"];
+const PRODUCT: [&str; 6] = [
+    "lazaret",
+    "lazaret-bash",
+    EXECUTOR,
+    WORKER,
+    "lazaret-attack",
+    "lazaret-trace",
+];
 const EXECUTOR: &str = "lazaret-executor";
 const WORKER: &str = "lazaret-worker";
 /// The programs of this crate that tests start.
-const HELPERS: [&str; 5] =
-    ["attacker", "without-namespaces", "without-landlock", "without-supervision", "refusing"];
+const HELPERS: [&str; 5] = [
+    "attacker",
+    "without-namespaces",
+    "without-landlock",
+    "without-supervision",
+    "refusing",
+];
 
 /// The path of an installed program.
 pub fn path(program: &str) -> PathBuf {
     let path = folder().join(program);
-    assert!(path.exists(), "there is no program {program}: build it, or name its folder in LAZARET_BIN");
+    assert!(
+        path.exists(),
+        "there is no program {program}: build it, or name its folder in LAZARET_BIN"
+    );
     path
 }
 
@@ -31,14 +46,20 @@ pub fn path(program: &str) -> PathBuf {
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     // A failure is stored too, so that a workspace that does not build is reported once, not once for each test.
-    FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
+    FOLDER
+        .get_or_init(prepare)
+        .as_deref()
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The executor as a test build, which disables a layer on request (`executor/layers/src/ablation.rs`). It stands in a folder of its
 /// own, so that nobody mistakes it for the product.
 pub fn ablation_executor() -> &'static Path {
     static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    EXECUTOR.get_or_init(prepare_ablation).as_deref().unwrap_or_else(|error| panic!("{error}"))
+    EXECUTOR
+        .get_or_init(prepare_ablation)
+        .as_deref()
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn prepare_ablation() -> Result<PathBuf, String> {
@@ -47,8 +68,12 @@ fn prepare_ablation() -> Result<PathBuf, String> {
     let mut cargo = cargo();
     // With the same packages as `build`, below which all is the same, and in its folder: a few crates are built instead of all.
     // A cargo older than 1.91 does not know that folder and builds everything.
-    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
-    cargo.args(["--features", "executor/ablation", "--target-dir"]).arg(&target);
+    cargo
+        .current_dir(workspace())
+        .args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
+    cargo
+        .args(["--features", "executor/ablation", "--target-dir"])
+        .arg(&target);
     cargo.env("CARGO_BUILD_BUILD_DIR", ours);
     match cargo.status() {
         Ok(status) if status.success() => {}
@@ -65,8 +90,9 @@ fn prepare_ablation() -> Result<PathBuf, String> {
 
 fn prepare() -> Result<PathBuf, String> {
     let given = std::env::var_os("LAZARET_BIN").map(PathBuf::from);
-    if let Some(folder) =
-        given.as_ref().filter(|folder| HELPERS.iter().all(|helper| folder.join(helper).exists()))
+    if let Some(folder) = given
+        .as_ref()
+        .filter(|folder| HELPERS.iter().all(|helper| folder.join(helper).exists()))
     {
         return Ok(folder.clone());
     }
@@ -83,10 +109,16 @@ pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
         sweep();
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let nanos = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.subsec_nanos());
         let path = std::env::temp_dir().join(format!("{PREFIX}{}-{nanos}", std::process::id()));
         make_folder(&path);
-        crate::sys::spread_directories(fs::File::open(&path).expect("a folder we made is ours").as_fd());
+        crate::sys::spread_directories(
+            fs::File::open(&path)
+                .expect("a folder we made is ours")
+                .as_fd(),
+        );
         crate::sys::at_exit(remove_scratch);
         path
     })
@@ -100,10 +132,14 @@ extern "C" fn remove_scratch() {
 
 /// Removes the folders of earlier test processes that were killed.
 fn sweep() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+            continue;
+        };
         let owner = rest.split('-').next().unwrap_or_default();
         if !Path::new("/proc").join(owner).exists() {
             let _ = fs::remove_dir_all(entry.path());
@@ -123,7 +159,11 @@ pub fn built() -> &'static Path {
     BUILT.get_or_init(|| {
         let exe = std::env::current_exe().expect("an executable knows its path");
         let beside = exe.parent().expect("an executable is in a folder");
-        let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
+        let folder = if beside.ends_with("deps") {
+            beside.parent().unwrap_or(beside)
+        } else {
+            beside
+        };
         folder.to_owned()
     })
 }
@@ -133,8 +173,16 @@ pub fn built() -> &'static Path {
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let told = |name: &OsString| {
-        let prefixes = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
-        prefixes.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+        let prefixes = [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_BIN_",
+            "CARGO_CRATE_",
+            "CARGO_PRIMARY_",
+        ];
+        prefixes
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
     };
     for name in std::env::vars_os().map(|(name, _)| name).filter(told) {
         cargo.env_remove(name);
@@ -145,8 +193,14 @@ pub fn cargo() -> Command {
 /// Builds what will be installed. A build with nothing to do takes a tenth of a second.
 fn build(product_is_given: bool) -> Result<(), String> {
     let mut cargo = cargo();
-    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
-    cargo.args(if product_is_given { ["--package", "lazaret-tests"].as_slice() } else { &["--workspace"] });
+    cargo
+        .current_dir(workspace())
+        .args(["build", "--quiet", "--locked", "--bins"]);
+    cargo.args(if product_is_given {
+        ["--package", "lazaret-tests"].as_slice()
+    } else {
+        &["--workspace"]
+    });
     if built().ends_with("release") {
         cargo.arg("--release");
     }
@@ -162,7 +216,9 @@ fn build(product_is_given: bool) -> Result<(), String> {
 
 /// The folder of the workspace.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this crate is in a workspace")
 }
 
 fn install(from: &Path, programs: &[&str], to: &Path) {
@@ -174,13 +230,16 @@ fn install(from: &Path, programs: &[&str], to: &Path) {
         let target = to.join(program);
         fs::copy(&source, &target)
             .unwrap_or_else(|error| panic!("cannot copy {}: {error}", source.display()));
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).expect("a file we made is ours");
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
+            .expect("a file we made is ours");
     }
 }
 
 /// Whether a program exists where cells have their programs. If not, prints its Debian package.
 pub fn is_installed(program: &str, package: &str) -> bool {
-    let found = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    let found = ["/usr/bin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists());
     if !found {
         eprintln!("{program} is not here, so it is not tried: apt-get install {package}");
     }

@@ -20,28 +20,41 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    const ALL: [(Verdict, &str); 3] =
-        [(Verdict::Held, "held"), (Verdict::NotRun, "not run"), (Verdict::Escaped, "escaped")];
+    const ALL: [(Verdict, &str); 3] = [
+        (Verdict::Held, "held"),
+        (Verdict::NotRun, "not run"),
+        (Verdict::Escaped, "escaped"),
+    ];
 
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
     pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, known)| *known == word).map(|(verdict, _)| verdict)
+        Self::ALL
+            .into_iter()
+            .find(|(_, known)| *known == word)
+            .map(|(verdict, _)| verdict)
     }
 }
 
 /// Appends the attacks of a class, if the variable is set.
 pub fn write(class: &str, verdicts: &[(&str, Verdict)]) {
-    let Some(file) = std::env::var_os(VARIABLE) else { return };
+    let Some(file) = std::env::var_os(VARIABLE) else {
+        return;
+    };
     let lines = verdicts.iter().map(|(attack, verdict)| {
-        format!("{}\n", json!({ "class": class, "attack": attack, "verdict": verdict.word() }))
+        format!(
+            "{}\n",
+            json!({ "class": class, "attack": attack, "verdict": verdict.word() })
+        )
     });
     let lines: String = lines.collect();
     // In one write, since tests run in parallel.
     let written = OpenOptions::new().create(true).append(true).open(&file);
-    written.and_then(|mut file| file.write_all(lines.as_bytes())).expect("the file for rows can be written");
+    written
+        .and_then(|mut file| file.write_all(lines.as_bytes()))
+        .expect("the file for rows can be written");
 }
 
 /// Reads such a file: the worst verdict of each attack, by class and name.
@@ -62,5 +75,8 @@ pub fn read(file: &Path) -> Result<BTreeMap<(String, String), Verdict>, String> 
 fn row(line: &str) -> Option<((String, String), Verdict)> {
     let row: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| row[key].as_str().map(str::to_owned);
-    Some(((text("class")?, text("attack")?), Verdict::of_word(&text("verdict")?)?))
+    Some((
+        (text("class")?, text("attack")?),
+        Verdict::of_word(&text("verdict")?)?,
+    ))
 }

@@ -34,8 +34,14 @@ pub struct Serving(OwnedFd);
 
 impl Serving {
     /// Gives `serve` what connects, each in a thread of its own.
-    pub fn start<L: Listener>(listener: L, serve: impl Fn(L::Stream) + Clone + Send + 'static) -> Self {
-        let socket = listener.as_fd().try_clone_to_owned().expect("a descriptor is free");
+    pub fn start<L: Listener>(
+        listener: L,
+        serve: impl Fn(L::Stream) + Clone + Send + 'static,
+    ) -> Self {
+        let socket = listener
+            .as_fd()
+            .try_clone_to_owned()
+            .expect("a descriptor is free");
         thread::spawn(move || {
             while let Ok(stream) = listener.next() {
                 let serve = serve.clone();

@@ -41,8 +41,13 @@ impl Session {
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         let described = format!("{command:?}");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
         let stdin = child.stdin.take();
         let lines = read_lines(child.stdout.take().expect("stdout is a pipe"));
         let errors = child.stderr.take().expect("stderr is a pipe");
@@ -50,10 +55,23 @@ impl Session {
         let Ok(first) = lines.recv_timeout(LIMIT) else {
             let _ = child.kill();
             let status = child.wait();
-            panic!("{described}: no first line, {status:?}\n{}", errors.join().unwrap_or_default());
+            panic!(
+                "{described}: no first line, {status:?}\n{}",
+                errors.join().unwrap_or_default()
+            );
         };
-        assert_eq!(first["event"], "ready", "the first line of a session: {first}");
-        Self { child, ready: first["session"].clone(), stdin, lines, waiting: HashMap::new(), next: 0 }
+        assert_eq!(
+            first["event"], "ready",
+            "the first line of a session: {first}"
+        );
+        Self {
+            child,
+            ready: first["session"].clone(),
+            stdin,
+            lines,
+            waiting: HashMap::new(),
+            next: 0,
+        }
     }
 
     /// The process id of `lazaret session`.
@@ -91,15 +109,18 @@ impl Session {
         let end = Instant::now() + limit;
         loop {
             let events = self.waiting.entry(id.to_owned()).or_default();
-            if events.last().is_some_and(|event| event["event"] == "result") {
+            if events
+                .last()
+                .is_some_and(|event| event["event"] == "result")
+            {
                 let mut events = self.waiting.remove(id).unwrap_or_default();
                 let result = events.pop().expect("the result was there a line ago");
                 return Answer { events, result };
             }
             let left = end.saturating_duration_since(Instant::now());
-            let line = self
-                .line(left)
-                .unwrap_or_else(|| panic!("no result of {id} within {limit:?}: {:?}", self.waiting));
+            let line = self.line(left).unwrap_or_else(|| {
+                panic!("no result of {id} within {limit:?}: {:?}", self.waiting)
+            });
             let owner = line["id"].as_str().unwrap_or("").to_owned();
             self.waiting.entry(owner).or_default().push(line);
         }
@@ -202,8 +223,8 @@ fn read_lines(stream: impl std::io::Read + Send + 'static) -> Receiver<Value> {
     thread::spawn(move || {
         for line in BufReader::new(stream).lines() {
             let Ok(line) = line else { return };
-            let value =
-                serde_json::from_str(&line).unwrap_or_else(|_| json!({"event": "not JSON", "line": line}));
+            let value = serde_json::from_str(&line)
+                .unwrap_or_else(|_| json!({"event": "not JSON", "line": line}));
             if sender.send(value).is_err() {
                 return;
             }

@@ -43,7 +43,9 @@ impl Sidecar {
         let path = world.home.join("script.json");
         world.write(&path, script.to_string());
         let mut command = world.lazaret("serve");
-        command.args(["--listen", "127.0.0.1:0", "--provider", "mock", "--script"]).arg(path);
+        command
+            .args(["--listen", "127.0.0.1:0", "--provider", "mock", "--script"])
+            .arg(path);
         command
     }
 
@@ -54,13 +56,25 @@ impl Sidecar {
         let line = running.wait_for("\n", LIMIT);
         let ready: Value = serde_json::from_slice(&line).expect("a line of JSON");
         let address = ready["address"].as_str().unwrap_or_default();
-        let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
-        Self { running, token: ready["token"].as_str().expect("a token").to_owned(), port, ready }
+        let port = address
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(0);
+        Self {
+            running,
+            token: ready["token"].as_str().expect("a token").to_owned(),
+            port,
+            ready,
+        }
     }
 
     /// The headers that a client of ours sends.
     pub fn head(&self) -> Vec<String> {
-        vec![format!("Host: 127.0.0.1:{}", self.port), format!("Authorization: Bearer {}", self.token)]
+        vec![
+            format!("Host: 127.0.0.1:{}", self.port),
+            format!("Authorization: Bearer {}", self.token),
+        ]
     }
 
     /// Makes a request with custom headers.
@@ -72,10 +86,15 @@ impl Sidecar {
     pub fn begin(&self, first: &str, head: &[String], body: &[u8]) -> TcpStream {
         let mut stream = self.connect();
         let head: String = head.iter().map(|line| format!("{line}\r\n")).collect();
-        let length = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let length = format!(
+            "Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
         let text = format!("{first} HTTP/1.1\r\n{head}{length}");
         // A server that has already refused reads no more.
-        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(body));
+        let _ = stream
+            .write_all(text.as_bytes())
+            .and_then(|()| stream.write_all(body));
         stream
     }
 
@@ -89,20 +108,28 @@ impl Sidecar {
     }
 
     pub fn send(&self, method: &str, path: &str, body: &Value) -> HttpAnswer {
-        self.raw(&format!("{method} {path}"), &self.json_head(), body.to_string().as_bytes())
+        self.raw(
+            &format!("{method} {path}"),
+            &self.json_head(),
+            body.to_string().as_bytes(),
+        )
     }
 
     /// A new connection without any request.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
-        stream.set_read_timeout(Some(LIMIT)).expect("a socket has time limits");
+        stream
+            .set_read_timeout(Some(LIMIT))
+            .expect("a socket has time limits");
         stream
     }
 
     /// A WebSocket client that has read its greeting.
     #[track_caller]
     pub fn client(&self) -> WebSocket {
-        let mut client = self.websocket(&self.head()).unwrap_or_else(|answer| panic!("{answer:?}"));
+        let mut client = self
+            .websocket(&self.head())
+            .unwrap_or_else(|answer| panic!("{answer:?}"));
         assert_eq!(client.next_message()["type"], "server:hello");
         client
     }
@@ -127,10 +154,20 @@ impl HttpAnswer {
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        let (head, chunked) =
-            (head.to_lowercase(), head.to_lowercase().contains("transfer-encoding: chunked"));
-        let body = if chunked { joined(body) } else { body.to_owned() };
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0);
+        let (head, chunked) = (
+            head.to_lowercase(),
+            head.to_lowercase().contains("transfer-encoding: chunked"),
+        );
+        let body = if chunked {
+            joined(body)
+        } else {
+            body.to_owned()
+        };
         Self { status, head, body }
     }
 
@@ -146,7 +183,9 @@ fn joined(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((length, rest)) = body.split_once("\r\n") {
         let length = usize::from_str_radix(length.trim(), 16).unwrap_or(0);
-        let Some(piece) = rest.get(..length).filter(|piece| !piece.is_empty()) else { break };
+        let Some(piece) = rest.get(..length).filter(|piece| !piece.is_empty()) else {
+            break;
+        };
         whole.push_str(piece);
         body = rest[length..].trim_start_matches("\r\n");
     }
@@ -179,15 +218,28 @@ impl WebSocket {
         );
         let _ = stream.write_all(text.as_bytes());
         let (mut answer, mut byte) = (Vec::new(), [0]);
-        while !answer.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+        while !answer.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0)
+        {
             answer.push(byte[0]);
         }
         let answer = String::from_utf8_lossy(&answer).into_owned();
         if answer.starts_with("HTTP/1.1 101") {
-            return Ok(Self { stream, buffer: Vec::new(), waiting: VecDeque::new() });
+            return Ok(Self {
+                stream,
+                buffer: Vec::new(),
+                waiting: VecDeque::new(),
+            });
         }
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Err(HttpAnswer { status, head: answer.to_lowercase(), body: String::new() })
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0);
+        Err(HttpAnswer {
+            status,
+            head: answer.to_lowercase(),
+            body: String::new(),
+        })
     }
 
     /// Sends a message with a type and a payload.
@@ -252,8 +304,11 @@ impl WebSocket {
                 }
                 continue;
             }
-            let rest = limit.checked_sub(begun.elapsed()).ok_or(io::ErrorKind::TimedOut)?;
-            self.stream.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
+            let rest = limit
+                .checked_sub(begun.elapsed())
+                .ok_or(io::ErrorKind::TimedOut)?;
+            self.stream
+                .set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
             let mut piece = [0; 65536];
             match self.stream.read(&mut piece) {
                 Ok(0) => return Ok(Frame::Closed(None)),
@@ -268,14 +323,25 @@ impl WebSocket {
 
     /// A frame, once it is complete.
     fn whole_frame(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
-        let [first, second, ..] = self.buffer[..] else { return Ok(None) };
+        let [first, second, ..] = self.buffer[..] else {
+            return Ok(None);
+        };
         let rest = &self.buffer[2..];
         let (length, head) = match second & 0x7f {
-            126 => (rest.first_chunk().map(|bytes| u64::from(u16::from_be_bytes(*bytes))), 4),
-            127 => (rest.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)), 10),
+            126 => (
+                rest.first_chunk()
+                    .map(|bytes| u64::from(u16::from_be_bytes(*bytes))),
+                4,
+            ),
+            127 => (
+                rest.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)),
+                10,
+            ),
             short => (Some(u64::from(short)), 2),
         };
-        let Some(length) = length else { return Ok(None) };
+        let Some(length) = length else {
+            return Ok(None);
+        };
         if length > FRAME_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -291,7 +357,11 @@ impl WebSocket {
     /// The next message of a type; others that come before it are kept.
     #[track_caller]
     pub fn next_of(&mut self, kind: &str) -> Value {
-        if let Some(at) = self.waiting.iter().position(|message| message["type"] == kind) {
+        if let Some(at) = self
+            .waiting
+            .iter()
+            .position(|message| message["type"] == kind)
+        {
             return self.waiting.remove(at).expect("it was there")["payload"].clone();
         }
         let mut others = VecDeque::new();
@@ -313,7 +383,10 @@ impl WebSocket {
         let mut all = Vec::new();
         loop {
             all.push(self.next_message());
-            if all.last().is_some_and(|last| last["type"] == "chat:stream-end") {
+            if all
+                .last()
+                .is_some_and(|last| last["type"] == "chat:stream-end")
+            {
                 return all;
             }
         }
@@ -321,6 +394,8 @@ impl WebSocket {
 
     /// Whether the server closes it within `limit`; earlier frames are dropped.
     pub fn is_closed(&mut self, limit: Duration) -> bool {
-        until(limit, || matches!(self.read(limit), Ok(Frame::Closed(_)) | Err(_)))
+        until(limit, || {
+            matches!(self.read(limit), Ok(Frame::Closed(_)) | Err(_))
+        })
     }
 }

@@ -29,21 +29,34 @@ enum Run {
 impl Test {
     /// A test that does not depend on the place.
     pub fn once(path: &'static str, test: fn()) -> Self {
-        Self { path, run: Run::Once(test), own_process: false }
+        Self {
+            path,
+            run: Run::Once(test),
+            own_process: false,
+        }
     }
 
     /// A test that runs in each place.
     pub fn in_each(path: &'static str, test: fn(Place)) -> Self {
-        Self { path, run: Run::InEach(test, |_| true), own_process: false }
+        Self {
+            path,
+            run: Run::InEach(test, |_| true),
+            own_process: false,
+        }
     }
 
     fn trials(self) -> Vec<Trial> {
-        let name = self.path.split_once("::").map_or(self.path, |(_, rest)| rest);
+        let name = self
+            .path
+            .split_once("::")
+            .map_or(self.path, |(_, rest)| rest);
         match self.run {
             Run::Once(test) => vec![self.trial(name.to_owned(), test)],
             Run::InEach(test, chosen) => {
                 let places = Place::all().into_iter().filter(chosen);
-                places.map(|place| self.trial(format!("{place}::{name}"), move || test(place))).collect()
+                places
+                    .map(|place| self.trial(format!("{place}::{name}"), move || test(place)))
+                    .collect()
             }
         }
     }
@@ -51,7 +64,13 @@ impl Test {
     fn trial(&self, name: String, test: impl Fn() + Send + 'static) -> Trial {
         let alone = self.own_process && std::env::var_os(OWN_PROCESS).is_none();
         let thread = name.clone();
-        Trial::test(name, move || if alone { run_alone(&thread) } else { in_own_thread(thread, test) })
+        Trial::test(name, move || {
+            if alone {
+                run_alone(&thread)
+            } else {
+                in_own_thread(thread, test)
+            }
+        })
     }
 }
 
@@ -61,22 +80,38 @@ const OWN_PROCESS: &str = "LAZARET_OWN_PROCESS";
 fn run_alone(name: &str) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
     command.args(["--exact", name, "--test-threads", "1"]);
-    command.env(OWN_PROCESS, "1").env("LAZARET_BIN", programs::folder());
-    let output = command.output().map_err(|error| format!("it does not start: {error}"))?;
-    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(format!("{}\n{out}{errors}", output.status).into()) }
+    command
+        .env(OWN_PROCESS, "1")
+        .env("LAZARET_BIN", programs::folder());
+    let output = command
+        .output()
+        .map_err(|error| format!("it does not start: {error}"))?;
+    let (out, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{}\n{out}{errors}", output.status).into())
+    }
 }
 
 /// The thread has the test's name, which a panic prints with its location in the code.
 fn in_own_thread(name: String, test: impl Fn() + Send + 'static) -> Result<(), Failed> {
-    let run = move || catch_unwind(AssertUnwindSafe(test)).map_err(|panic| message(&*panic).to_owned());
-    let thread = thread::Builder::new().name(name).spawn(run).map_err(|error| error.to_string())?;
+    let run =
+        move || catch_unwind(AssertUnwindSafe(test)).map_err(|panic| message(&*panic).to_owned());
+    let thread = thread::Builder::new()
+        .name(name)
+        .spawn(run)
+        .map_err(|error| error.to_string())?;
     Ok(thread.join().expect("the panic was caught")?)
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+    text.or(panic.downcast_ref::<&str>().copied())
+        .unwrap_or("it panicked")
 }
 
 /// The same tests only in the flat tier: for effects that namespaces would hide.

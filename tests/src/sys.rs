@@ -73,7 +73,12 @@ pub fn with_default_signals(command: &mut Command) {
 
 /// Sets the size of a terminal; the kernel notifies its foreground processes.
 pub fn set_terminal_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
-    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: TIOCSWINSZ reads one `winsize`, which lives until the call returns.
     if unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) } < 0 {
         return Err(io::Error::last_os_error());
@@ -132,7 +137,15 @@ pub fn socket_pair_of(uid: u32, gid: u32) -> io::Result<(UnixStream, UnixStream)
             libc::syscall(libc::SYS_setresgid, SAME, gid, SAME) == 0
                 && libc::syscall(libc::SYS_setresuid, SAME, uid, SAME) == 0
         };
-        if changed { UnixStream::pair() } else { Err(io::Error::last_os_error()) }
+        if changed {
+            UnixStream::pair()
+        } else {
+            Err(io::Error::last_os_error())
+        }
     });
-    made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that makes a socket pair has panicked")))
+    made.join().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread that makes a socket pair has panicked",
+        ))
+    })
 }

@@ -37,23 +37,42 @@ impl Terminal {
     /// Starts a command as leader of a session on a terminal of this size.
     pub fn start(command: &mut Command, rows: u16, columns: u16) -> Self {
         let (keyboard, end) = open_pair().expect("a pseudo-terminal can be had");
-        sys::set_terminal_size(keyboard.as_fd(), rows, columns).expect("a terminal of ours has a size");
+        sys::set_terminal_size(keyboard.as_fd(), rows, columns)
+            .expect("a terminal of ours has a size");
         let slave = || end.try_clone().expect("a descriptor can be doubled");
         command.stdin(slave()).stdout(slave()).stderr(slave());
         sys::with_controlling_terminal(command);
         let before = tcgetattr(&end).expect("a terminal has settings");
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         // The command keeps its own descriptors of the terminal until it is dropped or changed.
-        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        command
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null());
         command.stderr(std::process::Stdio::null());
         let hung_up = Arc::new(AtomicBool::new(false));
-        let screen = watch(keyboard.try_clone().expect("a descriptor can be doubled"), hung_up.clone());
+        let screen = watch(
+            keyboard.try_clone().expect("a descriptor can be doubled"),
+            hung_up.clone(),
+        );
         let (keyboard, slave) = (Some(keyboard), Some(end));
-        Self { child, keyboard, hung_up, slave, screen, seen: Vec::new(), used: 0, before }
+        Self {
+            child,
+            keyboard,
+            hung_up,
+            slave,
+            screen,
+            seen: Vec::new(),
+            used: 0,
+            before,
+        }
     }
 
     pub fn send(&mut self, keys: &str) {
-        self.keyboard().write_all(keys.as_bytes()).expect("a terminal of ours takes input");
+        self.keyboard()
+            .write_all(keys.as_bytes())
+            .expect("a terminal of ours takes input");
     }
 
     /// Waits until `text` appears after what earlier waits have consumed.
@@ -61,7 +80,10 @@ impl Terminal {
     pub fn expect(&mut self, text: &str, limit: Duration) {
         let found = self.shows(text, limit);
         let new = String::from_utf8_lossy(&self.seen[self.used..]);
-        assert!(found, "no {text:?} on the terminal within {limit:?}, only {new:?}");
+        assert!(
+            found,
+            "no {text:?} on the terminal within {limit:?}, only {new:?}"
+        );
     }
 
     /// Whether `text` appears within `limit`, after what earlier waits have consumed.
@@ -70,7 +92,9 @@ impl Terminal {
             self.seen.extend(self.screen.try_iter().flatten());
             contains(&self.seen[self.used..], text.as_bytes())
         });
-        let at = self.seen[self.used..].windows(text.len()).position(|window| window == text.as_bytes());
+        let at = self.seen[self.used..]
+            .windows(text.len())
+            .position(|window| window == text.as_bytes());
         self.used += at.map_or(0, |at| at + text.len());
         found
     }
@@ -87,7 +111,10 @@ impl Terminal {
         let mut screen = vt100::Parser::new(size(rows), size(columns), 0);
         self.screen();
         screen.process(&self.seen);
-        let rows = screen.screen().rows(0, columns).map(|row| row.trim_end().to_owned());
+        let rows = screen
+            .screen()
+            .rows(0, columns)
+            .map(|row| row.trim_end().to_owned());
         rows.filter(|row| !row.is_empty()).collect()
     }
 
@@ -120,7 +147,9 @@ impl Terminal {
 
     /// Whether the terminal's settings are the same as before the program.
     pub fn is_restored(&self) -> bool {
-        self.slave.as_ref().is_some_and(|slave| tcgetattr(slave).is_ok_and(|now| now == self.before))
+        self.slave
+            .as_ref()
+            .is_some_and(|slave| tcgetattr(slave).is_ok_and(|now| now == self.before))
     }
 }
 

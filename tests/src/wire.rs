@@ -5,8 +5,8 @@ use crate::process::{self, Process};
 use crate::sys;
 use crate::world::World;
 use broker_protocol::{
-    Bash, CallId, Command, Decoder, FileAnswer, FromBroker, Hello, Open, Opened, Outcome, Request, Stdin,
-    ToBroker, Trust, Usage, encode, frame,
+    Bash, CallId, Command, Decoder, FileAnswer, FromBroker, Hello, Open, Opened, Outcome, Request,
+    Stdin, ToBroker, Trust, Usage, encode, frame,
 };
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -55,10 +55,20 @@ impl Broker {
         // The broker serves only its own user, and asks the kernel who created the connection.
         let pair = sys::socket_pair_of(account.uid.as_raw(), account.gid.as_raw());
         let (ours, theirs) = pair.expect("a socketpair can be had");
-        command.arg("broker").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        ours.set_write_timeout(Some(LIMIT)).expect("a socket has a timeout");
-        Self { child, stream: ours, decoder: Decoder::new() }
+        command
+            .arg("broker")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null());
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        ours.set_write_timeout(Some(LIMIT))
+            .expect("a socket has a timeout");
+        Self {
+            child,
+            stream: ours,
+            decoder: Decoder::new(),
+        }
     }
 
     /// Starts a broker and exchanges greetings.
@@ -73,7 +83,10 @@ impl Broker {
     fn greet(&mut self) {
         self.send(&ToBroker::Hello(Hello::ours(None)));
         let hello = self.message();
-        assert!(matches!(hello, FromBroker::Hello(_)), "the first answer is {hello:?}");
+        assert!(
+            matches!(hello, FromBroker::Hello(_)),
+            "the first answer is {hello:?}"
+        );
     }
 
     /// Starts a broker with an open session.
@@ -101,7 +114,8 @@ impl Broker {
     /// Sends a message; panics if the broker does not accept it.
     #[track_caller]
     pub fn send(&mut self, message: &ToBroker) {
-        self.send_bytes(&framed(message)).expect("the broker takes a frame");
+        self.send_bytes(&framed(message))
+            .expect("the broker takes a frame");
     }
 
     /// Sends bytes unchanged.
@@ -121,18 +135,26 @@ impl Broker {
         let end = Instant::now() + limit;
         let mut buffer = [0; 64 * 1024];
         loop {
-            if let Some(message) = self.decoder.next().expect("the broker sends whole messages") {
+            if let Some(message) = self
+                .decoder
+                .next()
+                .expect("the broker sends whole messages")
+            {
                 return Received::Message(message);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Received::Nothing;
             }
-            self.stream.set_read_timeout(Some(left)).expect("a socket has a timeout");
+            self.stream
+                .set_read_timeout(Some(left))
+                .expect("a socket has a timeout");
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Received::Closed,
                 Ok(length) => self.decoder.push(&buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Nothing;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Received::Closed,
             }
@@ -144,7 +166,10 @@ impl Broker {
     pub fn message(&mut self) -> FromBroker {
         match self.receive(LIMIT) {
             Received::Message(message) => message,
-            other => panic!("no message from the broker: {other:?}; it {:?}", self.child.try_wait()),
+            other => panic!(
+                "no message from the broker: {other:?}; it {:?}",
+                self.child.try_wait()
+            ),
         }
     }
 
@@ -161,13 +186,30 @@ impl Broker {
         let (mut output, mut parts) = (Vec::new(), Vec::new());
         loop {
             match self.message() {
-                FromBroker::Output { call: of, bytes, .. } if of == call => {
+                FromBroker::Output {
+                    call: of, bytes, ..
+                } if of == call => {
                     output.extend_from_slice(&bytes);
-                    self.send(&ToBroker::Credit { call, bytes: bytes.len() as u32 });
+                    self.send(&ToBroker::Credit {
+                        call,
+                        bytes: bytes.len() as u32,
+                    });
                 }
-                FromBroker::Part { call: of, bytes } if of == call => parts.extend_from_slice(&bytes),
-                FromBroker::Done { call: of, outcome, usage, .. } if of == call => {
-                    return Done { outcome, usage, output, parts };
+                FromBroker::Part { call: of, bytes } if of == call => {
+                    parts.extend_from_slice(&bytes)
+                }
+                FromBroker::Done {
+                    call: of,
+                    outcome,
+                    usage,
+                    ..
+                } if of == call => {
+                    return Done {
+                        outcome,
+                        usage,
+                        output,
+                        parts,
+                    };
                 }
                 FromBroker::Fault(failed) => panic!("the broker ended the connection: {failed:?}"),
                 _ => {}

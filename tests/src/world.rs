@@ -45,10 +45,30 @@ impl World {
         let [project, central, home, outside, state] =
             ["project", "central", "home", "outside", "state"].map(|name| base.join(name));
         let key = format!("KEY-{canary}");
-        let executor = EXECUTOR.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect();
-        let world = Self { place, project, central, home, outside, state, canary, key, base, executor };
-        for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside, &world.state]
-        {
+        let executor = EXECUTOR
+            .iter()
+            .filter_map(|name| Some((*name, std::env::var_os(name)?)))
+            .collect();
+        let world = Self {
+            place,
+            project,
+            central,
+            home,
+            outside,
+            state,
+            canary,
+            key,
+            base,
+            executor,
+        };
+        for folder in [
+            &world.base,
+            &world.project,
+            &world.central,
+            &world.home,
+            &world.outside,
+            &world.state,
+        ] {
             world.make_folder(folder);
         }
         world.write(&world.home.join(".ssh/id_rsa"), &world.canary);
@@ -61,7 +81,10 @@ impl World {
     pub fn ablated(place: Place, switch: &str) -> Self {
         let mut world = Self::new(place);
         let executor = programs::ablation_executor().as_os_str().to_owned();
-        world.executor = EXECUTOR.into_iter().zip([executor, switch.into()]).collect();
+        world.executor = EXECUTOR
+            .into_iter()
+            .zip([executor, switch.into()])
+            .collect();
         world
     }
 
@@ -73,9 +96,11 @@ impl World {
     /// Writes a file that belongs to the world's user, and creates its folders.
     pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) {
         self.make_folder(path.parent().expect("a file is in a folder"));
-        fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        fs::write(path, content)
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         // Whatever our umask is: a policy that others may write is refused.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("a file we made is ours");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+            .expect("a file we made is ours");
         self.own(path);
     }
 
@@ -89,7 +114,8 @@ impl World {
     /// Writes an executable file of the project.
     pub fn put_program(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.put(name, content);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file we made is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+            .expect("a file we made is ours");
         path
     }
 
@@ -126,8 +152,10 @@ impl World {
         if path != self.base {
             self.make_folder(path.parent().expect("a path inside a world"));
         }
-        fs::create_dir(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a folder we made is ours");
+        fs::create_dir(path)
+            .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+            .expect("a folder we made is ours");
         self.own(path);
     }
 
@@ -150,7 +178,11 @@ impl World {
     pub fn lazaret(&self, subcommand: &str) -> Command {
         let mut command = self.program("lazaret");
         command.arg(subcommand);
-        command.arg("--project").arg(&self.project).arg("--central").arg(&self.central);
+        command
+            .arg("--project")
+            .arg(&self.project)
+            .arg("--central")
+            .arg(&self.central);
         command
     }
 
@@ -182,7 +214,11 @@ impl World {
             .env("HOME", &self.home)
             .env("XDG_STATE_HOME", &self.state)
             .envs([("USER", name), ("LOGNAME", name)])
-            .envs([("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm")])
+            .envs([
+                ("SHELL", "/bin/bash"),
+                ("LANG", "C.UTF-8"),
+                ("TERM", "xterm"),
+            ])
             .envs([("MY_API_KEY", &self.key), ("PLAIN_NAME", &self.canary)])
             .envs(self.executor.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.project);
@@ -228,8 +264,14 @@ fn chown_link(path: &Path, uid: u32, gid: u32) {
 /// Digits that are unique on this machine.
 pub fn unique() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    format!("{}{nanos:09}{:04}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    format!(
+        "{}{nanos:09}{:04}",
+        std::process::id(),
+        COUNTER.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// A time for `sleep` of five minutes whose digits are a marker in the list of processes.

@@ -59,7 +59,10 @@ impl Editor {
         let capabilities = json!({ "fs": { "readTextFile": false }, "terminal": false });
         let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         editor.agent = editor.request("initialize", params)["result"]["_meta"].clone();
-        let created = editor.request("session/new", json!({ "cwd": world.project, "mcpServers": [] }));
+        let created = editor.request(
+            "session/new",
+            json!({ "cwd": world.project, "mcpServers": [] }),
+        );
         assert_eq!(created["result"]["sessionId"], "s1", "{created}");
         editor
     }
@@ -68,12 +71,20 @@ impl Editor {
         let script = world.base().join("agent.py");
         world.write(&script, AGENT);
         let mut command = world.lazaret("acp");
-        command.args(options).args(["--", "python3"]).arg(script).arg(mode).envs(variables.iter().copied());
+        command
+            .args(options)
+            .args(["--", "python3"])
+            .arg(script)
+            .arg(mode)
+            .envs(variables.iter().copied());
         Self::of(&mut command)
     }
 
     fn of(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = channel();
         let stdout = child.stdout.take().unwrap();
@@ -85,7 +96,16 @@ impl Editor {
             }
         });
         let stdin = child.stdin.take();
-        Self { child, stdin, lines, agent: Value::Null, answer: "no", asked: vec![], told: vec![], last: 0 }
+        Self {
+            child,
+            stdin,
+            lines,
+            agent: Value::Null,
+            answer: "no",
+            asked: vec![],
+            told: vec![],
+            last: 0,
+        }
     }
 
     fn send(&mut self, message: &Value) {
@@ -93,7 +113,11 @@ impl Editor {
     }
 
     fn send_line(&mut self, line: &str) {
-        self.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.stdin
+            .as_mut()
+            .unwrap()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
     }
 
     #[track_caller]
@@ -112,7 +136,8 @@ impl Editor {
             } else if message["id"] == id {
                 return message;
             } else if message["id"].is_null() {
-                self.told.push(message["method"].as_str().unwrap().to_owned());
+                self.told
+                    .push(message["method"].as_str().unwrap().to_owned());
             }
         }
     }
@@ -123,7 +148,10 @@ impl Editor {
         let text = json!(steps).to_string();
         let prompt = json!({ "sessionId": "s1", "prompt": [{ "type": "text", "text": text }] });
         let answer = self.request("session/prompt", prompt);
-        answer["result"]["_meta"].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
+        answer["result"]["_meta"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .clone()
     }
 
     /// Runs a command in a terminal to its end: its status, and its output.
@@ -131,17 +159,29 @@ impl Editor {
     fn terminal(&mut self, create: Value) -> (Value, String) {
         let id = self.create(create);
         let about = json!({ "terminalId": id });
-        let steps = ["terminal/wait_for_exit", "terminal/output", "terminal/release"]
-            .map(|method| ask(method, about.clone()));
+        let steps = [
+            "terminal/wait_for_exit",
+            "terminal/output",
+            "terminal/release",
+        ]
+        .map(|method| ask(method, about.clone()));
         let answers = self.prompt(&steps);
-        assert_eq!(answers[1]["result"]["exitStatus"], answers[0]["result"], "{answers:?}");
+        assert_eq!(
+            answers[1]["result"]["exitStatus"], answers[0]["result"],
+            "{answers:?}"
+        );
         assert_eq!(answers[2]["result"], json!({}));
-        (answers[0]["result"].clone(), answers[1]["result"]["output"].as_str().unwrap().to_owned())
+        (
+            answers[0]["result"].clone(),
+            answers[1]["result"]["output"].as_str().unwrap().to_owned(),
+        )
     }
 
     #[track_caller]
     fn create(&mut self, create: Value) -> Value {
-        let created = self.prompt(std::slice::from_ref(&ask("terminal/create", create))).remove(0);
+        let created = self
+            .prompt(std::slice::from_ref(&ask("terminal/create", create)))
+            .remove(0);
         assert!(created["result"]["terminalId"].is_string(), "{created}");
         created["result"]["terminalId"].clone()
     }
@@ -154,7 +194,10 @@ impl Editor {
     #[track_caller]
     fn close(mut self) -> i32 {
         self.stdin = None;
-        process::wait(&mut self.child, LIMIT).unwrap().code().unwrap()
+        process::wait(&mut self.child, LIMIT)
+            .unwrap()
+            .code()
+            .unwrap()
     }
 }
 
@@ -186,9 +229,15 @@ fn attacked(place: Place) -> (World, String) {
 /// What the attack got; the agent itself, outside of cells, gets all of it.
 #[track_caller]
 fn got_nothing(world: &World, editor: &mut Editor, attack: &str, output: &str) {
-    assert!(!output.contains("the key") && !world.base().join("made").exists(), "{output}");
+    assert!(
+        !output.contains("the key") && !world.base().join("made").exists(),
+        "{output}"
+    );
     let control = editor.prompt(&[json!({ "own": attack })]).remove(0);
-    assert!(control.as_str().unwrap().contains("the key") && world.base().join("made").exists(), "{control}");
+    assert!(
+        control.as_str().unwrap().contains("the key") && world.base().join("made").exists(),
+        "{control}"
+    );
 }
 
 fn files_are_those_of_cells(place: Place) {
@@ -199,18 +248,44 @@ fn files_are_those_of_cells(place: Place) {
     let (new, outside) = (world.project.join("sub/b.txt"), world.base().join("made"));
     let read = |path: &std::path::Path| ask("fs/read_text_file", json!({ "path": path }));
     let write = |path: &std::path::Path| {
-        ask("fs/write_text_file", json!({ "path": path, "content": "new \u{202e} text" }))
+        ask(
+            "fs/write_text_file",
+            json!({ "path": path, "content": "new \u{202e} text" }),
+        )
     };
-    let lines = ask("fs/read_text_file", json!({ "path": inside, "line": 2, "limit": 1 }));
+    let lines = ask(
+        "fs/read_text_file",
+        json!({ "path": inside, "line": 2, "limit": 1 }),
+    );
     let relative = read("a.txt".as_ref());
-    let steps = [read(&inside), lines, write(&new), write(&inside), read(&new), read(&key), write(&outside)];
+    let steps = [
+        read(&inside),
+        lines,
+        write(&new),
+        write(&inside),
+        read(&new),
+        read(&key),
+        write(&outside),
+    ];
     let answers = editor.prompt(&steps);
-    assert_eq!(answers[0]["result"], json!({ "content": "one\ntwo\nthree\n" }), "{answers:?}");
-    assert_eq!(answers[1]["result"], json!({ "content": "two\n" }), "{answers:?}");
+    assert_eq!(
+        answers[0]["result"],
+        json!({ "content": "one\ntwo\nthree\n" }),
+        "{answers:?}"
+    );
+    assert_eq!(
+        answers[1]["result"],
+        json!({ "content": "two\n" }),
+        "{answers:?}"
+    );
     assert_eq!(answers[2]["result"], json!({}), "{answers:?}");
     // One that was not read before too.
     assert_eq!(answers[3]["result"], json!({}), "{answers:?}");
-    assert_eq!(answers[4]["result"], json!({ "content": "new \u{202e} text" }), "{answers:?}");
+    assert_eq!(
+        answers[4]["result"],
+        json!({ "content": "new \u{202e} text" }),
+        "{answers:?}"
+    );
     assert_eq!(world.get("sub/b.txt"), "new \u{202e} text".as_bytes());
     for refused in &answers[5..] {
         assert_eq!(refused["error"]["data"]["kind"], "violation", "{refused}");
@@ -236,18 +311,29 @@ fn commands_run_in_cells(place: Place) {
     });
     let (status, output) = editor.terminal(create);
     assert_eq!(status, exited(3));
-    assert_eq!(output, format!("{}\nb c\n", world.project.join("sub").display()));
+    assert_eq!(
+        output,
+        format!("{}\nb c\n", world.project.join("sub").display())
+    );
     let (status, output) = editor.terminal(json!({ "command": "/nowhere/x", "args": ["y"] }));
-    assert!(status["exitCode"] == 127 && output.contains("lazaret: "), "{status} {output}");
+    assert!(
+        status["exitCode"] == 127 && output.contains("lazaret: "),
+        "{status} {output}"
+    );
     let (status, output) = editor.terminal(json!({ "command": "true", "cwd": world.base() }));
-    assert!(status["exitCode"] == 126 && output.contains("lazaret: "), "{status} {output}");
+    assert!(
+        status["exitCode"] == 126 && output.contains("lazaret: "),
+        "{status} {output}"
+    );
     assert_eq!(editor.close(), 0);
 }
 
 fn the_shell_of_the_agent_is_a_cells(place: Place) {
     let (world, attack) = attacked(place);
     let mut editor = Editor::open(&world, &[], "");
-    let output = editor.prompt(&[json!({ "shell": format!("{attack}; echo end > here") })]).remove(0);
+    let output = editor
+        .prompt(&[json!({ "shell": format!("{attack}; echo end > here") })])
+        .remove(0);
     assert_eq!(world.get("here"), b"end\n");
     got_nothing(&world, &mut editor, &attack, output.as_str().unwrap());
 }
@@ -263,7 +349,10 @@ fn the_sessions_options_hold_for_the_agents_shell() {
     let show = format!("touch by-shell; cat {}; echo end", path("data/d.txt"));
     let mut control = Editor::open(&world, &[], "");
     let output = shell(&mut control, &show);
-    assert!(output.contains("end") && !output.contains("the data"), "{output}");
+    assert!(
+        output.contains("end") && !output.contains("the data"),
+        "{output}"
+    );
     std::fs::remove_file(world.project.join("by-shell")).unwrap();
     let mut granted = Editor::open(&world, &["--read", &path("data")], "");
     assert!(shell(&mut granted, &show).contains("the data"));
@@ -288,19 +377,36 @@ fn a_question_is_put_to_the_editors_user(place: Place) {
     let mut editor = Editor::open(&world, &["--trust", "supervised"], "");
     let command = "echo \u{202e} > made # and nothing else";
     let (status, output) = editor.terminal(json!({ "command": command }));
-    assert!(status["exitCode"] == 126 && output.contains("lazaret: "), "{status} {output}");
+    assert!(
+        status["exitCode"] == 126 && output.contains("lazaret: "),
+        "{status} {output}"
+    );
     assert!(!world.project.join("made").exists());
     editor.answer = "once";
     assert_eq!(editor.terminal(json!({ "command": command })).0, exited(0));
     assert!(world.project.join("made").exists());
-    let shown = editor.asked[1]["toolCall"]["content"][0]["content"]["text"].as_str().unwrap();
-    assert!(shown.contains("| command: echo ") && shown.contains("u{202e} > made # and nothing"), "{shown}");
-    assert_eq!((editor.asked.len(), &editor.asked[1]["sessionId"]), (2, &json!("s1")));
+    let shown = editor.asked[1]["toolCall"]["content"][0]["content"]["text"]
+        .as_str()
+        .unwrap();
+    assert!(
+        shown.contains("| command: echo ") && shown.contains("u{202e} > made # and nothing"),
+        "{shown}"
+    );
+    assert_eq!(
+        (editor.asked.len(), &editor.asked[1]["sessionId"]),
+        (2, &json!("s1"))
+    );
     // An agent that could foretell the id would write over what the editor shows of the question.
     let id = |asked: &Value| asked["toolCall"]["toolCallId"].as_str().unwrap().to_owned();
     let [first, second] = [id(&editor.asked[0]), id(&editor.asked[1])];
-    let is_nonce = |id: &str| id.strip_prefix("lazaret-").is_some_and(|nonce| nonce.len() >= 16);
-    assert!(is_nonce(&first) && is_nonce(&second) && first[..16] != second[..16], "{first} {second}");
+    let is_nonce = |id: &str| {
+        id.strip_prefix("lazaret-")
+            .is_some_and(|nonce| nonce.len() >= 16)
+    };
+    assert!(
+        is_nonce(&first) && is_nonce(&second) && first[..16] != second[..16],
+        "{first} {second}"
+    );
     // A command that cannot be shown whole is not asked about.
     let long = format!("touch made2 #{}", "\n#".repeat(500));
     assert_eq!(editor.terminal(json!({ "command": long })).0, exited(126));
@@ -318,7 +424,10 @@ fn a_terminal_lives_until_it_is_released() {
         output["result"]["output"] == "begun\n"
     });
     assert!(has_begun);
-    let other = ask("terminal/output", json!({ "terminalId": id, "sessionId": "s2" }));
+    let other = ask(
+        "terminal/output",
+        json!({ "terminalId": id, "sessionId": "s2" }),
+    );
     let steps = [
         other,
         about("terminal/kill"),
@@ -328,7 +437,11 @@ fn a_terminal_lives_until_it_is_released() {
     ];
     let answers = editor.prompt(&steps);
     assert_eq!(answers[0]["error"]["code"], -32002, "{answers:?}");
-    assert_eq!(answers[2]["result"], json!({ "signal": "SIGKILL" }), "{answers:?}");
+    assert_eq!(
+        answers[2]["result"],
+        json!({ "signal": "SIGKILL" }),
+        "{answers:?}"
+    );
     assert_eq!(answers[4]["error"]["code"], -32002, "{answers:?}");
 }
 
@@ -336,18 +449,30 @@ fn what_is_too_much_is_refused() {
     let world = World::new(Place::any());
     world.put("long.txt", "x\n".repeat(1 << 20));
     let mut editor = Editor::open(&world, &[], "");
-    let read = ask("fs/read_text_file", json!({ "path": world.project.join("long.txt") }));
+    let read = ask(
+        "fs/read_text_file",
+        json!({ "path": world.project.join("long.txt") }),
+    );
     let cut = editor.prompt(&[read]).remove(0);
     assert_eq!(cut["error"]["code"], -32602, "{cut}");
     let create = json!({ "command": "printf %09d {1..99}", "outputByteLimit": 20 });
     let id = editor.create(create);
     let about = |method| ask(method, json!({ "terminalId": id }));
-    let output = editor.prompt(&[about("terminal/wait_for_exit"), about("terminal/output")]).remove(1);
-    assert_eq!(output["result"]["output"], "97000000098000000099", "{output}");
+    let output = editor
+        .prompt(&[about("terminal/wait_for_exit"), about("terminal/output")])
+        .remove(1);
+    assert_eq!(
+        output["result"]["output"], "97000000098000000099",
+        "{output}"
+    );
     assert_eq!(output["result"]["truncated"], true);
     let steps = vec![ask("terminal/create", json!({ "command": "true" })); 64];
     let answers = editor.prompt(&steps);
-    assert!(answers[62]["result"].is_object() && answers[63]["error"].is_object(), "{:?}", &answers[62..]);
+    assert!(
+        answers[62]["result"].is_object() && answers[63]["error"].is_object(),
+        "{:?}",
+        &answers[62..]
+    );
 }
 
 fn a_secret_is_not_lost_by_writing_back_what_was_read() {
@@ -360,16 +485,29 @@ fn a_secret_is_not_lost_by_writing_back_what_was_read() {
     let mut editor = Editor::open_with(&world, &[], "", &secret);
     let answers = editor.prompt(&[read.clone(), first]);
     assert_eq!(answers[0]["error"]["code"], -32602, "{answers:?}");
-    assert!(!answers[0].to_string().contains("0123456789"), "{answers:?}");
-    assert_eq!(answers[1]["result"], json!({ "content": "first\n" }), "{answers:?}");
+    assert!(
+        !answers[0].to_string().contains("0123456789"),
+        "{answers:?}"
+    );
+    assert_eq!(
+        answers[1]["result"],
+        json!({ "content": "first\n" }),
+        "{answers:?}"
+    );
     // A mark that stands in the file itself is text like any other.
     world.put("settings", "token = [redacted:DEPLOY_TOKEN]\n");
     let answers = editor.prompt(std::slice::from_ref(&read));
-    assert_eq!(answers[0]["result"]["content"], "token = [redacted:DEPLOY_TOKEN]\n", "{answers:?}");
+    assert_eq!(
+        answers[0]["result"]["content"], "token = [redacted:DEPLOY_TOKEN]\n",
+        "{answers:?}"
+    );
     // Control: what is no secret is read.
     world.put("settings", "token = abcdef-0123456789\n");
     let answers = Editor::open(&world, &[], "").prompt(&[read]);
-    assert_eq!(answers[0]["result"]["content"], "token = abcdef-0123456789\n", "{answers:?}");
+    assert_eq!(
+        answers[0]["result"]["content"], "token = abcdef-0123456789\n",
+        "{answers:?}"
+    );
 }
 
 fn what_is_done_in_cells_is_not_told_to_the_editor() {
@@ -379,7 +517,15 @@ fn what_is_done_in_cells_is_not_told_to_the_editor() {
         let params = json!({ "sessionId": "s1", "path": world.base().join("made"), "content": "" });
         json!({ "tell": { "method": method, "params": params } })
     };
-    editor.prompt(&["fs/write_text_file", "fs/other", "terminal/create", "terminal/other"].map(tell));
+    editor.prompt(
+        &[
+            "fs/write_text_file",
+            "fs/other",
+            "terminal/create",
+            "terminal/other",
+        ]
+        .map(tell),
+    );
     editor.prompt(&[tell("x/other")]);
     assert_eq!(editor.told, ["session/update", "session/update", "x/other"]);
 }
@@ -387,26 +533,46 @@ fn what_is_done_in_cells_is_not_told_to_the_editor() {
 fn other_messages_pass_whole() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
-    let offered = json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
+    let offered =
+        json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
     assert_eq!(editor.agent["client"]["clientCapabilities"], offered);
     // An id of ours is not the agent's to use: the editor's answer would come to us.
     let stolen = json!({ "id": "lazaret-1", "method": "session/request_permission", "params": {} });
-    let steps =
-        [json!({ "line": "no JSON" }), json!({ "line": "[]" }), json!({ "line": stolen.to_string() })];
-    let codes: Vec<_> = editor.prompt(&steps).iter().map(|answer| answer["error"]["code"].clone()).collect();
+    let steps = [
+        json!({ "line": "no JSON" }),
+        json!({ "line": "[]" }),
+        json!({ "line": stolen.to_string() }),
+    ];
+    let codes: Vec<_> = editor
+        .prompt(&steps)
+        .iter()
+        .map(|answer| answer["error"]["code"].clone())
+        .collect();
     assert_eq!(codes, [-32700, -32600, -32600]);
-    let steps = [ask("fs/other", json!({})), ask("terminal/create", json!({ "command": 1 }))];
-    let codes: Vec<_> = editor.prompt(&steps).iter().map(|answer| answer["error"]["code"].clone()).collect();
+    let steps = [
+        ask("fs/other", json!({})),
+        ask("terminal/create", json!({ "command": 1 })),
+    ];
+    let codes: Vec<_> = editor
+        .prompt(&steps)
+        .iter()
+        .map(|answer| answer["error"]["code"].clone())
+        .collect();
     assert_eq!(codes, [-32601, -32602]);
     let own = json!({ "toolCall": {}, "options": [], "_meta": { "\u{e4}": [1, null] } });
     editor.answer = "mine";
-    let answer = editor.prompt(&[ask("session/request_permission", own)]).remove(0);
+    let answer = editor
+        .prompt(&[ask("session/request_permission", own)])
+        .remove(0);
     assert_eq!(answer["result"]["outcome"]["optionId"], "mine");
     assert_eq!(editor.asked[0]["_meta"], json!({ "\u{e4}": [1, null] }));
     for line in ["{", "[]", &format!("{{\"x\":\"{}\"}}", "x".repeat(5 << 20))] {
         editor.send_line(line);
         let answer = editor.lines.recv_timeout(LIMIT).unwrap();
-        assert!(answer["error"]["code"].is_i64() && answer["id"].is_null(), "{answer}");
+        assert!(
+            answer["error"]["code"].is_i64() && answer["id"].is_null(),
+            "{answer}"
+        );
     }
     editor.send(
         &json!({ "jsonrpc": "2.0", "id": 99, "method": "session/new", "params": { "cwd": world.project } }),
@@ -427,17 +593,29 @@ fn a_directory_outside_the_project_is_refused() {
         (json!({ "cwd": world.project.join("absent") }), "absent"),
         (json!({ "cwd": 7 }), "cwd"),
         (json!({}), "cwd"),
-        (json!({ "cwd": project, "additionalDirectories": [out] }), "--project"),
-        (json!({ "cwd": project, "additionalDirectories": out }), "additionalDirectories"),
+        (
+            json!({ "cwd": project, "additionalDirectories": [out] }),
+            "--project",
+        ),
+        (
+            json!({ "cwd": project, "additionalDirectories": out }),
+            "additionalDirectories",
+        ),
     ];
     for (mut params, word) in refused {
         params["mcpServers"] = json!([]);
         let answer = editor.request("session/new", params);
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains(word) && answer["error"]["code"] == -32602, "{answer}");
+        assert!(
+            message.contains(word) && answer["error"]["code"] == -32602,
+            "{answer}"
+        );
     }
     std::fs::create_dir_all(world.project.join("sub")).unwrap();
-    let inside = editor.request("session/new", json!({ "cwd": world.project.join("sub"), "mcpServers": [] }));
+    let inside = editor.request(
+        "session/new",
+        json!({ "cwd": world.project.join("sub"), "mcpServers": [] }),
+    );
     assert_eq!(inside["result"]["sessionId"], "s1");
 }
 
@@ -461,8 +639,12 @@ fn an_agent_that_ends_ends_the_session() {
     let mut editor = Editor::open(&world, &[], "");
     let text = json!([{ "exit": 7 }]).to_string();
     let prompt = json!({ "sessionId": "s1", "prompt": [{ "type": "text", "text": text }] });
-    editor.send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "session/prompt", "params": prompt }));
-    assert_eq!(process::wait(&mut editor.child, LIMIT).unwrap().code(), Some(1));
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "session/prompt", "params": prompt }));
+    assert_eq!(
+        process::wait(&mut editor.child, LIMIT).unwrap().code(),
+        Some(1)
+    );
 }
 
 /// Whether its input has an end or not.
@@ -477,8 +659,16 @@ fn what_is_named_wrongly_ends_it_before_it_begins() {
     ] {
         let finished = run(world.program("lazaret").arg("acp").args(arguments), LIMIT);
         assert_eq!(finished.code(), code, "{arguments:?}: {}", finished.text());
-        assert!(finished.errors().contains(why), "{arguments:?}: {}", finished.errors());
+        assert!(
+            finished.errors().contains(why),
+            "{arguments:?}: {}",
+            finished.errors()
+        );
         let mut editor = Editor::of(world.program("lazaret").arg("acp").args(arguments));
-        assert_eq!(process::wait(&mut editor.child, LIMIT).unwrap().code(), Some(code), "{arguments:?}");
+        assert_eq!(
+            process::wait(&mut editor.child, LIMIT).unwrap().code(),
+            Some(code),
+            "{arguments:?}"
+        );
     }
 }

@@ -79,11 +79,19 @@ fn names_of_agents_cannot_be_made(place: Place) {
         run(control.host("bash").args(["-c", &make(path)]), LIMIT).success();
         assert!(control.project.join(path).exists(), "the control of {path}");
         let answer = session.bash(&make(path));
-        assert!(!answer.ok() && is_absent(&world, path), "{path}: {}", answer.result);
+        assert!(
+            !answer.ok() && is_absent(&world, path),
+            "{path}: {}",
+            answer.result
+        );
         assert!(denied(&answer, path), "{path}: {}", answer.result);
         // By a rename as well.
         let answer = session.bash(&format!("echo x > x; mv x {path}"));
-        assert!(!answer.ok() && is_absent(&world, path), "{path}: {}", answer.result);
+        assert!(
+            !answer.ok() && is_absent(&world, path),
+            "{path}: {}",
+            answer.result
+        );
     }
 }
 
@@ -101,14 +109,20 @@ fn denied(answer: &Answer, path: &str) -> bool {
 }
 
 const HARMLESS: [(&str, &str); 3] = [
-    (".npmrc", "# ours\nlegacy-peer-deps=true\nsave-exact = true\n"),
+    (
+        ".npmrc",
+        "# ours\nlegacy-peer-deps=true\nsave-exact = true\n",
+    ),
     (".yarnrc", "save-prefix \"~\"\n"),
     (".yarnrc.yml", "nodeLinker: node-modules\n"),
 ];
 const HARMFUL: [(&str, &str); 6] = [
     (".npmrc", "node-options=--require=./p.cjs\n"),
     (".npmrc", "save-exact=true\nscript-shell=./sh.sh\n"),
-    (".npmrc", "registry=https://registry.npmjs.org.evil.invalid/\n"),
+    (
+        ".npmrc",
+        "registry=https://registry.npmjs.org.evil.invalid/\n",
+    ),
     (".yarnrc", "yarn-path \"./y.cjs\"\n"),
     (".yarnrc.yml", "yarnPath: ./y.cjs\n"),
     (".pnpmfile.cjs", "\n"),
@@ -119,28 +133,45 @@ fn what_package_managers_read_is_put_in_place_if_harmless(place: Place) {
     let mut session = Session::open(&world);
     for (name, text) in HARMLESS {
         let answer = session.bash(&format!("printf '%s' '{text}' > {name}"));
-        assert!(!answer.ok() && is_absent(&world, name), "written in place: {name} {}", answer.result);
+        assert!(
+            !answer.ok() && is_absent(&world, name),
+            "written in place: {name} {}",
+            answer.result
+        );
         let advice = answer.result["metadata"]["denied"].to_string();
         assert!(advice.contains("mv new .npmrc"), "{name}: {advice}");
-        session.bash(&format!("printf '%s' '{text}' > new && mv new {name}")).success();
+        session
+            .bash(&format!("printf '%s' '{text}' > new && mv new {name}"))
+            .success();
         assert_eq!(world.get(name), text.as_bytes(), "{name}");
         assert!(is_absent(&world, "new"), "{name}");
         // Nobody has a descriptor of it, and it is not written in place now either.
         let answer = session.bash(&format!("echo x >> {name}"));
         assert!(!answer.ok(), "{name}: {}", answer.result);
         assert_eq!(world.get(name), text.as_bytes(), "{name}");
-        session.bash(&format!("cat {name} > new && echo '#' >> new && mv new {name} && rm {name}")).success();
+        session
+            .bash(&format!(
+                "cat {name} > new && echo '#' >> new && mv new {name} && rm {name}"
+            ))
+            .success();
     }
     for (name, text) in HARMFUL {
         let answer = session.bash(&format!("printf '%s' '{text}' > new && mv new {name}"));
-        assert!(!answer.ok() && is_absent(&world, name), "{name}: {}", answer.result);
+        assert!(
+            !answer.ok() && is_absent(&world, name),
+            "{name}: {}",
+            answer.result
+        );
         assert!(denied(&answer, name), "{name}: {}", answer.result);
     }
     // The next session knows them too.
-    session.bash("echo save-exact=true > new && mv new .npmrc").success();
+    session
+        .bash("echo save-exact=true > new && mv new .npmrc")
+        .success();
     drop(session);
     let mut next = Session::open(&world);
-    next.bash("echo fund=false > new && mv new .npmrc && rm .npmrc").success();
+    next.bash("echo fund=false > new && mv new .npmrc && rm .npmrc")
+        .success();
 }
 
 /// Ways to a `.npmrc` at the project's root with settings that are not harmless, from a file that has them.
@@ -152,7 +183,10 @@ const WAYS: [(&str, &str); 12] = [
         "an exchange",
         "echo save-exact=true > x; mv x .npmrc; python3 -c 'import ctypes; exit(ctypes.CDLL(None).renameat2(-100, b\"evil\", -100, b\".npmrc\", 2) and 1)'",
     ),
-    ("a new directory", "mkdir d; cp evil d/.npmrc; mv d/.npmrc .npmrc"),
+    (
+        "a new directory",
+        "mkdir d; cp evil d/.npmrc; mv d/.npmrc .npmrc",
+    ),
     (
         "a file without a name",
         "python3 -c '
@@ -190,7 +224,10 @@ m[:4096] = open(\"evil\", \"rb\").read().ljust(4096, b\"\\n\")'",
         "git",
         "git init -q o && git -C o hash-object -w ../evil >/dev/null; git --git-dir=o/.git --work-tree=. update-index --add --cacheinfo 100644,$(git -C o hash-object ../evil),.npmrc; git --git-dir=o/.git --work-tree=. checkout-index -a",
     ),
-    ("tar", "mkdir t; cp evil t/.npmrc; tar -C t -cf t.tar .npmrc; tar -xf t.tar"),
+    (
+        "tar",
+        "mkdir t; cp evil t/.npmrc; tar -C t -cf t.tar .npmrc; tar -xf t.tar",
+    ),
 ];
 
 fn no_settings_of_package_managers_get_there_by_another_way(place: Place) {
@@ -210,12 +247,19 @@ fn package_managers_do_not_act_on_what_a_command_left(place: Place) {
         echo node-options=--require=./p.cjs > new; mv new .npmrc; cp new .npmrc";
     let npm = |world: &World| {
         let mut npm = world.host("npm");
-        npm.args(["exec", "--offline", "--", "node", "-e", "1"]).current_dir(&world.project);
+        npm.args(["exec", "--offline", "--", "node", "-e", "1"])
+            .current_dir(&world.project);
         drop(run(&mut npm, LIMIT));
         world.project.join("sprung").exists()
     };
     let control = World::new(place);
-    run(control.host("bash").args(["-c", SCRIPT]).current_dir(&control.project), LIMIT);
+    run(
+        control
+            .host("bash")
+            .args(["-c", SCRIPT])
+            .current_dir(&control.project),
+        LIMIT,
+    );
     assert!(npm(&control), "npm does not act on its settings here");
     let world = World::new(place);
     Session::open(&world).bash(SCRIPT);
@@ -236,12 +280,18 @@ fn packages_and_new_directories_have_their_settings(place: Place) {
         )
         .success();
     let answer = session.bash("echo x=y > sub/.npmrc");
-    assert!(!answer.ok() && is_absent(&world, "sub/.npmrc"), "{}", answer.result);
+    assert!(
+        !answer.ok() && is_absent(&world, "sub/.npmrc"),
+        "{}",
+        answer.result
+    );
     drop(session);
     // It is not new any more.
     let answer = Session::open(&world).bash("echo x=y >> app/.npmrc");
     assert!(!answer.ok(), "{}", answer.result);
-    Session::open(&world).bash("rm -rf node_modules app").success();
+    Session::open(&world)
+        .bash("rm -rf node_modules app")
+        .success();
     assert!(!Path::new(&world.project.join("app")).exists());
 }
 
@@ -284,10 +334,22 @@ fn secrets_by_name_are_not_read(place: Place) {
     }
     world.put("main.tf", &world.canary);
     let mut session = Session::open(&world);
-    assert!(session.bash("cat main.tf").success().contains(&world.canary), "the control");
+    assert!(
+        session
+            .bash("cat main.tf")
+            .success()
+            .contains(&world.canary),
+        "the control"
+    );
     for name in SECRETS {
-        let answer = session.bash(&format!("cat {name}; base64 {name}; cp {name} copy; cat copy"));
-        assert!(!answer.result.to_string().contains(&world.canary), "{name}: {}", answer.result);
+        let answer = session.bash(&format!(
+            "cat {name}; base64 {name}; cp {name} copy; cat copy"
+        ));
+        assert!(
+            !answer.result.to_string().contains(&world.canary),
+            "{name}: {}",
+            answer.result
+        );
     }
 }
 
@@ -297,17 +359,26 @@ fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
     for name in ["shell/bashrc", "nvim/init.lua", "free", "notes/n"] {
         world.put(name, "mine\n");
     }
-    let links = [(".bashrc", "shell/bashrc"), (".config/nvim", "nvim"), ("notes", "notes"), (".project", "")];
+    let links = [
+        (".bashrc", "shell/bashrc"),
+        (".config/nvim", "nvim"),
+        ("notes", "notes"),
+        (".project", ""),
+    ];
     let script = "echo theirs >> shell/bashrc; echo theirs >> nvim/init.lua; echo theirs > nvim/new; mv shell s; mv nvim n; rm -rf nvim; true";
     let changed = |world: &World| {
-        ["shell/bashrc", "nvim/init.lua"].iter().any(|name| world.get(name) != b"mine\n")
+        ["shell/bashrc", "nvim/init.lua"]
+            .iter()
+            .any(|name| world.get(name) != b"mine\n")
             || world.project.join("nvim/new").exists()
     };
     // The control: without the links commands change all of it.
     let control = World::new(place);
     control.put("shell/bashrc", "mine\n");
     control.put("nvim/init.lua", "mine\n");
-    Session::open(&control).bash("echo theirs >> shell/bashrc; echo theirs > nvim/new").success();
+    Session::open(&control)
+        .bash("echo theirs >> shell/bashrc; echo theirs > nvim/new")
+        .success();
     assert!(changed(&control));
     for (link, target) in links {
         let link = world.home.join(link);
@@ -318,12 +389,20 @@ fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
     let mut session = Session::open(&world);
     let answer = session.bash(script);
     assert!(!changed(&world), "{}", answer.result);
-    assert!(answer.result.to_string().contains(".bashrc"), "{}", answer.result);
-    let answer =
-        session.call("file_write", serde_json::json!({"path": "nvim/init.lua", "content": "theirs"}));
+    assert!(
+        answer.result.to_string().contains(".bashrc"),
+        "{}",
+        answer.result
+    );
+    let answer = session.call(
+        "file_write",
+        serde_json::json!({"path": "nvim/init.lua", "content": "theirs"}),
+    );
     assert!(!answer.ok() && !changed(&world), "{}", answer.result);
     // What a link without a dot leads to, and the rest, is as before.
-    session.bash("cat shell/bashrc && echo x > free && echo x > notes/n && echo x > shell/other").success();
+    session
+        .bash("cat shell/bashrc && echo x > free && echo x > notes/n && echo x > shell/other")
+        .success();
 }
 
 /// Data of servers and settings with tokens, in directories of programs that profiles grant.
@@ -346,27 +425,46 @@ fn what_a_profile_excepts_of_a_grant_is_not_read(place: Place) {
     }
     let tools = world.home.join("tools").display().to_string();
     let policy = |except: &str| {
-        format!("version = 1\n[profile.mine]\nextends = 'node'\ngrants = [{{ path = '{tools}'{except} }}]\n")
+        format!(
+            "version = 1\n[profile.mine]\nextends = 'node'\ngrants = [{{ path = '{tools}'{except} }}]\n"
+        )
     };
     let session = |except: &str| {
         world.make_folder(&world.home.join("settings"));
         world.make_folder(&world.home.join("settings/lazaret"));
-        world.write(&world.home.join("settings/lazaret/policy.toml"), policy(except));
+        world.write(
+            &world.home.join("settings/lazaret/policy.toml"),
+            policy(except),
+        );
         let mut command = world.lazaret("session");
-        command.args(["--profile", "mine"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+        command
+            .args(["--profile", "mine"])
+            .env("XDG_CONFIG_HOME", world.home.join("settings"));
         Session::start(command.env("NVM_DIR", world.home.join("nvm")))
     };
     let home = world.home.display();
     let read = |session: &mut Session, name: &str| {
         let path = format!("{home}/{name}");
         let directory = path.rsplit_once('/').unwrap().0.to_owned();
-        let scripts = [format!("cat {path}"), format!("grep -r CANARY {directory}/..")];
+        let scripts = [
+            format!("cat {path}"),
+            format!("grep -r CANARY {directory}/.."),
+        ];
         let by_command = scripts.map(|script| session.bash(&script).result.to_string());
-        let by_tool = session.call("file_read", serde_json::json!({"path": path})).result.to_string();
-        by_command.into_iter().chain([by_tool]).any(|text| text.contains(&world.canary))
+        let by_tool = session
+            .call("file_read", serde_json::json!({"path": path}))
+            .result
+            .to_string();
+        by_command
+            .into_iter()
+            .chain([by_tool])
+            .any(|text| text.contains(&world.canary))
     };
     let mut control = session("");
-    assert!(CLOSED[..2].iter().all(|name| read(&mut control, name)), "the control");
+    assert!(
+        CLOSED[..2].iter().all(|name| read(&mut control, name)),
+        "the control"
+    );
     drop(control);
     let mut held = session(", except = ['installs/*/*/data', 'var']");
     for name in OPEN {
@@ -382,9 +480,17 @@ fn what_a_profile_excepts_of_a_grant_is_not_read(place: Place) {
             format!("ls -R {directory}; head -c 99 < {path}"),
         ] {
             let answer = held.bash(&script);
-            assert!(!answer.result.to_string().contains(&world.canary), "{script}: {}", answer.result);
+            assert!(
+                !answer.result.to_string().contains(&world.canary),
+                "{script}: {}",
+                answer.result
+            );
         }
         let answer = held.call("file_read", serde_json::json!({"path": path}));
-        assert!(!answer.result.to_string().contains(&world.canary), "file_read {name}: {}", answer.result);
+        assert!(
+            !answer.result.to_string().contains(&world.canary),
+            "file_read {name}: {}",
+            answer.result
+        );
     }
 }

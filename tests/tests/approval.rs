@@ -66,19 +66,35 @@ const AT_A_TERMINAL: &str = "timeout_s = 20\nchannel = \"separate\"";
 /// A guided session with this `[approval]`.
 fn guided(world: &World, approval: &str) -> Broker {
     set_policy(world, approval);
-    let open = Open { trust: Trust::Guided, ..opening(world) };
-    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+    let open = Open {
+        trust: Trust::Guided,
+        ..opening(world)
+    };
+    Broker::open_by(
+        world,
+        dressed(world, world.program("lazaret-executor")),
+        open,
+    )
+    .0
 }
 
 /// A call that leaves a process and a file as soon as it runs.
 fn evil(world: &World, marker: &str) -> Request {
     let file = world.project.join("evil");
-    Request::Bash(shell(&format!("touch '{}'; sleep {marker}", file.display())))
+    Request::Bash(shell(&format!(
+        "touch '{}'; sleep {marker}",
+        file.display()
+    )))
 }
 
 fn write(name: &str) -> Request {
     let path = ZonePath::new(Zone::Project, name).unwrap();
-    Request::FileWrite(FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None })
+    Request::FileWrite(FileWrite {
+        path,
+        content: b"x".into(),
+        overwrite: true,
+        expected_sha256: None,
+    })
 }
 
 /// Starts a call that must be asked about.
@@ -86,13 +102,21 @@ fn write(name: &str) -> Request {
 fn ask(broker: &mut Broker, call: CallId, request: Request) -> Challenge {
     broker.send(&ToBroker::Call { call, request });
     match broker.message() {
-        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        FromBroker::Asked {
+            call: of,
+            challenge,
+        } if of == call => challenge,
         other => panic!("call {call} was not asked about: {other:?}"),
     }
 }
 
 fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> Grant {
-    Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent }
+    Grant {
+        call,
+        digest: challenge.digest,
+        nonce: challenge.nonce,
+        extent,
+    }
 }
 
 #[track_caller]
@@ -111,7 +135,10 @@ fn kind(outcome: &Outcome) -> Option<ErrorKind> {
 #[track_caller]
 fn assert_nothing(world: &World, marker: &str) {
     let there = || world.project.join("evil").exists() || !process::with_marker(marker).is_empty();
-    assert!(!until(WATCH, there), "something ran that nobody has allowed");
+    assert!(
+        !until(WATCH, there),
+        "something ran that nobody has allowed"
+    );
 }
 
 fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
@@ -119,10 +146,16 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
     let mut broker = guided(&world, RELAY);
     let marker = long_sleep();
     let challenge = ask(&mut broker, 1, evil(&world, &marker));
-    assert_eq!((challenge.risk, challenge.channel), (Risk::High, Channel::Relay));
+    assert_eq!(
+        (challenge.risk, challenge.channel),
+        (Risk::High, Channel::Relay)
+    );
     assert_nothing(&world, &marker);
     broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
-    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "an honest yes did nothing");
+    assert!(
+        until(LIMIT, || !process::with_marker(&marker).is_empty()),
+        "an honest yes did nothing"
+    );
     broker.send(&ToBroker::Cancel { call: 1 });
     broker.done(1);
     let challenge = ask(&mut broker, 2, write("file"));
@@ -132,7 +165,14 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
     assert_eq!(world.get("file"), b"x");
     // Reading is of low risk.
     let path = ZonePath::new(Zone::Project, "file").unwrap();
-    let read = broker.call(3, Request::FileRead(FileRead { path, offset: None, limit: None }));
+    let read = broker.call(
+        3,
+        Request::FileRead(FileRead {
+            path,
+            offset: None,
+            limit: None,
+        }),
+    );
     assert!(matches!(read.outcome, Outcome::Answered));
 }
 
@@ -140,10 +180,19 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
 fn what_was_not_allowed_has_nothing_kept(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
-    let effect =
-        || Request::Effect(Effect::Added { tool: "deploy".into(), risk: Risk::High, input: "{}".into() });
+    let effect = || {
+        Request::Effect(Effect::Added {
+            tool: "deploy".into(),
+            risk: Risk::High,
+            input: "{}".into(),
+        })
+    };
     let keep = |broker: &mut Broker, call| {
-        broker.send(&ToBroker::Keep { call, bytes: b"text".into(), last: true });
+        broker.send(&ToBroker::Keep {
+            call,
+            bytes: b"text".into(),
+            last: true,
+        });
         match broker.message() {
             FromBroker::Kept { call: of, spill } if of == call => spill,
             other => panic!("{other:?}"),
@@ -155,7 +204,10 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
     assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
     assert_eq!(keep(&mut broker, 1), None);
     let challenge = ask(&mut broker, 2, effect());
-    broker.send(&ToBroker::Grant(Grant { nonce: Nonce([9; 16]), ..yes(2, &challenge, Extent::Once) }));
+    broker.send(&ToBroker::Grant(Grant {
+        nonce: Nonce([9; 16]),
+        ..yes(2, &challenge, Extent::Once)
+    }));
     ungranted(&mut broker);
     assert_eq!(keep(&mut broker, 2), None);
     assert!(!world.central.join("outputs").exists());
@@ -166,12 +218,25 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
 
 fn question_waits_as_long_as_its_session_wants_within_the_policy(place: Place) {
     let world = World::new(place);
-    let cases =
-        [("", None, 30), ("", Some(77), 77), ("", Some(u32::MAX), 3600), ("timeout_s = 20", Some(77), 20)];
+    let cases = [
+        ("", None, 30),
+        ("", Some(77), 77),
+        ("", Some(u32::MAX), 3600),
+        ("timeout_s = 20", Some(77), 20),
+    ];
     for (policy, answer_s, seconds) in cases {
         set_policy(&world, policy);
-        let open = Open { trust: Trust::Guided, answer_s, ..opening(&world) };
-        let mut broker = Broker::open_by(&world, dressed(&world, world.program("lazaret-executor")), open).0;
+        let open = Open {
+            trust: Trust::Guided,
+            answer_s,
+            ..opening(&world)
+        };
+        let mut broker = Broker::open_by(
+            &world,
+            dressed(&world, world.program("lazaret-executor")),
+            open,
+        )
+        .0;
         let challenge = ask(&mut broker, 1, Request::Bash(shell("true")));
         assert_eq!(challenge.expires_s, seconds, "{policy:?} {answer_s:?}");
     }
@@ -186,10 +251,16 @@ fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
     assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
     let asked = Instant::now();
     let late = ask(&mut broker, 2, evil(&world, &marker));
-    assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::ApprovalTimeout));
+    assert_eq!(
+        kind(&broker.done(2).outcome),
+        Some(ErrorKind::ApprovalTimeout)
+    );
     let waited = asked.elapsed();
     // Long before the thirty seconds of a policy that says nothing.
-    assert!((Duration::from_millis(950)..Duration::from_secs(20)).contains(&waited), "{waited:?}");
+    assert!(
+        (Duration::from_millis(950)..Duration::from_secs(20)).contains(&waited),
+        "{waited:?}"
+    );
     broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
     assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
     ask(&mut broker, 3, write("evil"));
@@ -209,45 +280,101 @@ fn a_grant_for_anything_else_is_not_taken(place: Place) {
     let nonce = |number: u8| Nonce([number; 16]);
     let honest = yes(2, &bad, Extent::Once);
     let lies = [
-        ("a digest of chance", Grant { digest: digest(7), ..honest }, GrantFault::OtherCall),
-        ("a nonce of chance", Grant { nonce: nonce(7), ..honest }, GrantFault::OtherQuestion),
+        (
+            "a digest of chance",
+            Grant {
+                digest: digest(7),
+                ..honest
+            },
+            GrantFault::OtherCall,
+        ),
+        (
+            "a nonce of chance",
+            Grant {
+                nonce: nonce(7),
+                ..honest
+            },
+            GrantFault::OtherQuestion,
+        ),
         (
             "nothing but zeros",
-            Grant { digest: digest(0), nonce: nonce(0), ..honest },
+            Grant {
+                digest: digest(0),
+                nonce: nonce(0),
+                ..honest
+            },
             GrantFault::OtherQuestion,
         ),
         (
             "another call's answer",
-            Grant { call: 2, ..yes(1, &good, Extent::Once) },
+            Grant {
+                call: 2,
+                ..yes(1, &good, Extent::Once)
+            },
             GrantFault::OtherQuestion,
         ),
-        ("another call's digest", Grant { digest: good.digest, ..honest }, GrantFault::OtherCall),
-        ("another call's nonce", Grant { nonce: good.nonce, ..honest }, GrantFault::OtherQuestion),
+        (
+            "another call's digest",
+            Grant {
+                digest: good.digest,
+                ..honest
+            },
+            GrantFault::OtherCall,
+        ),
+        (
+            "another call's nonce",
+            Grant {
+                nonce: good.nonce,
+                ..honest
+            },
+            GrantFault::OtherQuestion,
+        ),
         (
             "for the session, with a nonce of chance",
-            Grant { nonce: nonce(1), extent: Extent::Session, ..honest },
+            Grant {
+                nonce: nonce(1),
+                extent: Extent::Session,
+                ..honest
+            },
             GrantFault::OtherQuestion,
         ),
         (
             "for the session, another call's",
-            Grant { call: 2, ..yes(1, &good, Extent::Session) },
+            Grant {
+                call: 2,
+                ..yes(1, &good, Extent::Session)
+            },
             GrantFault::OtherQuestion,
         ),
-        ("for a call that is none", Grant { call: 99, ..honest }, GrantFault::NotWaiting),
+        (
+            "for a call that is none",
+            Grant { call: 99, ..honest },
+            GrantFault::NotWaiting,
+        ),
     ];
     let mut violations = 0;
     for (lie, grant, want) in lies {
         broker.send(&ToBroker::Grant(grant));
         let not = ungranted(&mut broker);
         violations += u32::from(want.is_violation());
-        assert_eq!((not.fault, not.violations, not.call), (want, violations, grant.call), "{lie}");
+        assert_eq!(
+            (not.fault, not.violations, not.call),
+            (want, violations, grant.call),
+            "{lie}"
+        );
     }
     assert_nothing(&world, &marker);
     broker.send(&ToBroker::Grants);
     assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
     // The control: what is granted runs, as it was asked about, and what is not still waits.
     broker.send(&ToBroker::Grant(yes(1, &good, Extent::Once)));
-    assert!(matches!(broker.done(1).outcome, Outcome::Ran(Ran { ended: Ended::Exited(0), .. })));
+    assert!(matches!(
+        broker.done(1).outcome,
+        Outcome::Ran(Ran {
+            ended: Ended::Exited(0),
+            ..
+        })
+    ));
     assert_nothing(&world, &marker);
     broker.send(&ToBroker::Refuse { call: 2 });
     assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::DeniedUser));
@@ -263,12 +390,19 @@ fn a_grant_is_used_once(place: Place) {
     let grant = yes(1, &first, Extent::Once);
     broker.send(&ToBroker::Grant(grant));
     broker.done(1);
-    for request in [Request::Bash(shell("true")), evil(&world, &marker), write("evil")] {
+    for request in [
+        Request::Bash(shell("true")),
+        evil(&world, &marker),
+        write("evil"),
+    ] {
         broker.send(&ToBroker::Grant(grant));
         assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
         let again = ask(&mut broker, 1, request.clone());
         assert_ne!(again.nonce, first.nonce);
-        assert_eq!(again.digest == first.digest, request == Request::Bash(shell("true")));
+        assert_eq!(
+            again.digest == first.digest,
+            request == Request::Bash(shell("true"))
+        );
         broker.send(&ToBroker::Grant(grant));
         assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
         broker.send(&ToBroker::Cancel { call: 1 });
@@ -288,22 +422,45 @@ fn each_part_of_a_call_changes_its_digest() {
     let requests = [
         Request::Bash(shell("true")),
         Request::Bash(shell("true ")),
-        Request::Bash(Bash { directory: Some(sub), ..shell("true") }),
-        Request::Bash(Bash { timeout_s: Some(1), ..shell("true") }),
-        Request::Bash(Bash { stdin: Stdin::Stream, ..shell("true") }),
-        Request::Bash(Bash { command: Command::Arguments(vec![b"true".to_vec().into()]), ..shell("") }),
+        Request::Bash(Bash {
+            directory: Some(sub),
+            ..shell("true")
+        }),
+        Request::Bash(Bash {
+            timeout_s: Some(1),
+            ..shell("true")
+        }),
+        Request::Bash(Bash {
+            stdin: Stdin::Stream,
+            ..shell("true")
+        }),
+        Request::Bash(Bash {
+            command: Command::Arguments(vec![b"true".to_vec().into()]),
+            ..shell("")
+        }),
         write("a"),
         write("b"),
     ];
-    let digest = |broker: &mut Broker, call, request: &Request| ask(broker, call, request.clone()).digest;
-    let digests: Vec<Digest> =
-        requests.iter().zip(1..).map(|(request, call)| digest(&mut broker, call, request)).collect();
+    let digest =
+        |broker: &mut Broker, call, request: &Request| ask(broker, call, request.clone()).digest;
+    let digests: Vec<Digest> = requests
+        .iter()
+        .zip(1..)
+        .map(|(request, call)| digest(&mut broker, call, request))
+        .collect();
     for (at, one) in digests.iter().enumerate() {
-        assert!(!digests[..at].contains(one), "request {at} has the digest of another");
+        assert!(
+            !digests[..at].contains(one),
+            "request {at} has the digest of another"
+        );
     }
     assert_eq!(digest(&mut broker, 100, &requests[0]), digests[0]);
     let mut other = guided(&world, RELAY);
-    assert_ne!(digest(&mut other, 1, &requests[0]), digests[0], "two sessions have one digest");
+    assert_ne!(
+        digest(&mut other, 1, &requests[0]),
+        digests[0],
+        "two sessions have one digest"
+    );
 }
 
 fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked(place: Place) {
@@ -312,19 +469,26 @@ fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked(place: P
     let first = ask(&mut broker, 1, Request::Bash(shell("true")));
     broker.send(&ToBroker::Grant(yes(1, &first, Extent::Session)));
     broker.done(1);
-    assert!(matches!(broker.call(2, Request::Bash(shell("exit 3"))).outcome, Outcome::Ran(_)));
+    assert!(matches!(
+        broker.call(2, Request::Bash(shell("exit 3"))).outcome,
+        Outcome::Ran(_)
+    ));
     // Another tool is asked about though the rule is the same.
     ask(&mut broker, 3, write("evil"));
     broker.send(&ToBroker::Cancel { call: 3 });
     broker.done(3);
     broker.send(&ToBroker::Grants);
-    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+    let FromBroker::Grants(standing) = broker.message() else {
+        panic!("no list")
+    };
     assert_eq!(standing.len(), 1);
     assert_eq!((standing[0].tool.as_str(), standing[0].calls), ("bash", 2));
     assert_eq!(standing[0].rule, first.rule);
     broker.send(&ToBroker::Revoke { grant: 77 });
     assert!(matches!(broker.message(), FromBroker::Grants(one) if one.len() == 1));
-    broker.send(&ToBroker::Revoke { grant: standing[0].grant });
+    broker.send(&ToBroker::Revoke {
+        grant: standing[0].grant,
+    });
     assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
     let marker = long_sleep();
     ask(&mut broker, 4, evil(&world, &marker));
@@ -345,7 +509,11 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place
     let sure = rule_of("git push", 1, &mut broker);
     for (call, harmless) in (2..).zip(["env true", "true; git push --help"]) {
         let challenge = ask(&mut broker, call, bash(harmless));
-        assert_eq!((challenge.covers, &challenge.rule), (Coverage::Call, &sure), "{harmless}");
+        assert_eq!(
+            (challenge.covers, &challenge.rule),
+            (Coverage::Call, &sure),
+            "{harmless}"
+        );
         broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
         broker.done(call);
     }
@@ -363,18 +531,32 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place
     }
     assert_nothing(&world, &marker);
     // The very same runs, and a rule that is sure is granted as a rule: the same lies have no hold there.
-    assert!(matches!(broker.call(30, bash("env true")).outcome, Outcome::Ran(_)));
+    assert!(matches!(
+        broker.call(30, bash("env true")).outcome,
+        Outcome::Ran(_)
+    ));
     let push = ask(&mut broker, 31, bash("git push"));
     assert_eq!(push.covers, Coverage::Rule);
     broker.send(&ToBroker::Grant(yes(31, &push, Extent::Session)));
     broker.done(31);
-    assert!(matches!(broker.call(32, bash("git push --dry-run")).outcome, Outcome::Ran(_)));
-    for (call, evil) in (40..).zip([format!("git push; touch {file}"), format!("./git push {file}")]) {
+    assert!(matches!(
+        broker.call(32, bash("git push --dry-run")).outcome,
+        Outcome::Ran(_)
+    ));
+    for (call, evil) in (40..).zip([
+        format!("git push; touch {file}"),
+        format!("./git push {file}"),
+    ]) {
         rule_of(&evil, call, &mut broker);
     }
     broker.send(&ToBroker::Grants);
-    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
-    let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
+    let FromBroker::Grants(standing) = broker.message() else {
+        panic!("no list")
+    };
+    let only: Vec<_> = standing
+        .iter()
+        .map(|one| (one.only.is_some(), one.calls))
+        .collect();
     assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
     assert_nothing(&world, &marker);
 }
@@ -385,10 +567,16 @@ fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
     let mut broker = guided(&world, RELAY);
     let bash = |text: &str| Request::Bash(shell(text));
     let listing = ask(&mut broker, 1, bash("cd . && ls"));
-    assert_eq!((listing.covers, &listing.programs[..]), (Coverage::Rule, &["ls".to_owned()][..]));
+    assert_eq!(
+        (listing.covers, &listing.programs[..]),
+        (Coverage::Rule, &["ls".to_owned()][..])
+    );
     broker.send(&ToBroker::Grant(yes(1, &listing, Extent::Session)));
     broker.done(1);
-    assert!(matches!(broker.call(2, bash("ls -la; true")).outcome, Outcome::Ran(_)));
+    assert!(matches!(
+        broker.call(2, bash("ls -la; true")).outcome,
+        Outcome::Ran(_)
+    ));
     let file = world.project.join("evil").display().to_string();
     let others = [
         format!("touch {file}"),
@@ -408,7 +596,10 @@ fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
     let both = ask(&mut broker, 30, bash("touch a; ls"));
     broker.send(&ToBroker::Grant(yes(30, &both, Extent::Session)));
     broker.done(30);
-    assert!(matches!(broker.call(31, bash("touch b")).outcome, Outcome::Ran(_)));
+    assert!(matches!(
+        broker.call(31, bash("touch b")).outcome,
+        Outcome::Ran(_)
+    ));
     assert!(world.project.join("b").exists());
 }
 
@@ -416,15 +607,34 @@ fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
 fn a_grant_for_the_session_covers_no_other_input(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
-    let fed = || Request::Bash(Bash { stdin: Stdin::Stream, ..shell("bash -s") });
-    let size = broker_protocol::Terminal { rows: 24, columns: 80, term: "dumb".into() };
-    let terminal = || Request::Bash(Bash { stdin: Stdin::Terminal(size.clone()), ..shell("bash") });
+    let fed = || {
+        Request::Bash(Bash {
+            stdin: Stdin::Stream,
+            ..shell("bash -s")
+        })
+    };
+    let size = broker_protocol::Terminal {
+        rows: 24,
+        columns: 80,
+        term: "dumb".into(),
+    };
+    let terminal = || {
+        Request::Bash(Bash {
+            stdin: Stdin::Terminal(size.clone()),
+            ..shell("bash")
+        })
+    };
     for (call, request, text) in [(1, fed(), "exit 7\n"), (2, terminal(), "exit 7\n")] {
         let challenge = ask(&mut broker, call, request);
         assert_eq!(challenge.covers, Coverage::Once);
-        broker.send(&ToBroker::Input { call, bytes: text.into() });
+        broker.send(&ToBroker::Input {
+            call,
+            bytes: text.into(),
+        });
         broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
-        let Outcome::Ran(ran) = broker.done(call).outcome else { panic!("call {call} did not run") };
+        let Outcome::Ran(ran) = broker.done(call).outcome else {
+            panic!("call {call} did not run")
+        };
         assert_eq!(ran.ended, Ended::Exited(7));
     }
     broker.send(&ToBroker::Grants);
@@ -439,7 +649,10 @@ fn a_grant_for_the_session_covers_no_other_input(place: Place) {
     let touch = format!("touch '{}'\n", world.project.join("evil").display());
     for (call, request) in [(5, fed()), (6, terminal())] {
         ask(&mut broker, call, request);
-        broker.send(&ToBroker::Input { call, bytes: touch.clone().into_bytes() });
+        broker.send(&ToBroker::Input {
+            call,
+            bytes: touch.clone().into_bytes(),
+        });
     }
     assert_nothing(&world, &long_sleep());
 }
@@ -449,24 +662,57 @@ fn a_rule_on_a_path_holds_where_its_links_lead(place: Place) {
     let world = World::new(place);
     let mut broker = linked(&world);
     let at = |name: &str| ZonePath::new(Zone::Project, name).unwrap();
-    let read = |name: &str| Request::FileRead(FileRead { path: at(name), offset: None, limit: None });
+    let read = |name: &str| {
+        Request::FileRead(FileRead {
+            path: at(name),
+            offset: None,
+            limit: None,
+        })
+    };
     let allowed = [write("docs/new"), read("docs/in"), write("docs/in")];
     for (call, request) in (1..).zip(allowed) {
-        assert_eq!(broker.call(call, request).outcome, Outcome::Answered, "the control");
+        assert_eq!(
+            broker.call(call, request).outcome,
+            Outcome::Answered,
+            "the control"
+        );
     }
     assert_eq!(world.get("docs/inner"), b"x");
-    let denied =
-        |request: Request, call, broker: &mut Broker| match broker.call(call, request.clone()).outcome {
-            Outcome::Refused(refused) => refused,
-            other => panic!("{request:?}: {other:?}"),
-        };
+    let denied = |request: Request, call, broker: &mut Broker| match broker
+        .call(call, request.clone())
+        .outcome
+    {
+        Outcome::Refused(refused) => refused,
+        other => panic!("{request:?}: {other:?}"),
+    };
     let rule = denied(write("src/y"), 10, &mut broker).rule;
-    let edit = Edit { old: "safe".into(), new: "evil".into(), occurrence: Occurrence::Only };
-    let edit = FileEdit { path: at("docs/x"), edits: vec![edit], expected_sha256: None };
-    let list = |name: &str| Request::FileList(FileList { path: at(name), depth: 1, hidden: true, limit: 9 });
+    let edit = Edit {
+        old: "safe".into(),
+        new: "evil".into(),
+        occurrence: Occurrence::Only,
+    };
+    let edit = FileEdit {
+        path: at("docs/x"),
+        edits: vec![edit],
+        expected_sha256: None,
+    };
+    let list = |name: &str| {
+        Request::FileList(FileList {
+            path: at(name),
+            depth: 1,
+            hidden: true,
+            limit: 9,
+        })
+    };
     let glob = |name: &str, pattern: &str| {
         let (path, pattern) = (at(name), pattern.to_owned());
-        Request::Glob(Glob { path, pattern, hidden: true, ignored: true, limit: 9 })
+        Request::Glob(Glob {
+            path,
+            pattern,
+            hidden: true,
+            ignored: true,
+            limit: 9,
+        })
     };
     let attacks = [
         write("docs/x"),
@@ -474,7 +720,11 @@ fn a_rule_on_a_path_holds_where_its_links_lead(place: Place) {
         Request::FileEdit(edit),
         read("docs/x"),
         read("docs/s/main.sh"),
-        Request::FileBytes(FileBytes { path: at("docs/x"), offset: 0, limit: 9 }),
+        Request::FileBytes(FileBytes {
+            path: at("docs/x"),
+            offset: 0,
+            limit: 9,
+        }),
         list("docs/s/sub"),
         glob("docs/s/sub", "*"),
         glob("docs", "s/sub/*"),
@@ -497,12 +747,19 @@ fn a_grant_for_a_link_is_for_where_it_leads(place: Place) {
     let mut broker = linked(&world);
     for (call, name) in [(1, "docs/o"), (2, "docs/p")] {
         let path = ZonePath::new(Zone::Project, name).unwrap();
-        let read = Request::FileRead(FileRead { path, offset: None, limit: None });
+        let read = Request::FileRead(FileRead {
+            path,
+            offset: None,
+            limit: None,
+        });
         assert_eq!(broker.call(call, read).outcome, Outcome::Answered);
     }
     let challenge = ask(&mut broker, 3, write("docs/o"));
     assert!(challenge.why.contains("other/one"), "{challenge:?}");
-    assert_eq!((challenge.covers, world.get("other/one")), (Coverage::Call, b"1\n".to_vec()));
+    assert_eq!(
+        (challenge.covers, world.get("other/one")),
+        (Coverage::Call, b"1\n".to_vec())
+    );
     broker.send(&ToBroker::Grant(yes(3, &challenge, Extent::Session)));
     assert_eq!(broker.done(3).outcome, Outcome::Answered);
     assert_eq!(world.get("other/one"), b"x");
@@ -511,7 +768,10 @@ fn a_grant_for_a_link_is_for_where_it_leads(place: Place) {
     fs::remove_file(world.project.join("docs/o")).unwrap();
     symlink("../other/two", world.project.join("docs/o")).unwrap();
     let other = ask(&mut broker, 5, write("docs/o"));
-    assert!(other.why.contains("other/two") && other.digest != challenge.digest, "{other:?}");
+    assert!(
+        other.why.contains("other/two") && other.digest != challenge.digest,
+        "{other:?}"
+    );
     // One that changes while it is asked about is asked about again.
     fs::remove_file(world.project.join("docs/o")).unwrap();
     symlink("../src/main.sh", world.project.join("docs/o")).unwrap();
@@ -519,7 +779,10 @@ fn a_grant_for_a_link_is_for_where_it_leads(place: Place) {
     assert!(
         matches!(broker.done(5).outcome, Outcome::Refused(refused) if refused.why.contains("src/main.sh"))
     );
-    assert_eq!((world.get("other/two"), world.get("src/main.sh")), (b"2\n".to_vec(), b"safe\n".to_vec()));
+    assert_eq!(
+        (world.get("other/two"), world.get("src/main.sh")),
+        (b"2\n".to_vec(), b"safe\n".to_vec())
+    );
 }
 
 /// A guided session in a project with links, under rules on paths.
@@ -541,7 +804,9 @@ fn linked(world: &World) -> Broker {
         ("docs/o", "../other/one"),
         ("docs/p", "../other/two"),
     ];
-    links.iter().for_each(|(name, target)| symlink(target, world.project.join(name)).unwrap());
+    links
+        .iter()
+        .for_each(|(name, target)| symlink(target, world.project.join(name)).unwrap());
     let rules = "[[rule]]\ntool = \"*\"\naction = \"allow\"\nwhy = \"w\"\nwhen = [{ param = \"path\", matches = \"docs/**\" }]\n";
     let deny = rules.replace("allow", "deny").replace("docs", "src");
     guided(world, &format!("{RELAY}\n{deny}{rules}"))
@@ -565,22 +830,50 @@ fn grep(name: &str) -> Request {
 fn a_grant_for_test_suites_is_for_these(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
-    let suite = |framework: Framework| Request::Bash(Bash { command: framework.command(), ..shell("") });
+    let suite = |framework: Framework| {
+        Request::Bash(Bash {
+            command: framework.command(),
+            ..shell("")
+        })
+    };
     let auto = ask(&mut broker, 1, suite(Framework::Auto));
     assert_eq!((&*auto.rule, auto.covers), ("trust:guided", Coverage::Rule));
     broker.send(&ToBroker::Grant(yes(1, &auto, Extent::Session)));
     broker.done(1);
     broker.send(&ToBroker::Grants);
-    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+    let FromBroker::Grants(standing) = broker.message() else {
+        panic!("no list")
+    };
     assert_eq!(&*standing[0].tool, "run_tests");
-    assert!(matches!(broker.call(2, suite(Framework::Npm)).outcome, Outcome::Ran(_)));
+    assert!(matches!(
+        broker.call(2, suite(Framework::Npm)).outcome,
+        Outcome::Ran(_)
+    ));
     let marker = long_sleep();
     ask(&mut broker, 3, evil(&world, &marker));
-    let longer = vec![b"npm".to_vec().into(), b"test".to_vec().into(), b"--ignore-scripts".to_vec().into()];
-    ask(&mut broker, 4, Request::Bash(Bash { command: Command::Arguments(longer), ..shell("") }));
+    let longer = vec![
+        b"npm".to_vec().into(),
+        b"test".to_vec().into(),
+        b"--ignore-scripts".to_vec().into(),
+    ];
+    ask(
+        &mut broker,
+        4,
+        Request::Bash(Bash {
+            command: Command::Arguments(longer),
+            ..shell("")
+        }),
+    );
     let (tool, input) = ("run_tests".to_owned(), "{}".to_owned());
-    let named = Request::Effect(Effect::Added { tool, risk: Risk::High, input });
-    assert_eq!(kind(&broker.call(5, named).outcome), Some(ErrorKind::InvalidInput));
+    let named = Request::Effect(Effect::Added {
+        tool,
+        risk: Risk::High,
+        input,
+    });
+    assert_eq!(
+        kind(&broker.call(5, named).outcome),
+        Some(ErrorKind::InvalidInput)
+    );
     assert_nothing(&world, &marker);
 }
 
@@ -592,11 +885,16 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
     let forged = |number: u64| {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&number.to_le_bytes());
-        framed(&ToBroker::Grant(Grant { nonce: Nonce(nonce), ..yes(1, &challenge, Extent::Session) }))
+        framed(&ToBroker::Grant(Grant {
+            nonce: Nonce(nonce),
+            ..yes(1, &challenge, Extent::Session)
+        }))
     };
     let (rounds, each) = (20, 1000);
     for round in 0..rounds {
-        let frames: Vec<u8> = (0..each).flat_map(|number| forged(round * each + number)).collect();
+        let frames: Vec<u8> = (0..each)
+            .flat_map(|number| forged(round * each + number))
+            .collect();
         broker.send_bytes(&frames).unwrap();
         for _ in 0..each {
             assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
@@ -607,11 +905,19 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
     let large = |number: u64| {
         let content = vec![b'x'; 900_000];
         let path = ZonePath::new(Zone::Project, &format!("large-{number}")).unwrap();
-        Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None })
+        Request::FileWrite(FileWrite {
+            path,
+            content,
+            overwrite: true,
+            expected_sha256: None,
+        })
     };
     let mut refused = 0;
     for call in 2..40 {
-        broker.send(&ToBroker::Call { call, request: large(call) });
+        broker.send(&ToBroker::Call {
+            call,
+            request: large(call),
+        });
         match broker.message() {
             FromBroker::Asked { .. } => {}
             FromBroker::Done { outcome, .. } => {
@@ -626,8 +932,17 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
     assert!(peak < MEMORY, "the broker has taken {peak} KiB");
     let good = ask(&mut broker, 100, Request::Bash(shell("exit 5")));
     broker.send(&ToBroker::Grant(yes(100, &good, Extent::Once)));
-    assert!(matches!(broker.done(100).outcome, Outcome::Ran(Ran { ended: Ended::Exited(5), .. })));
-    println!("{} forged grants, {refused} of 38 large calls refused, {peak} KiB", rounds * each);
+    assert!(matches!(
+        broker.done(100).outcome,
+        Outcome::Ran(Ran {
+            ended: Ended::Exited(5),
+            ..
+        })
+    ));
+    println!(
+        "{} forged grants, {refused} of 38 large calls refused, {peak} KiB",
+        rounds * each
+    );
 }
 
 fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way() {
@@ -643,8 +958,9 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
         broker.done(call);
     }
     // Each grant is asked for before the first one covers the rule.
-    let asked: Vec<Challenge> =
-        (0..STANDING as u64).map(|call| ask(&mut broker, call, Request::Bash(shell("true")))).collect();
+    let asked: Vec<Challenge> = (0..STANDING as u64)
+        .map(|call| ask(&mut broker, call, Request::Bash(shell("true"))))
+        .collect();
     for (call, challenge) in (0..).zip(&asked) {
         broker.send(&ToBroker::Grant(yes(call, challenge, Extent::Session)));
         broker.done(call);
@@ -660,9 +976,15 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
 fn input_that_came_before_the_answer_is_not_lost(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
-    let cat = Request::Bash(Bash { stdin: Stdin::Stream, ..shell("cat") });
+    let cat = Request::Bash(Bash {
+        stdin: Stdin::Stream,
+        ..shell("cat")
+    });
     let challenge = ask(&mut broker, 1, cat);
-    broker.send(&ToBroker::Input { call: 1, bytes: b"early".into() });
+    broker.send(&ToBroker::Input {
+        call: 1,
+        bytes: b"early".into(),
+    });
     broker.send(&ToBroker::InputEnd { call: 1 });
     broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
     match broker.done(1).outcome {
@@ -683,24 +1005,43 @@ fn a_client_cannot_answer_where_answers_are_taken_elsewhere(place: Place) {
         broker.send(&ToBroker::Grant(yes(1, &challenge, extent)));
         let not = ungranted(&mut broker);
         lies += 1;
-        assert_eq!((not.fault, not.violations), (GrantFault::OtherChannel, lies));
+        assert_eq!(
+            (not.fault, not.violations),
+            (GrantFault::OtherChannel, lies)
+        );
     }
     broker.send(&ToBroker::Refuse { call: 1 });
     assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherChannel);
     // The socket is there, and the client may use it as little as what it starts.
     let socket = sockets(&world).remove(0);
-    assert!(refusal(UnixStream::connect(&socket), place).is_some(), "the client may approve");
+    assert!(
+        refusal(UnixStream::connect(&socket), place).is_some(),
+        "the client may approve"
+    );
     let started = run(&mut dressed(&world, approve(&world)), LIMIT);
-    assert!(started.errors().contains("own client may not answer"), "{}", started.errors());
+    assert!(
+        started.errors().contains("own client may not answer"),
+        "{}",
+        started.errors()
+    );
     assert_nothing(&world, &marker);
     // The control: a stranger to the client sees all of the call, and its yes counts.
     let mut approver = Approver::start(&world);
     let rendered = approver.answer("once");
-    assert!(rendered["body"][0].as_str().unwrap().contains(&marker), "{rendered}");
-    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "an approver's yes did nothing");
+    assert!(
+        rendered["body"][0].as_str().unwrap().contains(&marker),
+        "{rendered}"
+    );
+    assert!(
+        until(LIMIT, || !process::with_marker(&marker).is_empty()),
+        "an approver's yes did nothing"
+    );
     broker.send(&ToBroker::Cancel { call: 1 });
     broker.done(1);
-    println!("{place}: {} answers of the client's and 2 connections, none taken", lies + 1);
+    println!(
+        "{place}: {} answers of the client's and 2 connections, none taken",
+        lies + 1
+    );
 }
 
 /// `lazaret approve --list` as a child of the test.
@@ -744,16 +1085,29 @@ fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
         set_policy(&world, &format!("{SEPARATE}\ntrust = \"guided\""));
         // A client that carries a filter.
         let mut client = world.host(programs::path("without-namespaces"));
-        client.arg(programs::path("lazaret")).args(["run", "--project"]).arg(&world.project);
-        client.arg("--central").arg(&world.central).args(["--", "touch", "evil"]);
+        client
+            .arg(programs::path("lazaret"))
+            .args(["run", "--project"])
+            .arg(&world.project);
+        client
+            .arg("--central")
+            .arg(&world.central)
+            .args(["--", "touch", "evil"]);
         let mut running = process::Running::start(&mut dressed(&world, client));
         sockets(&world);
         // As many as the client has: its surroundings' and its own.
         let mut filtered = world.host(programs::path("without-namespaces"));
-        filtered.arg(programs::path("without-namespaces")).arg(programs::path("lazaret"));
+        filtered
+            .arg(programs::path("without-namespaces"))
+            .arg(programs::path("lazaret"));
         let mut liar = Approver::start_by(&world, filtered);
-        let over = liar.event("over", LIMIT).expect("the liar was not sent away");
-        assert!(over["message"].as_str().unwrap().contains("confined like"), "{over}");
+        let over = liar
+            .event("over", LIMIT)
+            .expect("the liar was not sent away");
+        assert!(
+            over["message"].as_str().unwrap().contains("confined like"),
+            "{over}"
+        );
         assert!(!world.project.join("evil").exists());
         let mut honest = Approver::start(&world);
         honest.answer("once");
@@ -777,14 +1131,26 @@ fn a_cell_cannot_reach_the_socket(place: Place) {
     world.put("knock.py", KNOCK);
     let socket = sockets(&world).remove(0);
     let mut outside = world.host("python3");
-    assert!(run(outside.arg(world.project.join("knock.py")).arg(&socket), LIMIT).text().contains("GOT"));
+    assert!(
+        run(
+            outside.arg(world.project.join("knock.py")).arg(&socket),
+            LIMIT
+        )
+        .text()
+        .contains("GOT")
+    );
     let knock = format!("python3 knock.py '{}' 2>&1", socket.display());
     ask(&mut broker, 1, Request::Bash(shell(&knock)));
     let mut approver = Approver::start(&world);
     approver.answer("once");
-    let Outcome::Ran(ran) = broker.done(1).outcome else { panic!("the knock did not run") };
+    let Outcome::Ran(ran) = broker.done(1).outcome else {
+        panic!("the knock did not run")
+    };
     let printed = String::from_utf8_lossy(&ran.output.head).into_owned();
-    assert!(!printed.contains("GOT") && printed.contains("Error"), "{printed}");
+    assert!(
+        !printed.contains("GOT") && printed.contains("Error"),
+        "{printed}"
+    );
 }
 
 /// An approver that breaks the rules, or does not read, is cut off; the session and other approvers do not notice.
@@ -839,10 +1205,19 @@ except OSError: print('closed')
         ("deaf", "deaf"),
     ] {
         let mut liar = world.host("setsid");
-        liar.args(["--fork", "python3"]).arg(world.project.join("liar.py")).arg(&socket).arg(how);
+        liar.args(["--fork", "python3"])
+            .arg(world.project.join("liar.py"))
+            .arg(&socket)
+            .arg(how);
         // The starter ends at once; the end of the output is that of the liar.
         let mut running = process::Running::start(&mut liar);
-        running.child.stdin.take().unwrap().write_all(format!("{hex}\n").as_bytes()).unwrap();
+        running
+            .child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(format!("{hex}\n").as_bytes())
+            .unwrap();
         running.wait_for(want, Duration::from_secs(20));
         running.finish(LIMIT);
         let peak = figure(broker.pid(), "status", "VmHWM").unwrap();
@@ -853,7 +1228,10 @@ except OSError: print('closed')
     let mut approver = Approver::start(&world);
     for call in [1, 2] {
         approver.answer("no");
-        assert_eq!(kind(&broker.done(call).outcome), Some(ErrorKind::DeniedUser));
+        assert_eq!(
+            kind(&broker.done(call).outcome),
+            Some(ErrorKind::DeniedUser)
+        );
     }
     println!("{counted} bad approvers");
 }
@@ -867,22 +1245,44 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
     let unread = ask_to_write(&mut broker, &world);
     // That a person has looked does not mean that the session has read.
     assert!(unread.contains("has not been read"), "{unread}");
-    let read = FileRead { path: path.clone(), offset: None, limit: None };
-    assert!(matches!(broker.call(9, Request::FileRead(read)).outcome, Outcome::Answered));
+    let read = FileRead {
+        path: path.clone(),
+        offset: None,
+        limit: None,
+    };
+    assert!(matches!(
+        broker.call(9, Request::FileRead(read)).outcome,
+        Outcome::Answered
+    ));
     let content = "one\n2\u{202e}\n".as_bytes().to_vec();
-    let request = Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None });
+    let request = Request::FileWrite(FileWrite {
+        path,
+        content,
+        overwrite: true,
+        expected_sha256: None,
+    });
     ask(&mut broker, 1, request);
     let mut approver = Approver::start(&world);
     let rendered = approver.answer("session");
-    assert_eq!(rendered["body"], json!(["@@ -1,2 +1,2 @@", " one", "-two", "+2\\u{202e}"]), "{rendered}");
+    assert_eq!(
+        rendered["body"],
+        json!(["@@ -1,2 +1,2 @@", " one", "-two", "+2\\u{202e}"]),
+        "{rendered}"
+    );
     assert!(matches!(broker.done(1).outcome, Outcome::Answered));
     let again = broker.call(2, write("other"));
     assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
     approver.send(&json!({ "session": rendered["session"], "grants": true }));
     let list = approver.event("grants", LIMIT).unwrap();
-    assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("file_write"), &json!(2)));
+    assert_eq!(
+        (&list["grants"][0]["tool"], &list["grants"][0]["calls"]),
+        (&json!("file_write"), &json!(2))
+    );
     approver.send(&json!({ "session": rendered["session"], "revoke": list["grants"][0]["grant"] }));
-    assert_eq!(approver.event("grants", LIMIT).unwrap()["grants"], json!([]));
+    assert_eq!(
+        approver.event("grants", LIMIT).unwrap()["grants"],
+        json!([])
+    );
     ask(&mut broker, 3, write("evil"));
     approver.answer("no");
     assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::DeniedUser));
@@ -908,7 +1308,10 @@ fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
     let world = World::new(Place::any());
     set_policy(&world, &format!("{AT_A_TERMINAL}\ntrust = \"guided\""));
     let hidden = format!("true \u{1b}[2J\u{202e}\n{}touch evil", "\n".repeat(100));
-    let mut client = dressed(&world, driven(&world, &world.lazaret_run(&["bash", "-c", &hidden])));
+    let mut client = dressed(
+        &world,
+        driven(&world, &world.lazaret_run(&["bash", "-c", &hidden])),
+    );
     let mut running = process::Running::start(&mut client);
     sockets(&world);
     let mut terminal = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
@@ -932,7 +1335,11 @@ fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
     terminal.send("q");
     assert!(terminal.finish(LIMIT).success() && terminal.is_restored());
     let printed = running.finish(LIMIT);
-    assert!(printed.errors().contains("waiting for `lazaret approve`"), "{}", printed.errors());
+    assert!(
+        printed.errors().contains("waiting for `lazaret approve`"),
+        "{}",
+        printed.errors()
+    );
 }
 
 /// `client`, started by a program of its own, as a person's shell would start it. The shell does not become the client.
@@ -954,15 +1361,25 @@ fn what_drives_the_client_may_not_answer() {
     // This test drives the client: what it starts are the client's siblings.
     let said = |words: &[&str]| {
         let mut sibling = world.host(words[0]);
-        sibling.args(&words[1..]).arg(programs::path("lazaret")).args(["approve", "--list"]);
+        sibling
+            .args(&words[1..])
+            .arg(programs::path("lazaret"))
+            .args(["approve", "--list"]);
         let refused = run(&mut dressed(&world, sibling), LIMIT);
         refused.expect(1);
-        assert!(!refused.text().contains("nothing waits"), "{}", refused.text());
+        assert!(
+            !refused.text().contains("nothing waits"),
+            "{}",
+            refused.text()
+        );
         refused.errors()
     };
     for words in [&["env"][..], &["setsid", "-w"], &["setsid", "--fork", "-w"]] {
         let said = said(words);
-        assert!(said.contains("it started the session's client"), "{words:?}: {said}");
+        assert!(
+            said.contains("it started the session's client"),
+            "{words:?}: {said}"
+        );
     }
     let mut own = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
     own.expect("may not answer", LIMIT);
@@ -970,8 +1387,16 @@ fn what_drives_the_client_may_not_answer() {
     own.finish(LIMIT);
     // Nothing leads from this one to the test any more.
     let mut orphan = Approver::start(&world);
-    let over = orphan.event("over", LIMIT).expect("an approver without a terminal was not sent away");
-    assert!(over["message"].as_str().unwrap().contains("needs a terminal"), "{over}");
+    let over = orphan
+        .event("over", LIMIT)
+        .expect("an approver without a terminal was not sent away");
+    assert!(
+        over["message"]
+            .as_str()
+            .unwrap()
+            .contains("needs a terminal"),
+        "{over}"
+    );
     assert!(!world.project.join("evil").exists());
     let _ = running.finish(LIMIT);
 }
@@ -991,7 +1416,10 @@ fn a_question_ends_with_its_client(place: Place) {
     let _ = broker.stream.shutdown(std::net::Shutdown::Both);
     broker.ended(LIMIT);
     assert_nothing(&world, &marker);
-    assert!(matches!(broker.receive(Duration::from_millis(100)), Received::Closed));
+    assert!(matches!(
+        broker.receive(Duration::from_millis(100)),
+        Received::Closed
+    ));
 }
 
 /// What the executor has no part in is asked about like a call of its own, and no lie gets leave for it, nor by it for
@@ -1001,7 +1429,11 @@ fn leave_for_an_effect_is_held_like_a_call(place: Place) {
     let mut broker = guided(&world, RELAY);
     let added = |tool: &str| {
         let (tool, input) = (tool.to_owned(), "{}".to_owned());
-        Request::Effect(Effect::Added { tool, risk: Risk::High, input })
+        Request::Effect(Effect::Added {
+            tool,
+            risk: Risk::High,
+            input,
+        })
     };
     let search = || Request::Effect(Effect::WebSearch { query: "q".into() });
     // Of low risk, a guided session lets it be.
@@ -1009,7 +1441,16 @@ fn leave_for_an_effect_is_held_like_a_call(place: Place) {
     let challenge = ask(&mut broker, 2, added("mcp__fs__write"));
     assert_eq!(challenge.risk, Risk::High);
     let honest = yes(2, &challenge, Extent::Session);
-    for lie in [Grant { digest: Digest([7; 32]), ..honest }, Grant { nonce: Nonce([7; 16]), ..honest }] {
+    for lie in [
+        Grant {
+            digest: Digest([7; 32]),
+            ..honest
+        },
+        Grant {
+            nonce: Nonce([7; 16]),
+            ..honest
+        },
+    ] {
         broker.send(&ToBroker::Grant(lie));
         assert!(ungranted(&mut broker).violations > 0);
     }
@@ -1018,20 +1459,38 @@ fn leave_for_an_effect_is_held_like_a_call(place: Place) {
     broker.send(&ToBroker::Grant(honest));
     assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
     // For the session: this tool, and no other by the same rule.
-    assert_eq!(broker.call(3, added("mcp__fs__write")).outcome, Outcome::Granted);
+    assert_eq!(
+        broker.call(3, added("mcp__fs__write")).outcome,
+        Outcome::Granted
+    );
     ask(&mut broker, 4, added("mcp__fs__other"));
     broker.send(&ToBroker::Refuse { call: 4 });
     assert_eq!(kind(&broker.done(4).outcome), Some(ErrorKind::DeniedUser));
     // A session grant for an effect that borrows the name of a tool of ours would cover that tool.
-    for name in ["bash", "file_write", "memory", "web_search", "", "a b", "x\n"] {
-        assert_eq!(kind(&broker.call(5, added(name)).outcome), Some(ErrorKind::InvalidInput), "{name:?}");
+    for name in [
+        "bash",
+        "file_write",
+        "memory",
+        "web_search",
+        "",
+        "a b",
+        "x\n",
+    ] {
+        assert_eq!(
+            kind(&broker.call(5, added(name)).outcome),
+            Some(ErrorKind::InvalidInput),
+            "{name:?}"
+        );
     }
     let marker = long_sleep();
     ask(&mut broker, 6, evil(&world, &marker));
     assert_nothing(&world, &marker);
     // Supervised, the web is asked about too.
     set_policy(&world, "timeout_s = 20\ntrust = \"supervised\"");
-    let open = Open { trust: Trust::Autonomous, ..opening(&world) };
+    let open = Open {
+        trust: Trust::Autonomous,
+        ..opening(&world)
+    };
     let command = dressed(&world, world.program("lazaret-executor"));
     let mut broker = Broker::open_by(&world, command, open).0;
     assert_eq!(ask(&mut broker, 1, search()).rule, "trust:supervised");

@@ -54,7 +54,10 @@ impl Law {
     fn kept(check: fn(&Path) -> Violations) -> Self {
         let violations = check(programs::workspace());
         assert!(violations.is_empty(), "\n  {}", violations.join("\n  "));
-        Self { check, members: &[] }
+        Self {
+            check,
+            members: &[],
+        }
     }
 
     /// From now on with copies of these crates only.
@@ -69,12 +72,19 @@ impl Law {
 
     /// Checks that it sees what `plant` does to a copy of the tree.
     fn catches(&self, plant: impl Fn(&Copy)) {
-        assert!(!self.after(plant).is_empty(), "the planted violation was not seen");
+        assert!(
+            !self.after(plant).is_empty(),
+            "the planted violation was not seen"
+        );
     }
 
     /// Checks that it minds nothing of what `plant` does.
     fn allows(&self, plant: impl Fn(&Copy)) {
-        assert_eq!(self.after(plant), Violations::new(), "what is allowed was called a violation");
+        assert_eq!(
+            self.after(plant),
+            Violations::new(),
+            "what is allowed was called a violation"
+        );
     }
 
     fn after(&self, plant: impl Fn(&Copy)) -> Violations {
@@ -105,14 +115,18 @@ fn the_executors_dependencies_have_reasons() {
     let law = Law::kept(laws::executor_dependencies_have_reasons);
     law.catches(|copy| copy.depend("executor/layers", "toml.workspace = true"));
     law.catches(|copy| {
-        copy.change("executor/README.md", |text| text.replace("`libc`", "`libd`"));
+        copy.change("executor/README.md", |text| {
+            text.replace("`libc`", "`libd`")
+        });
     });
 }
 
 fn contracts_name_their_tests() {
     let law = Law::kept(laws::contracts_name_their_tests);
     law.catches(|copy| {
-        copy.change("executor/layers/src/limits.rs", |text| text.replace("`a_limit_ends", "`no_limit_ends"));
+        copy.change("executor/layers/src/limits.rs", |text| {
+            text.replace("`a_limit_ends", "`no_limit_ends")
+        });
     });
 }
 
@@ -121,11 +135,19 @@ fn bounds_are_listed() {
     law.catches(|copy| copy.write("executor/src/planted.rs", "const PLANTED_MAX: usize = 7;"));
     law.catches(|copy| {
         copy.change("executor/layers/src/protected.rs", |text| {
-            text.replace("REPOSITORIES_MAX: usize = 512", "REPOSITORIES_MAX: usize = 64")
+            text.replace(
+                "REPOSITORIES_MAX: usize = 512",
+                "REPOSITORIES_MAX: usize = 64",
+            )
         });
     });
     law.catches(|copy| copy.write("executor/README.md", ""));
-    law.allows(|copy| copy.write("executor/src/planted.rs", "// const PLANTED_MAX: usize = 7;"));
+    law.allows(|copy| {
+        copy.write(
+            "executor/src/planted.rs",
+            "// const PLANTED_MAX: usize = 7;",
+        )
+    });
 }
 
 fn unsafe_stays_in_sys() {
@@ -144,8 +166,11 @@ fn unsafe_stays_in_sys() {
 fn advice_to_paste_is_quoted() {
     let law = Law::kept(laws::advice::advice_is_quoted).in_copies_of(&["orchestrator/why"]);
     let plant = |line: &str| format!("fn f(path: &str) -> String {{ format!({line:?}) }}");
-    for line in ["run `git rm -- {path}`", "`lazaret run {path}` shows it", "--read {path} for this session"]
-    {
+    for line in [
+        "run `git rm -- {path}`",
+        "`lazaret run {path}` shows it",
+        "--read {path} for this session",
+    ] {
         law.catches(|copy| copy.write("orchestrator/why/src/planted.rs", &plant(line)));
     }
 }
@@ -159,12 +184,30 @@ fn one_file_starts_processes() {
         "orchestrator/options",
     ]);
     let plant = |file: &'static str, text: &'static str| move |copy: &Copy| copy.write(file, text);
-    law.catches(plant("executor/src/planted.rs", "use std::process::Command;"));
-    law.catches(plant("executor/src/planted.rs", "use std::process::{Child, Command};"));
-    law.catches(plant("policies/src/planted.rs", "fn f() { nix::unistd::execv(a, b) }"));
-    law.catches(plant("orchestrator/src/session/planted.rs", "use tokio::process::Command;"));
-    law.catches(plant("orchestrator/options/src/planted.rs", "use std::process::Command;"));
-    law.catches(plant("orchestrator/session/src/planted.rs", "use std::process::Command;"));
+    law.catches(plant(
+        "executor/src/planted.rs",
+        "use std::process::Command;",
+    ));
+    law.catches(plant(
+        "executor/src/planted.rs",
+        "use std::process::{Child, Command};",
+    ));
+    law.catches(plant(
+        "policies/src/planted.rs",
+        "fn f() { nix::unistd::execv(a, b) }",
+    ));
+    law.catches(plant(
+        "orchestrator/src/session/planted.rs",
+        "use tokio::process::Command;",
+    ));
+    law.catches(plant(
+        "orchestrator/options/src/planted.rs",
+        "use std::process::Command;",
+    ));
+    law.catches(plant(
+        "orchestrator/session/src/planted.rs",
+        "use std::process::Command;",
+    ));
 }
 
 fn layers_do_not_depend_on_the_build() {
@@ -190,12 +233,16 @@ fn layers_do_not_depend_on_the_build() {
 fn the_switch_for_ablation_stands_alone() {
     let law = Law::kept(laws::the_switch_stands_alone);
     let switch = "executor/layers/src/ablation.rs";
-    for text in ["#[cfg(feature = \"ablation\")]\nfn f() {}", "fn f() { std::env::var(\"LAZARET_ABLATE\"); }"]
-    {
+    for text in [
+        "#[cfg(feature = \"ablation\")]\nfn f() {}",
+        "fn f() { std::env::var(\"LAZARET_ABLATE\"); }",
+    ] {
         law.catches(|copy| copy.write("executor/cell/src/planted.rs", text));
     }
     law.catches(|copy| {
-        copy.change(switch, |text| text.replace("not(debug_assertions)", "not(windows)"));
+        copy.change(switch, |text| {
+            text.replace("not(debug_assertions)", "not(windows)")
+        });
     });
     law.catches(|copy| {
         copy.change(switch, |text| text + "\n#[cfg(test)]\nfn f() {}\n");
@@ -206,7 +253,10 @@ fn the_switch_for_ablation_stands_alone() {
         });
     });
     law.catches(|copy| {
-        copy.depend("tests", "executor = { path = \"../executor\", features = [\"ablation\"] }");
+        copy.depend(
+            "tests",
+            "executor = { path = \"../executor\", features = [\"ablation\"] }",
+        );
     });
 }
 
@@ -229,11 +279,27 @@ fn the_export_of_spans_is_off_by_default() {
 fn no_release_has_the_switch() {
     let errors = |release: bool| {
         let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "--crate-type", "lib", "--cfg", "feature=\"ablation\""]);
-        rustc.args(["-C", if release { "debug-assertions=no" } else { "debug-assertions=yes" }]);
+        rustc.args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "lib",
+            "--cfg",
+            "feature=\"ablation\"",
+        ]);
+        rustc.args([
+            "-C",
+            if release {
+                "debug-assertions=no"
+            } else {
+                "debug-assertions=yes"
+            },
+        ]);
         rustc.arg("--out-dir").arg(programs::scratch());
-        let output =
-            rustc.arg(programs::workspace().join("executor/layers/src/ablation.rs")).output().unwrap();
+        let output = rustc
+            .arg(programs::workspace().join("executor/layers/src/ablation.rs"))
+            .output()
+            .unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
     let ours = "no release may have it";
@@ -250,7 +316,13 @@ fn what_is_shipped_does_not_know_the_switch() {
     assert!(knows(programs::ablation_executor()));
     assert!(!knows(&programs::path("lazaret-executor")));
     let layers = |world: &World| {
-        let done = run(world.lazaret("run").env(SWITCH, "rlimits").args(["--json", "--", "true"]), LIMIT);
+        let done = run(
+            world
+                .lazaret("run")
+                .env(SWITCH, "rlimits")
+                .args(["--json", "--", "true"]),
+            LIMIT,
+        );
         let result: serde_json::Value = serde_json::from_str(&done.success()).unwrap();
         result["metadata"]["layers"].to_string()
     };
@@ -263,18 +335,24 @@ const SWITCH: &str = "LAZARET_ABLATE";
 fn every_crate_includes_its_readme() {
     let law = Law::kept(laws::every_crate_includes_its_readme);
     law.catches(|copy| {
-        copy.change("broker-protocol/src/lib.rs", |text| text.replace("README.md", "OTHER.md"));
+        copy.change("broker-protocol/src/lib.rs", |text| {
+            text.replace("README.md", "OTHER.md")
+        });
     });
 }
 
 fn no_circles_of_imports() {
     let law = Law::kept(laws::no_circles).in_small_copies();
     law.catches(|copy| {
-        copy.change("policies/src/fold.rs", |text| text + "\nuse crate::names::Matcher;\n");
+        copy.change("policies/src/fold.rs", |text| {
+            text + "\nuse crate::names::Matcher;\n"
+        });
     });
     law.catches(|copy| {
         copy.write("policies/src/planted.rs", "use super::Channel;");
-        copy.change("policies/src/lib.rs", |text| text + "\nmod planted;\nuse planted::x;\n");
+        copy.change("policies/src/lib.rs", |text| {
+            text + "\nmod planted;\nuse planted::x;\n"
+        });
     });
     for text in ["mod absent;", "fn ("] {
         law.catches(|copy| copy.write("policies/src/fold.rs", text));
@@ -284,10 +362,15 @@ fn no_circles_of_imports() {
 fn crates_stay_small() {
     let law = Law::kept(laws::crates_stay_small).in_small_copies();
     law.catches(|copy| {
-        copy.change("policies/src/fold.rs", |text| "// line\n".repeat(6_500) + &text);
+        copy.change("policies/src/fold.rs", |text| {
+            "// line\n".repeat(6_500) + &text
+        });
     });
     law.allows(|copy| {
-        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// line\n".repeat(6_500));
+        let tests = format!(
+            "#[cfg(test)]\nmod tests {{\n{}}}\n",
+            "// line\n".repeat(6_500)
+        );
         copy.change("policies/src/fold.rs", |text| text + &tests);
     });
 }
@@ -300,20 +383,33 @@ fn the_broker_is_built_of_little() {
 
 fn tests_add_no_features() {
     let law = Law::kept(laws::tests_add_no_features);
-    law.catches(|copy| copy.change("tests/Cargo.toml", |text| text.replace(r#", "test-util""#, "")));
+    law.catches(|copy| {
+        copy.change("tests/Cargo.toml", |text| {
+            text.replace(r#", "test-util""#, "")
+        })
+    });
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
 fn names_are_plain() {
     let law = Law::kept(laws::names_are_plain).in_small_copies();
-    for text in ["struct Told;", "enum Door {}", "impl X { fn keep(&self) {} }", "mod util {}", "fn ("] {
+    for text in [
+        "struct Told;",
+        "enum Door {}",
+        "impl X { fn keep(&self) {} }",
+        "mod util {}",
+        "fn (",
+    ] {
         law.catches(|copy| copy.write("policies/src/planted.rs", text));
     }
 }
 
 fn comments_say_more_than_names() {
     let all = laws::filler(programs::workspace()).unwrap();
-    assert!(all <= FILLER_MAX, "{all} doc comments of four words or fewer, and not {FILLER_MAX} at most");
+    assert!(
+        all <= FILLER_MAX,
+        "{all} doc comments of four words or fewer, and not {FILLER_MAX} at most"
+    );
     let copy = Copy::new();
     copy.keep_members(&["policies/targets", "policies"]);
     let before = laws::filler(&copy.root).unwrap();
@@ -324,14 +420,19 @@ fn comments_say_more_than_names() {
 /// What the laws are about, crate by crate.
 fn the_table() {
     let root = programs::workspace();
-    println!("{:<30} {:>6} {:>8} {:>9}", "crate", "lines", "circles", "packages");
+    println!(
+        "{:<30} {:>6} {:>8} {:>9}",
+        "crate", "lines", "circles", "packages"
+    );
     // The programs of a package have the same packages, and to list those takes a second.
     let mut packages = BTreeMap::new();
     for one in laws::crates(root).unwrap() {
         let (lines, circles) = (one.lines().unwrap(), one.circles(root).len());
         if lines > 0 {
             let package = one.name.split(' ').next().unwrap_or_default().to_owned();
-            let packages = packages.entry(package).or_insert_with(|| one.packages(root).unwrap());
+            let packages = packages
+                .entry(package)
+                .or_insert_with(|| one.packages(root).unwrap());
             println!("{:<30} {lines:>6} {circles:>8} {packages:>9}", one.name);
         }
     }
@@ -342,7 +443,10 @@ fn comments_and_strings_are_no_code() {
                 let c = '\"'; let d: &'static str = \"x\"; let r#type = '\\''; real";
     let code = laws::source::code_only(text);
     assert!(!code.contains("unsafe"), "{code}");
-    assert!(code.contains("let b") && code.contains("static str") && code.ends_with("real"), "{code}");
+    assert!(
+        code.contains("let b") && code.contains("static str") && code.ends_with("real"),
+        "{code}"
+    );
     assert_eq!(code.lines().count(), text.lines().count());
 }
 
@@ -365,7 +469,10 @@ impl Copy {
             root
         });
         // Cargo writes it where dependencies are planted.
-        Self { root, written: RefCell::new(BTreeSet::from(["Cargo.lock".to_owned()])) }
+        Self {
+            root,
+            written: RefCell::new(BTreeSet::from(["Cargo.lock".to_owned()])),
+        }
     }
 
     /// Takes all other crates out of the workspace.
@@ -403,8 +510,11 @@ impl Drop for Copy {
     fn drop(&mut self) {
         for file in self.written.borrow().iter() {
             let (real, copied) = (programs::workspace().join(file), self.root.join(file));
-            let restored =
-                if real.exists() { fs::copy(real, copied).map(drop) } else { fs::remove_file(copied) };
+            let restored = if real.exists() {
+                fs::copy(real, copied).map(drop)
+            } else {
+                fs::remove_file(copied)
+            };
             if restored.is_err() {
                 let _ = fs::remove_dir_all(&self.root);
                 return;

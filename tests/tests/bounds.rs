@@ -37,8 +37,7 @@ const COUNTER: &str = ".git/rebase-merge/msgnum";
 const PLANT: &str = "mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum";
 
 fn repository(world: &World) {
-    let script =
-        "git init -q .; git config user.email a@b; git config user.name a; git commit -q --allow-empty -m a";
+    let script = "git init -q .; git config user.email a@b; git config user.name a; git commit -q --allow-empty -m a";
     run(world.host("bash").args(["-ec", script]), LIMIT).success();
 }
 
@@ -73,7 +72,10 @@ fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
         let mut session = Session::open(world);
         let said = session.bash(PLANT).result.to_string();
         assert!(!world.project.join(COUNTER).exists(), "{at}: {said}");
-        assert!(said.contains("msgnum") && said.contains("(removed)"), "{at}: {said}");
+        assert!(
+            said.contains("msgnum") && said.contains("(removed)"),
+            "{at}: {said}"
+        );
         let head = world.get(".git/HEAD");
         session.bash("rm -rf .git/HEAD .git/refs; true");
         assert!(world.project.join(".git/refs").is_dir(), "{at}");
@@ -95,7 +97,9 @@ fn repositories_over_the_bound_are_closed_for_writing(place: Place) {
     let said = session.bash(&write("description")).result.to_string();
     // Those of the central root have the places that the project's own leaves.
     assert!(said.contains("511"), "{said}");
-    session.bash("echo x > .git/description && git commit -q --allow-empty -m b").success();
+    session
+        .bash("echo x > .git/description && git commit -q --allow-empty -m b")
+        .success();
 }
 
 /// More than Lazaret reads in all, if each counted.
@@ -117,10 +121,22 @@ fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
         let made = run(&mut world.cell(&format!("{SETTINGS} {at}")), LIMIT);
         assert_eq!(made.text().trim(), "150", "the control: {}", made.errors());
     }
-    assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+    assert_eq!(
+        run(&mut world.cell("echo opens"), LIMIT).success(),
+        "opens\n"
+    );
     // What the user's own settings name is closed all the same.
-    run(world.host("git").args(["config", "core.hooksPath", "tools/hooks"]), LIMIT).success();
-    let said = run(&mut world.cell("mkdir -p tools; echo x > tools/hooks"), LIMIT);
+    run(
+        world
+            .host("git")
+            .args(["config", "core.hooksPath", "tools/hooks"]),
+        LIMIT,
+    )
+    .success();
+    let said = run(
+        &mut world.cell("mkdir -p tools; echo x > tools/hooks"),
+        LIMIT,
+    );
     assert_ne!(said.code(), 0, "{}", said.errors());
 }
 
@@ -139,7 +155,10 @@ fn a_root_that_a_command_closes_is_open_again(place: Place) {
         assert!(said.contains("changed who may use this root"), "{said}");
         session.bash("true").success();
         session.close(LIMIT);
-        assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+        assert_eq!(
+            run(&mut world.cell("echo opens"), LIMIT).success(),
+            "opens\n"
+        );
     }
 }
 
@@ -149,7 +168,9 @@ fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
         let before = mode(&world.project);
         let mut session = Session::open(&world);
         let command = format!("touch done; chmod 0 .{end}");
-        session.call("bash", json!({"command": command, "background": true})).success();
+        session
+            .call("bash", json!({"command": command, "background": true}))
+            .success();
         assert!(until(LIMIT, || world.central.join("x").exists()
             || mode(&world.project) != before
             || end.is_empty()));
@@ -164,8 +185,13 @@ fn a_closed_central_root_opens_a_session(place: Place) {
     fs::set_permissions(&world.central, fs::Permissions::from_mode(0o0)).unwrap();
     let mut session = Session::open(&world);
     let said = session.ready.to_string();
-    assert!(place.user == lazaret_tests::User::Root || said.contains("it is open again"), "{said}");
-    session.bash(&format!("touch {}/x", world.central.display())).success();
+    assert!(
+        place.user == lazaret_tests::User::Root || said.contains("it is open again"),
+        "{said}"
+    );
+    session
+        .bash(&format!("touch {}/x", world.central.display()))
+        .success();
 }
 
 /// Adds an entry for the user to an access list, with all rights, and opens the mode to everybody.
@@ -185,7 +211,9 @@ fn who_may_use_a_root_is_given_back(place: Place) {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
         let lists = || {
             let listed = run(
-                Command::new("getfattr").args(["-d", "-m", "system", "--absolute-names"]).arg(&root),
+                Command::new("getfattr")
+                    .args(["-d", "-m", "system", "--absolute-names"])
+                    .arg(&root),
                 LIMIT,
             );
             listed.text()
@@ -199,7 +227,10 @@ fn who_may_use_a_root_is_given_back(place: Place) {
             root.display()
         ));
         let said = said.result.to_string();
-        assert!(said.contains("2777") || said.contains("777"), "the control: {said}");
+        assert!(
+            said.contains("2777") || said.contains("777"),
+            "the control: {said}"
+        );
         assert_eq!(mode(&root), 0o700, "{said}");
         assert_eq!(lists(), before, "{said}");
         assert!(said.contains("given back"), "{said}");
@@ -225,15 +256,23 @@ import os, sys
 os.makedirs(sys.argv[1]); os.chdir(sys.argv[1]); open("0", "w")
 for n in range(100): os.mkdir(f"d{n}"); [os.link("0", f"d{n}/{i}") for i in range(200)]
 ' "#;
-    run(&mut world.cell(&format!("{script} {}/s", world.central.display())), LIMIT).success();
-    assert_eq!(run(&mut world.cell("echo opens"), LIMIT).success(), "opens\n");
+    run(
+        &mut world.cell(&format!("{script} {}/s", world.central.display())),
+        LIMIT,
+    )
+    .success();
+    assert_eq!(
+        run(&mut world.cell("echo opens"), LIMIT).success(),
+        "opens\n"
+    );
 }
 
 /// More than there may be mounts. What the user had stays, and stays closed.
 fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
     let world = World::new(place);
     world.put(".env", &world.canary);
-    let script = "python3 -c 'for n in range(4500): open(f\".env.{n}\", \"w\").close()'; ls -A | wc -l";
+    let script =
+        "python3 -c 'for n in range(4500): open(f\".env.{n}\", \"w\").close()'; ls -A | wc -l";
     let made = run(&mut world.cell(script), LIMIT);
     assert_eq!(made.text().trim(), "4501", "the control: {}", made.errors());
     let opened = run(&mut world.cell("echo opens; cat .env"), LIMIT);
@@ -249,12 +288,22 @@ fn many_locks_are_one_finding(place: Place) {
     session.bash("true").success();
     let script = "python3 -c 'for n in range(20000): open(f\".git/{n}.lock\", \"w\").close()'";
     let answer = session.bash(script);
-    let found = answer.result["metadata"]["found"].as_array().cloned().unwrap_or_default();
+    let found = answer.result["metadata"]["found"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     assert_eq!(found.len(), 1, "{}", answer.result);
     assert_eq!(found[0]["kind"], "lock", "{}", answer.result);
-    assert!(found[0]["count"].as_u64().is_some_and(|count| count > 4000), "{}", answer.result);
+    assert!(
+        found[0]["count"].as_u64().is_some_and(|count| count > 4000),
+        "{}",
+        answer.result
+    );
     let said = session.bash("true").result;
-    assert!(said["metadata"]["found"].is_null(), "it is said once: {said}");
+    assert!(
+        said["metadata"]["found"].is_null(),
+        "it is said once: {said}"
+    );
     let said = session.bash("touch .git/index.lock").result.to_string();
     assert!(said.contains("index.lock"), "{said}");
 }
@@ -275,9 +324,15 @@ fn what_changes_after_several_calls_is_found(place: Place) {
     session.bash("true").success();
     for (script, file) in [
         (PLANT, "msgnum"),
-        ("mkdir r; echo '$(id)' > r/end; rm -rf .git/rebase-apply; mv r/end .git/rebase-merge/end", "end"),
+        (
+            "mkdir r; echo '$(id)' > r/end; rm -rf .git/rebase-apply; mv r/end .git/rebase-merge/end",
+            "end",
+        ),
         ("mkdir -p .git/info; echo x > .git/info/grafts", "grafts"),
-        ("mkdir -p .git/objects/info; echo x > .git/objects/info/alternates", "alternates"),
+        (
+            "mkdir -p .git/objects/info; echo x > .git/objects/info/alternates",
+            "alternates",
+        ),
         ("echo x >> .git/objects/info/alternates", "alternates"),
         (
             "mkdir -p .git/refs/heads; echo 'ref: refs/heads/x$(id)' > .git/refs/heads/n; mv .git/refs/heads/n \".git/$(git symbolic-ref HEAD)\"",
@@ -289,7 +344,10 @@ fn what_changes_after_several_calls_is_found(place: Place) {
             session.bash("true").success();
         }
         let said = session.bash(&format!("{script}; true")).result.to_string();
-        assert!(said.contains(file) && said.contains("\"found\""), "{script}: {said}");
+        assert!(
+            said.contains(file) && said.contains("\"found\""),
+            "{script}: {said}"
+        );
     }
 }
 
@@ -320,12 +378,15 @@ m[:] = b"$(id)"; open("done", "w")
         for _ in 0..3 {
             session.bash("true").success();
         }
-        session.call("bash", json!({"command": background, "background": true})).success();
+        session
+            .call("bash", json!({"command": background, "background": true}))
+            .success();
         assert!(until(LIMIT, || world.project.join("ready").exists()));
         session.bash("true").success();
         session.bash("touch go").success();
         assert!(
-            until(LIMIT, || world.project.join("done").exists() && !world.project.join(COUNTER).exists()),
+            until(LIMIT, || world.project.join("done").exists()
+                && !world.project.join(COUNTER).exists()),
             "{background}"
         );
     }
@@ -333,7 +394,9 @@ m[:] = b"$(id)"; open("done", "w")
     let mut session = Session::open(world);
     session.bash("true").success();
     session
-        .bash("mkdir .git/rebase-merge; echo 1 > .git/sub/x; ln .git/sub/x .git/rebase-merge/msgnum")
+        .bash(
+            "mkdir .git/rebase-merge; echo 1 > .git/sub/x; ln .git/sub/x .git/rebase-merge/msgnum",
+        )
         .success();
     for _ in 0..3 {
         session.bash("true").success();
@@ -349,7 +412,11 @@ fn system_calls(world: &World, commands: usize, reads: usize) -> usize {
     let _ = fs::remove_file(&log);
     let wrapper = world.outside.join("executor");
     let executor = programs::path("lazaret-executor");
-    let text = format!("#!/bin/sh\nexec strace -f -qq -o {} {} \"$@\"\n", log.display(), executor.display());
+    let text = format!(
+        "#!/bin/sh\nexec strace -f -qq -o {} {} \"$@\"\n",
+        log.display(),
+        executor.display()
+    );
     world.write(&wrapper, text);
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = world.lazaret("session");
@@ -368,8 +435,14 @@ fn system_calls(world: &World, commands: usize, reads: usize) -> usize {
     session.close(LIMIT);
     let is_whole = || fs::read_to_string(&log).unwrap_or_default().lines().count();
     let mut last = 0;
-    until(LIMIT, || std::mem::replace(&mut last, is_whole()) == is_whole() && last > 0);
-    fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains('(')).count()
+    until(LIMIT, || {
+        std::mem::replace(&mut last, is_whole()) == is_whole() && last > 0
+    });
+    fs::read_to_string(&log)
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains('('))
+        .count()
 }
 
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
@@ -390,8 +463,12 @@ fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
             run(world.host("bash").args(["-c", &script]), LIMIT).success();
         }
         // How many cells are made ahead depends on the time between calls.
-        let least =
-            |commands, reads| (0..2).map(|_| system_calls(&world, commands, reads)).min().unwrap_or(0);
+        let least = |commands, reads| {
+            (0..2)
+                .map(|_| system_calls(&world, commands, reads))
+                .min()
+                .unwrap_or(0)
+        };
         let [none, commands, reads] = [least(0, 0), least(CALLS, 0), least(0, CALLS)];
         costs.push([commands, reads].map(|all| (all as f64 - none as f64) / CALLS as f64));
     }

@@ -20,7 +20,9 @@ fn python(place: Place) {
     let world = World::new(place);
     let clients = installed(&world);
     let mut command = client(&world, "python3");
-    command.args(["-B", "-m", "unittest", "-q"]).env("PYTHONPATH", clients.join("python/src"));
+    command
+        .args(["-B", "-m", "unittest", "-q"])
+        .env("PYTHONPATH", clients.join("python/src"));
     passes(command.current_dir(clients.join("python/tests")));
 }
 

@@ -41,17 +41,32 @@ fn suites_hold(runtime: Runtime) {
     const MOST: Duration = Duration::from_secs(300);
     for name in AGAIN {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", &format!("flat/ordinary::{name}"), "--test-threads", "1"]);
-        command.env(CONTAINER_VARIABLE, runtime.name()).env("LAZARET_BIN", programs::folder());
+        command.args([
+            "--exact",
+            &format!("flat/ordinary::{name}"),
+            "--test-threads",
+            "1",
+        ]);
+        command
+            .env(CONTAINER_VARIABLE, runtime.name())
+            .env("LAZARET_BIN", programs::folder());
         let done = run(&mut command, MOST);
-        assert!(done.success().contains("1 passed"), "{name}: {}{}", done.text(), done.errors());
+        assert!(
+            done.success().contains("1 passed"),
+            "{name}: {}{}",
+            done.text(),
+            done.errors()
+        );
     }
 }
 
 /// A flat place of the ordinary user.
 fn place() -> Place {
     let flat = |place: &Place| place.tier == broker_protocol::Tier::Flat;
-    Place::ordinary().into_iter().find(flat).expect("every machine has the flat tier")
+    Place::ordinary()
+        .into_iter()
+        .find(flat)
+        .expect("every machine has the flat tier")
 }
 
 fn a_command_runs_on_a_read_only_root() {
@@ -72,11 +87,26 @@ fn a_command_runs_on_a_read_only_root() {
         let [a, b, c, d] = words.each_ref().map(String::as_str);
         let done = start(&["run", a, b, c, d, "--", "bash", "-c", script]);
         let uid = world.place.account().uid;
-        assert_eq!(done.success(), format!("made\n{uid}\n"), "{}: {}", runtime.name(), done.errors());
+        assert_eq!(
+            done.success(),
+            format!("made\n{uid}\n"),
+            "{}: {}",
+            runtime.name(),
+            done.errors()
+        );
         let doctor = start(&["doctor", a, b, c, d]);
-        assert!(doctor.success().contains("A session opens here"), "{}", doctor.text());
+        assert!(
+            doctor.success().contains("A session opens here"),
+            "{}",
+            doctor.text()
+        );
         let says = doctor.text().contains("`pidfd_getfd`");
-        assert_eq!(says, runtime == Runtime::Docker, "what it lacks is said: {}", doctor.text());
+        assert_eq!(
+            says,
+            runtime == Runtime::Docker,
+            "what it lacks is said: {}",
+            doctor.text()
+        );
         assert!(fs::metadata(world.project.join("file")).is_ok());
     }
 }
@@ -88,18 +118,26 @@ fn in_container(world: &World, runtime: Runtime) -> Command {
     let mut command = if geteuid().is_root() {
         let mut command = Command::new("unshare");
         let base = world.base().display();
-        let ids = format!("--reuid {} --regid {} --clear-groups", account.uid, account.gid);
+        let ids = format!(
+            "--reuid {} --regid {} --clear-groups",
+            account.uid, account.gid
+        );
         let script = format!(
             "mount --make-rprivate / && mount --bind {base} {base} && mount -o remount,ro,bind / && ! touch /usr/x 2>&- \
              && exec setpriv {ids} --bounding-set=-all \"$@\""
         );
-        command.args(["-m", "bash", "-c", &script, "bash"]).arg(profile);
+        command
+            .args(["-m", "bash", "-c", &script, "bash"])
+            .arg(profile);
         command
     } else {
         Command::new(profile)
     };
     command.args(["--profile", runtime.name()]).env_clear();
-    command.env("HOME", &world.home).env("XDG_STATE_HOME", &world.state).env("PATH", "/usr/bin:/bin");
+    command
+        .env("HOME", &world.home)
+        .env("XDG_STATE_HOME", &world.state)
+        .env("PATH", "/usr/bin:/bin");
     // In place of the `/tmp` that such a container needs.
     let temporary = world.home.join("temporary");
     world.make_folder(&temporary);

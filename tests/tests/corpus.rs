@@ -15,7 +15,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Whether the corpus in a folder passes, and what is wrong with it.
 fn lint(corpus: &Path) -> (bool, String) {
     let mut python = Command::new("/usr/bin/python3");
-    python.arg("-B").arg(folder().join("run.py")).arg("--lint").arg(corpus);
+    python
+        .arg("-B")
+        .arg(folder().join("run.py"))
+        .arg("--lint")
+        .arg(corpus);
     let finished = run(&mut python, LIMIT);
     (finished.code() == 0, finished.text() + &finished.errors())
 }
@@ -70,20 +74,43 @@ fn each_check_can_fail() {
         ("token OUTSIDE", "outside", "that of sessions"),
         ("core", "kernel", "unknown tier"),
         ("Needs:   -", "Needs:   luck", "unknown need luck"),
-        ("# Needs:   -\n", "# Needs:   -\n# Fixture: magic\n", "unknown fixture magic"),
-        ("# Needs:   -\n", "# Needs:   -\n# Limit:   600\n", "the limit is not between"),
-        ("# Needs:   -\n", "# Needs:   -\n# Wants:   x\n", "unknown or repeated field Wants"),
+        (
+            "# Needs:   -\n",
+            "# Needs:   -\n# Fixture: magic\n",
+            "unknown fixture magic",
+        ),
+        (
+            "# Needs:   -\n",
+            "# Needs:   -\n# Limit:   600\n",
+            "the limit is not between",
+        ),
+        (
+            "# Needs:   -\n",
+            "# Needs:   -\n# Wants:   x\n",
+            "unknown or repeated field Wants",
+        ),
         (". \"$2/probe/ctk.sh\"\n", "", "the helpers of its language"),
         ("contained\n", "while true; do :; done\n", "is not bounded"),
         ("contained\n", "sleep 3600\n", "is not bounded"),
-        ("contained\n", "ping 192.0.2.1\n", "leads beyond the loopback"),
-        ("contained\n", "curl https://example.org/\n", "leads beyond the loopback"),
+        (
+            "contained\n",
+            "ping 192.0.2.1\n",
+            "leads beyond the loopback",
+        ),
+        (
+            "contained\n",
+            "curl https://example.org/\n",
+            "leads beyond the loopback",
+        ),
     ];
     for (from, to, complaint) in changes {
         assert!(TEXT.contains(from), "{from}");
         fs::write(copy.0.join(PROBE), TEXT.replacen(from, to, 1)).unwrap();
         let (passes, text) = lint(&copy.0);
-        assert!(!passes && text.contains(complaint), "{from:?} as {to:?} is not `{complaint}`: {text}");
+        assert!(
+            !passes && text.contains(complaint),
+            "{from:?} as {to:?} is not `{complaint}`: {text}"
+        );
     }
 }
 
@@ -92,14 +119,21 @@ fn names_ids_and_the_page_are_checked() {
     let copy = Copy::new();
     let broken = |complaint: &str| {
         let (passes, text) = lint(&copy.0);
-        assert!(!passes && text.contains(complaint), "no `{complaint}`: {text}");
+        assert!(
+            !passes && text.contains(complaint),
+            "no `{complaint}`: {text}"
+        );
     };
     let other = copy.0.join("probes/FS-990-again.sh");
     fs::write(&other, TEXT).unwrap();
     broken("has the id of");
     fs::rename(&other, copy.0.join("probes/ZZZ-001-class.sh")).unwrap();
     broken("unknown class ZZZ");
-    fs::rename(copy.0.join("probes/ZZZ-001-class.sh"), copy.0.join("probes/FS-99-short.sh")).unwrap();
+    fs::rename(
+        copy.0.join("probes/ZZZ-001-class.sh"),
+        copy.0.join("probes/FS-99-short.sh"),
+    )
+    .unwrap();
     broken("is not named");
     fs::remove_file(copy.0.join("probes/FS-99-short.sh")).unwrap();
     let page = copy.0.join("README.md");

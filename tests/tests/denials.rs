@@ -18,7 +18,9 @@ pub fn tests() -> Vec<Test> {
         limits_that_the_kernel_keeps_are_named_too,
         what_is_closed_as_an_object_says_why
     ];
-    tests.extend(suite::flat_only(in_each_place![a_program_that_nobody_can_read_is_over_the_limit]));
+    tests.extend(suite::flat_only(in_each_place![
+        a_program_that_nobody_can_read_is_over_the_limit
+    ]));
     tests
 }
 
@@ -37,9 +39,14 @@ fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
     let mut unlimited = world.cell(quiet);
     assert_eq!(run(&mut unlimited, LIMIT).success(), "done\n");
     let mut limited = world.lazaret("run");
-    limited.args(["--profile", "tight"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+    limited
+        .args(["--profile", "tight"])
+        .env("XDG_CONFIG_HOME", world.home.join("settings"));
     let finished = run(limited.args(["--", "bash", "-c", quiet]), LIMIT);
-    assert!(!finished.text().contains("done") && finished.errors().contains("`written`"), "{finished:?}");
+    assert!(
+        !finished.text().contains("done") && finished.errors().contains("`written`"),
+        "{finished:?}"
+    );
 }
 
 const POLICY: &str = r#"
@@ -72,11 +79,32 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let row = |name, script, target, by| Row { name, script, input: json!({}), target, by };
+    let row = |name, script, target, by| Row {
+        name,
+        script,
+        input: json!({}),
+        target,
+        by,
+    };
     vec![
-        row("ssh key", "cat $KEYS/id_rsa", "/id_rsa", ["mount-namespace", "landlock-files"]),
-        row("/etc", "cat /etc/shadow", "/etc/shadow", ["mount-namespace", "landlock-files"]),
-        row("elsewhere", "echo x > /var/log/new", "/var/log/new", ["mount-namespace", "landlock-files"]),
+        row(
+            "ssh key",
+            "cat $KEYS/id_rsa",
+            "/id_rsa",
+            ["mount-namespace", "landlock-files"],
+        ),
+        row(
+            "/etc",
+            "cat /etc/shadow",
+            "/etc/shadow",
+            ["mount-namespace", "landlock-files"],
+        ),
+        row(
+            "elsewhere",
+            "echo x > /var/log/new",
+            "/var/log/new",
+            ["mount-namespace", "landlock-files"],
+        ),
         row(
             "connect",
             "exec 3<>/dev/tcp/203.0.113.7/443",
@@ -91,7 +119,12 @@ fn rows() -> Vec<Row> {
             target: "",
             by: ["network-namespace", "landlock-files"],
         },
-        row("hooks", "echo x > .git/hooks/pre-commit", ".git/hooks/pre-commit", ["protected-names"; 2]),
+        row(
+            "hooks",
+            "echo x > .git/hooks/pre-commit",
+            ".git/hooks/pre-commit",
+            ["protected-names"; 2],
+        ),
         row("`.env`", "cat .env", ".env", ["protected-names"; 2]),
         row(
             "editor settings",
@@ -120,9 +153,19 @@ fn rows() -> Vec<Row> {
             "written bytes",
             ["written"; 2],
         ),
-        row("processes", "for i in $(seq 200); do sleep 3 & done; wait", "processes", ["processes"; 2]),
+        row(
+            "processes",
+            "for i in $(seq 200); do sleep 3 & done; wait",
+            "processes",
+            ["processes"; 2],
+        ),
         // By the list of hosts, which has no name.
-        row("host", "curl -fsS http://a.example:81/", "a.example:81", [""; 2]),
+        row(
+            "host",
+            "curl -fsS http://a.example:81/",
+            "a.example:81",
+            [""; 2],
+        ),
         row("rule", "git push origin main", "bash", ["rule:user:8"; 2]),
         row("scope", "true", "bash", ["scope:bash"; 2]),
     ]
@@ -141,7 +184,10 @@ struct Key(PathBuf);
 
 impl Key {
     fn new(place: Place) -> Self {
-        let folder = place.account().home.join(format!(".lazaret-test-{}", lazaret_tests::world::unique()));
+        let folder = place
+            .account()
+            .home
+            .join(format!(".lazaret-test-{}", lazaret_tests::world::unique()));
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("id_rsa"), "key").unwrap();
         for path in [folder.join("id_rsa"), folder.clone()] {
@@ -165,14 +211,19 @@ fn world(place: Place) -> World {
     // Not in dotenv form: such a file is hidden, and not masked.
     world.put(".env", "a secret\n");
     world.put_helper("attacker");
-    world.put("scope.toml", "[tool_permissions.file_read]\nallowed = true\n");
+    world.put(
+        "scope.toml",
+        "[tool_permissions.file_read]\nallowed = true\n",
+    );
     world
 }
 
 /// The command in this world, narrowed where the row is about that.
 fn command(world: &World, subcommand: &str, row: &Row) -> Command {
     let mut command = world.lazaret(subcommand);
-    command.args(["--profile", "tight"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+    command
+        .args(["--profile", "tight"])
+        .env("XDG_CONFIG_HOME", world.home.join("settings"));
     match (row.name, subcommand) {
         ("scope", _) => drop(command.arg("--scope").arg(world.project.join("scope.toml"))),
         ("host", "session") => drop(command.arg("--leases")),
@@ -190,7 +241,9 @@ fn script(key: &Key, row: &Row) -> String {
 fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     let mut command = command(world, "run", row);
     let timeout = row.input["timeout"].as_u64();
-    let options = timeout.iter().flat_map(|seconds| ["--timeout".to_owned(), seconds.to_string()]);
+    let options = timeout
+        .iter()
+        .flat_map(|seconds| ["--timeout".to_owned(), seconds.to_string()]);
     let script = script(key, row);
     let words = match row.name {
         // A rule on a command is about its words.
@@ -201,9 +254,15 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     assert_ne!(finished.code(), 0, "{}: {}", row.name, finished.errors());
     let errors = finished.errors();
     // What was chosen is told first, and is another in each world.
-    let lines = errors.lines().filter_map(|line| line.strip_prefix("lazaret: "));
+    let lines = errors
+        .lines()
+        .filter_map(|line| line.strip_prefix("lazaret: "));
     let lines: Vec<_> = lines
-        .filter(|line| !["the project is ", "variables that "].iter().any(|start| line.starts_with(start)))
+        .filter(|line| {
+            !["the project is ", "variables that "]
+                .iter()
+                .any(|start| line.starts_with(start))
+        })
         .filter(|line| !line.contains(" is hidden and not masked: "))
         .collect();
     lines.join(" ")
@@ -217,7 +276,10 @@ fn model_reads(world: &World, key: &Key, row: &Row) -> (String, Value) {
     input.as_object_mut().unwrap().extend(more);
     let answer = session.call("bash", input);
     assert!(!answer.ok(), "{}: {}", row.name, answer.result);
-    let error = answer.result["error"]["message"].as_str().unwrap().to_owned();
+    let error = answer.result["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     (error, answer.result["metadata"]["denied"].clone())
 }
 
@@ -226,7 +288,9 @@ fn names(denied: &Value, row: &Row, tier: Tier) -> bool {
     let by = row.by[usize::from(tier == Tier::Flat)];
     denied.as_array().is_some_and(|all| {
         all.iter().any(|one| {
-            one["what"]["target"].as_str().is_some_and(|target| target.contains(row.target))
+            one["what"]["target"]
+                .as_str()
+                .is_some_and(|target| target.contains(row.target))
                 && one["by"]["name"].as_str().unwrap_or_default() == by
                 && one["why"].as_str().is_some_and(|why| !why.is_empty())
                 && one.get("remedy").is_some()
@@ -236,22 +300,35 @@ fn names(denied: &Value, row: &Row, tier: Tier) -> bool {
 
 /// What is another in each world or release stands as what it is.
 fn general(world: &World, key: &Key, text: &str) -> String {
-    let text =
-        text.replace(&world.home.display().to_string(), "~").replace(&key.0.display().to_string(), "~/.ssh");
-    let lines = text.split("protected.toml:").enumerate().map(|(at, rest)| match at {
-        0 => rest.to_owned(),
-        _ => format!("protected.toml:N{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
-    });
+    let text = text
+        .replace(&world.home.display().to_string(), "~")
+        .replace(&key.0.display().to_string(), "~/.ssh");
+    let lines = text
+        .split("protected.toml:")
+        .enumerate()
+        .map(|(at, rest)| match at {
+            0 => rest.to_owned(),
+            _ => format!(
+                "protected.toml:N{}",
+                rest.trim_start_matches(|c: char| c.is_ascii_digit())
+            ),
+        });
     lines.collect::<String>().replace('|', "\\|")
 }
 
 fn section(place: Place) -> String {
-    let mut section =
-        format!("## {}\n\n| denied | the user reads | the model reads |\n|---|---|---|\n", place.tier.name());
+    let mut section = format!(
+        "## {}\n\n| denied | the user reads | the model reads |\n|---|---|---|\n",
+        place.tier.name()
+    );
     for row in rows() {
         let (world, key) = (world(place), Key::new(place));
         let (model, denied) = model_reads(&world, &key, &row);
-        assert!(names(&denied, &row, place.tier), "{place}, {}: {denied}", row.name);
+        assert!(
+            names(&denied, &row, place.tier),
+            "{place}, {}: {denied}",
+            row.name
+        );
         let user = user_reads(&world, &key, &row);
         let by = row.by[usize::from(place.tier == Tier::Flat)];
         let named = user.contains(row.target) || user.contains(by);
@@ -277,10 +354,15 @@ fn page() -> PathBuf {
 fn each_denial_names_the_thing_what_closed_it_and_what_would_open_it(place: Place) {
     static FILE: Mutex<()> = Mutex::new(());
     let now = section(place);
-    let _one = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _one = FILE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let text = fs::read_to_string(page()).unwrap_or_default();
     let sections = |text: &str| -> Vec<String> {
-        text.split("## ").skip(1).map(|part| format!("## {}\n", part.trim_end())).collect()
+        text.split("## ")
+            .skip(1)
+            .map(|part| format!("## {}\n", part.trim_end()))
+            .collect()
     };
     let mut known = sections(&text);
     let title = format!("## {}\n", place.tier.name());
@@ -290,14 +372,20 @@ fn each_denial_names_the_thing_what_closed_it_and_what_would_open_it(place: Plac
         known.sort_by(|one, other| other.cmp(one));
         fs::write(page(), format!("{HEAD}{}", known.join("\n"))).unwrap();
     }
-    let then = known.into_iter().find(|section| section.starts_with(&title)).unwrap_or_default();
+    let then = known
+        .into_iter()
+        .find(|section| section.starts_with(&title))
+        .unwrap_or_default();
     assert_eq!(then, now, "LAZARET_GOLDEN=write writes the page again");
 }
 
 /// Ordinary work, some of which fails for its own reasons.
 const ORDINARY: [(&str, bool); 6] = [
     ("git status && git commit -q --allow-empty -m x", true),
-    ("echo x > file && cat file && mv file other && rm other", true),
+    (
+        "echo x > file && cat file && mv file other && rm other",
+        true,
+    ),
     ("false", false),
     ("cat nothing", false),
     ("mkdir closed && chmod 0 closed && touch closed/x", false),
@@ -314,8 +402,17 @@ fn what_is_not_denied_is_not_told(place: Place) {
         let answer = session.bash(&script);
         // Root may write a directory of mode 0.
         let is_root = place.user == lazaret_tests::place::User::Root && script.contains("closed");
-        assert!(answer.ok() == works || is_root, "{script}: {}", answer.result);
-        assert_eq!(answer.result["metadata"].get("denied"), None, "{script}: {}", answer.result);
+        assert!(
+            answer.ok() == works || is_root,
+            "{script}: {}",
+            answer.result
+        );
+        assert_eq!(
+            answer.result["metadata"].get("denied"),
+            None,
+            "{script}: {}",
+            answer.result
+        );
     }
 }
 
@@ -330,9 +427,15 @@ fn nobody_learns_from_a_denial_what_exists(place: Place) {
     };
     let (there, absent) = (told("id_rsa"), told("id_dsa"));
     match place.tier {
-        Tier::Namespaced => assert!(there == absent && there.contains("mount-namespace"), "{there} {absent}"),
+        Tier::Namespaced => assert!(
+            there == absent && there.contains("mount-namespace"),
+            "{there} {absent}"
+        ),
         // There `stat` says as much; see SECURITY.md.
-        Tier::Flat => assert!(there.contains("landlock-files") && absent == "null", "{there} {absent}"),
+        Tier::Flat => assert!(
+            there.contains("landlock-files") && absent == "null",
+            "{there} {absent}"
+        ),
     }
 }
 
@@ -341,31 +444,53 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     let world = world(place);
     let grow = "python3 -c 'b = [bytearray(8 << 20) for _ in range(60)]'";
     let burn = "bash -c 'while :; do :; done'; exit $?";
-    let mut rows =
-        vec![("memory", grow), ("file_size", "head -c 20000000 /dev/zero > big; exit $?"), ("cpu_s", burn)];
+    let mut rows = vec![
+        ("memory", grow),
+        ("file_size", "head -c 20000000 /dev/zero > big; exit $?"),
+        ("cpu_s", burn),
+    ];
     // The private storage of the flat tier lies on the machine's own disk.
     if place.tier == Tier::Namespaced {
-        rows.push(("scratch", "for i in 1 2 3; do head -c 7000000 /dev/zero > /tmp/$i || exit; done"));
+        rows.push((
+            "scratch",
+            "for i in 1 2 3; do head -c 7000000 /dev/zero > /tmp/$i || exit; done",
+        ));
     }
     for (key, script) in rows {
         let run = |profile: &str| {
             let mut command = world.lazaret("run");
             command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-            let finished =
-                run(command.args(["--profile", profile, "--json", "--", "bash", "-c", script]), LIMIT);
+            let finished = run(
+                command.args(["--profile", profile, "--json", "--", "bash", "-c", script]),
+                LIMIT,
+            );
             serde_json::from_str::<Value>(&finished.text()).unwrap()
         };
         let result = run("kept");
-        let denied = result["metadata"]["denied"].as_array().cloned().unwrap_or_default();
-        let named = denied.iter().find(|denial| denial["by"] == json!({"kind": "limit", "name": key}));
-        let remedy = named.map(|denial| denial["remedy"]["policy"].to_string()).unwrap_or_default();
+        let denied = result["metadata"]["denied"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let named = denied
+            .iter()
+            .find(|denial| denial["by"] == json!({"kind": "limit", "name": key}));
+        let remedy = named
+            .map(|denial| denial["remedy"]["policy"].to_string())
+            .unwrap_or_default();
         assert!(remedy.contains(key), "{key}: {result}");
     }
     let control = "head -c 4000000 /dev/zero > $TMPDIR/small; exit 1";
     let mut command = world.lazaret("run");
     command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    let finished = run(command.args(["--profile", "kept", "--json", "--", "bash", "-c", control]), LIMIT);
-    assert!(!finished.text().contains("\"denied\""), "{}", finished.text());
+    let finished = run(
+        command.args(["--profile", "kept", "--json", "--", "bash", "-c", control]),
+        LIMIT,
+    );
+    assert!(
+        !finished.text().contains("\"denied\""),
+        "{}",
+        finished.text()
+    );
 }
 
 fn what_is_closed_as_an_object_says_why(place: Place) {
@@ -384,10 +509,16 @@ fn what_is_closed_as_an_object_says_why(place: Place) {
         run(command.args(["-v", "--", "bash", "-c", script]), LIMIT).errors()
     };
     let other = run_verbose("cat other");
-    assert!(other.contains("It is the same file as") && other.contains(".env"), "{other}");
+    assert!(
+        other.contains("It is the same file as") && other.contains(".env"),
+        "{other}"
+    );
     if ordinary {
         let shut = run_verbose("ls shut");
-        assert!(shut.contains("It cannot be listed") && !shut.contains("although its name is not"), "{shut}");
+        assert!(
+            shut.contains("It cannot be listed") && !shut.contains("although its name is not"),
+            "{shut}"
+        );
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
 }

@@ -35,7 +35,10 @@ pub fn tests() -> Vec<Test> {
             nothing_outlives_its_call,
             files_outside_stay_closed_without_landlock
         ],
-        once![an_older_landlock_loses_what_security_md_lists, an_open_door_is_seen],
+        once![
+            an_older_landlock_loses_what_security_md_lists,
+            an_open_door_is_seen
+        ],
     ]
     .concat()
 }
@@ -65,16 +68,36 @@ const OPEN: &[(&str, &[&str], &str)] = &[(
 )];
 
 const FILES: &[Attack] = &[
-    Attack { name: "read a file outside", words: |s| words(&["read", &s.secret()]), evidence: Secret },
+    Attack {
+        name: "read a file outside",
+        words: |s| words(&["read", &s.secret()]),
+        evidence: Secret,
+    },
     Attack {
         name: "read the ssh key",
         words: |s| words(&["read", &s.home(".ssh/id_rsa")]),
         evidence: Secret,
     },
-    Attack { name: "read /etc/shadow", words: |_| words(&["read", "/etc/shadow"]), evidence: Said },
-    Attack { name: "read shared memory file", words: |s| words(&["read", &s.shm_file]), evidence: Secret },
-    Attack { name: "list the home", words: |s| words(&["list", &s.home(".ssh")]), evidence: Said },
-    Attack { name: "list root's home", words: |_| words(&["list", "/root"]), evidence: Said },
+    Attack {
+        name: "read /etc/shadow",
+        words: |_| words(&["read", "/etc/shadow"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "read shared memory file",
+        words: |s| words(&["read", &s.shm_file]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "list the home",
+        words: |s| words(&["list", &s.home(".ssh")]),
+        evidence: Said,
+    },
+    Attack {
+        name: "list root's home",
+        words: |_| words(&["list", "/root"]),
+        evidence: Said,
+    },
     Attack {
         name: "read through a link in the project",
         words: |s| words(&["link-and-read", &s.secret(), &s.fresh_in_project()]),
@@ -87,10 +110,19 @@ const FILES: &[Attack] = &[
     },
     Attack {
         name: "read through the project's parent",
-        words: |s| words(&["read", &format!("{}/../outside/secret.txt", s.world.project.display())]),
+        words: |s| {
+            words(&[
+                "read",
+                &format!("{}/../outside/secret.txt", s.world.project.display()),
+            ])
+        },
         evidence: Secret,
     },
-    Attack { name: "read by handle", words: |s| words(&["open-by-handle", &s.secret()]), evidence: Secret },
+    Attack {
+        name: "read by handle",
+        words: |s| words(&["open-by-handle", &s.secret()]),
+        evidence: Secret,
+    },
     Attack {
         name: "append outside",
         words: |s| words(&["write", &s.target(), &s.nonce()]),
@@ -146,8 +178,16 @@ const FILES: &[Attack] = &[
         words: |s| words(&["utime", &s.target()]),
         evidence: Outside(|s| s.target_age_is_ancient()),
     },
-    Attack { name: "change an owner outside", words: |s| words(&["chown", &s.target()]), evidence: Said },
-    Attack { name: "set an attribute outside", words: |s| words(&["setxattr", &s.target()]), evidence: Said },
+    Attack {
+        name: "change an owner outside",
+        words: |s| words(&["chown", &s.target()]),
+        evidence: Said,
+    },
+    Attack {
+        name: "set an attribute outside",
+        words: |s| words(&["setxattr", &s.target()]),
+        evidence: Said,
+    },
     Attack {
         name: "run a program outside",
         words: |s| words(&["run", &s.outside("program.sh")]),
@@ -161,20 +201,42 @@ const FILES: &[Attack] = &[
 ];
 
 const NETWORK: &[Attack] = &[
-    Attack { name: "TCP", words: |s| words(&["connect", "tcp", &s.tcp]), evidence: Secret },
-    Attack { name: "TCP over IPv6", words: |s| words(&["connect", "tcp", &s.tcp6]), evidence: Secret },
     Attack {
-        name: "TCP over IPv4 in IPv6",
-        words: |s| words(&["connect", "tcp", &s.tcp.replace("127.0.0.1", "[::ffff:127.0.0.1]")]),
+        name: "TCP",
+        words: |s| words(&["connect", "tcp", &s.tcp]),
         evidence: Secret,
     },
-    Attack { name: "TCP to 0.0.0.0", words: |s| words(&["connect", "tcp", &s.tcp_any]), evidence: Secret },
+    Attack {
+        name: "TCP over IPv6",
+        words: |s| words(&["connect", "tcp", &s.tcp6]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "TCP over IPv4 in IPv6",
+        words: |s| {
+            words(&[
+                "connect",
+                "tcp",
+                &s.tcp.replace("127.0.0.1", "[::ffff:127.0.0.1]"),
+            ])
+        },
+        evidence: Secret,
+    },
+    Attack {
+        name: "TCP to 0.0.0.0",
+        words: |s| words(&["connect", "tcp", &s.tcp_any]),
+        evidence: Secret,
+    },
     Attack {
         name: "TCP to another address of the loopback",
         words: |s| words(&["connect", "tcp", &s.tcp_any.replace("0.0.0.0", "127.3.2.1")]),
         evidence: Secret,
     },
-    Attack { name: "TCP with data", words: |s| words(&["connect", "fast", &s.tcp]), evidence: Secret },
+    Attack {
+        name: "TCP with data",
+        words: |s| words(&["connect", "fast", &s.tcp]),
+        evidence: Secret,
+    },
     Attack {
         name: "TCP with a message",
         words: |s| words(&["connect", "fast-message", &s.tcp]),
@@ -195,8 +257,16 @@ const NETWORK: &[Attack] = &[
         words: |s| words(&["connect", "racing", &s.tcp]),
         evidence: Secret,
     },
-    Attack { name: "MPTCP", words: |s| words(&["connect", "mptcp", &s.tcp]), evidence: Secret },
-    Attack { name: "UDP", words: |s| words(&["connect", "udp", &s.udp]), evidence: Secret },
+    Attack {
+        name: "MPTCP",
+        words: |s| words(&["connect", "mptcp", &s.tcp]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "UDP",
+        words: |s| words(&["connect", "udp", &s.udp]),
+        evidence: Secret,
+    },
     Attack {
         name: "a socket file",
         words: |s| words(&["connect", "unix", &s.outside("listener.sock")]),
@@ -209,22 +279,80 @@ const NETWORK: &[Attack] = &[
     },
     Attack {
         name: "an abstract datagram",
-        words: |s| words(&["connect", "abstract-datagram", &format!("{}-datagram", s.abstract_name)]),
+        words: |s| {
+            words(&[
+                "connect",
+                "abstract-datagram",
+                &format!("{}-datagram", s.abstract_name),
+            ])
+        },
         evidence: Outside(Fixture::datagram_came),
     },
-    Attack { name: "a VSOCK socket", words: |_| words(&["socket", "40", "1", "0"]), evidence: Said },
-    Attack { name: "a raw socket", words: |_| words(&["socket", "2", "3", "1"]), evidence: Said },
-    Attack { name: "a ping socket", words: |_| words(&["socket", "2", "2", "1"]), evidence: Said },
-    Attack { name: "a UDP-Lite socket", words: |_| words(&["socket", "2", "2", "136"]), evidence: Said },
-    Attack { name: "an MPTCP socket", words: |_| words(&["socket", "2", "1", "262"]), evidence: Said },
-    Attack { name: "an SCTP socket", words: |_| words(&["socket", "2", "1", "132"]), evidence: Said },
-    Attack { name: "a packet socket", words: |_| words(&["socket", "17", "3", "0"]), evidence: Said },
-    Attack { name: "an XDP socket", words: |_| words(&["socket", "44", "3", "0"]), evidence: Said },
-    Attack { name: "a crypto socket", words: |_| words(&["socket", "38", "5", "0"]), evidence: Said },
-    Attack { name: "a key socket", words: |_| words(&["socket", "15", "3", "2"]), evidence: Said },
-    Attack { name: "an audit socket", words: |_| words(&["socket", "16", "3", "9"]), evidence: Said },
-    Attack { name: "a firewall socket", words: |_| words(&["socket", "16", "3", "12"]), evidence: Said },
-    Attack { name: "a SMC socket", words: |_| words(&["socket", "43", "1", "0"]), evidence: Said },
+    Attack {
+        name: "a VSOCK socket",
+        words: |_| words(&["socket", "40", "1", "0"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a raw socket",
+        words: |_| words(&["socket", "2", "3", "1"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a ping socket",
+        words: |_| words(&["socket", "2", "2", "1"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a UDP-Lite socket",
+        words: |_| words(&["socket", "2", "2", "136"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "an MPTCP socket",
+        words: |_| words(&["socket", "2", "1", "262"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "an SCTP socket",
+        words: |_| words(&["socket", "2", "1", "132"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a packet socket",
+        words: |_| words(&["socket", "17", "3", "0"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "an XDP socket",
+        words: |_| words(&["socket", "44", "3", "0"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a crypto socket",
+        words: |_| words(&["socket", "38", "5", "0"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a key socket",
+        words: |_| words(&["socket", "15", "3", "2"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "an audit socket",
+        words: |_| words(&["socket", "16", "3", "9"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a firewall socket",
+        words: |_| words(&["socket", "16", "3", "12"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "a SMC socket",
+        words: |_| words(&["socket", "43", "1", "0"]),
+        evidence: Said,
+    },
 ];
 
 /// Other processes, and what a process is given.
@@ -234,7 +362,11 @@ const PROCESSES: &[Attack] = &[
         words: |s| words(&["signal", &s.victim_pid()]),
         evidence: Outside(Fixture::victim_is_dead),
     },
-    Attack { name: "ptrace", words: |s| words(&["ptrace", &s.victim_pid()]), evidence: Said },
+    Attack {
+        name: "ptrace",
+        words: |s| words(&["ptrace", &s.victim_pid()]),
+        evidence: Said,
+    },
     Attack {
         name: "read memory",
         words: |s| words(&["read-memory", &s.victim_pid(), &s.victim_address()]),
@@ -247,12 +379,22 @@ const PROCESSES: &[Attack] = &[
     },
     Attack {
         name: "read through another's root",
-        words: |s| words(&["read", &format!("/proc/{}/root{}", s.victim_pid(), s.secret())]),
+        words: |s| {
+            words(&[
+                "read",
+                &format!("/proc/{}/root{}", s.victim_pid(), s.secret()),
+            ])
+        },
         evidence: Secret,
     },
     Attack {
         name: "read through another's descriptor",
-        words: |s| words(&["read", &format!("/proc/{}/fd/{}", s.victim_pid(), s.victim_descriptor())]),
+        words: |s| {
+            words(&[
+                "read",
+                &format!("/proc/{}/fd/{}", s.victim_pid(), s.victim_descriptor()),
+            ])
+        },
         evidence: Secret,
     },
     Attack {
@@ -280,8 +422,16 @@ const PROCESSES: &[Attack] = &[
         words: |s| words(&["environment", &s.world.canary]),
         evidence: Said,
     },
-    Attack { name: "inherited descriptors", words: |_| words(&["descriptors"]), evidence: Said },
-    Attack { name: "capabilities", words: |_| words(&["capabilities"]), evidence: Said },
+    Attack {
+        name: "inherited descriptors",
+        words: |_| words(&["descriptors"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "capabilities",
+        words: |_| words(&["capabilities"]),
+        evidence: Said,
+    },
     Attack {
         name: "a set-user-id program",
         words: |s| words(&["run-other", &s.setuid, "become-root"]),
@@ -290,39 +440,109 @@ const PROCESSES: &[Attack] = &[
 ];
 
 const KERNEL: &[Attack] = &[
-    Attack { name: "mount", words: |s| words(&["mount", &s.project("folder")]), evidence: Said },
+    Attack {
+        name: "mount",
+        words: |s| words(&["mount", &s.project("folder")]),
+        evidence: Said,
+    },
     Attack {
         name: "lay a file over another",
         words: |s| words(&["bind-over", &s.project("mine"), &s.project("other")]),
         evidence: Said,
     },
-    Attack { name: "unshare", words: |_| words(&["unshare"]), evidence: Said },
-    Attack { name: "clone into a user namespace", words: |_| words(&["clone-user"]), evidence: Said },
-    Attack { name: "clone3 into a user namespace", words: |_| words(&["clone3-user"]), evidence: Said },
-    Attack { name: "setns", words: |_| words(&["setns", "/proc/self/ns/uts"]), evidence: Said },
-    Attack { name: "chroot", words: |s| words(&["chroot", &s.project("folder")]), evidence: Said },
-    Attack { name: "io_uring", words: |_| words(&["io-uring"]), evidence: Said },
-    Attack { name: "userfaultfd", words: |_| words(&["userfaultfd"]), evidence: Said },
-    Attack { name: "bpf", words: |_| words(&["bpf"]), evidence: Said },
-    Attack { name: "keyring", words: |_| words(&["keyring"]), evidence: Said },
-    Attack { name: "perf", words: |_| words(&["perf"]), evidence: Said },
-    Attack { name: "fanotify", words: |_| words(&["fanotify"]), evidence: Said },
-    Attack { name: "x32", words: |_| words(&["x32"]), evidence: Said },
-    Attack { name: "i386", words: |_| words(&["int80"]), evidence: Said },
-    Attack { name: "push a key into a terminal", words: |_| words(&["push-key"]), evidence: Said },
+    Attack {
+        name: "unshare",
+        words: |_| words(&["unshare"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "clone into a user namespace",
+        words: |_| words(&["clone-user"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "clone3 into a user namespace",
+        words: |_| words(&["clone3-user"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "setns",
+        words: |_| words(&["setns", "/proc/self/ns/uts"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "chroot",
+        words: |s| words(&["chroot", &s.project("folder")]),
+        evidence: Said,
+    },
+    Attack {
+        name: "io_uring",
+        words: |_| words(&["io-uring"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "userfaultfd",
+        words: |_| words(&["userfaultfd"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "bpf",
+        words: |_| words(&["bpf"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "keyring",
+        words: |_| words(&["keyring"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "perf",
+        words: |_| words(&["perf"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "fanotify",
+        words: |_| words(&["fanotify"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "x32",
+        words: |_| words(&["x32"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "i386",
+        words: |_| words(&["int80"]),
+        evidence: Said,
+    },
+    Attack {
+        name: "push a key into a terminal",
+        words: |_| words(&["push-key"]),
+        evidence: Said,
+    },
     Attack {
         name: "System V shared memory",
         words: |s| words(&["shared-memory", &s.segment.key.to_string()]),
         evidence: Said,
     },
-    Attack { name: "set the hostname", words: |_| words(&["hostname"]), evidence: Said },
+    Attack {
+        name: "set the hostname",
+        words: |_| words(&["hostname"]),
+        evidence: Said,
+    },
 ];
 
 /// Names that do not exist yet, in directories that do not exist yet, which programs of the host act on.
 const NAMES: &[Attack] = &[
     Attack {
         name: "a hook of a submodule to come",
-        words: |s| words(&["plant", &s.planted(".git/modules/N/hooks/post-checkout"), &s.nonce()]),
+        words: |s| {
+            words(&[
+                "plant",
+                &s.planted(".git/modules/N/hooks/post-checkout"),
+                &s.nonce(),
+            ])
+        },
         evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
     },
     Attack {
@@ -337,12 +557,24 @@ const NAMES: &[Attack] = &[
     },
     Attack {
         name: "a submodule's settings, in a linked worktree",
-        words: |s| words(&["plant", &s.planted(".git/worktrees/N/modules/sub/config"), &s.nonce()]),
+        words: |s| {
+            words(&[
+                "plant",
+                &s.planted(".git/worktrees/N/modules/sub/config"),
+                &s.nonce(),
+            ])
+        },
         evidence: Outside(|s| s.has_planted(".git/worktrees/N/modules/sub/config")),
     },
     Attack {
         name: "another directory as a worktree's own",
-        words: |s| words(&["plant", &s.planted(".git/worktrees/N/commondir"), &s.nonce()]),
+        words: |s| {
+            words(&[
+                "plant",
+                &s.planted(".git/worktrees/N/commondir"),
+                &s.nonce(),
+            ])
+        },
         evidence: Outside(|s| s.has_planted(".git/worktrees/N/commondir")),
     },
     Attack {
@@ -438,8 +670,16 @@ fn nothing_outlives_its_call(place: Place) {
 fn files_outside_stay_closed_without_landlock(place: Place) {
     let fixture = Fixture::of(World::ablated(place, "landlock-files"));
     let judged = fixture.judge(FILES, &[("run", &|words| fixture.in_cell(words))]);
-    assert!(judged.escaped.is_empty() && judged.not_run.is_empty(), "{:?}", judged.escaped);
-    assert!(judged.held.len() > FILES.len() / 2, "not possible here: {:?}", judged.impossible);
+    assert!(
+        judged.escaped.is_empty() && judged.not_run.is_empty(),
+        "{:?}",
+        judged.escaped
+    );
+    assert!(
+        judged.held.len() > FILES.len() / 2,
+        "not possible here: {:?}",
+        judged.impossible
+    );
 }
 
 /// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
@@ -447,15 +687,24 @@ fn an_older_landlock_loses_what_security_md_lists() {
     let mut wrong = Vec::new();
     // Without a cell nothing knows of Landlock, and the user is one.
     let mut controls = BTreeMap::new();
-    for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
+    for place in Place::all()
+        .into_iter()
+        .filter(|place| place.user == User::Ordinary)
+    {
         for abi in 1..=6 {
             let fixture = Fixture::of(World::ablated(place, &format!("landlock-abi={abi}")));
             let session = RefCell::new(Session::open(&fixture.world));
-            let in_session = |words: &[String]| fixture.in_session(&mut session.borrow_mut(), words);
+            let in_session =
+                |words: &[String]| fixture.in_session(&mut session.borrow_mut(), words);
             let mut out = BTreeSet::new();
             for attacks in [FILES, NETWORK, PROCESSES] {
-                let judged = fixture.judge_knowing(&mut controls, attacks, &[("session", &in_session)]);
-                assert!(judged.not_run.is_empty(), "{place}, ABI {abi}: {:?}", judged.not_run);
+                let judged =
+                    fixture.judge_knowing(&mut controls, attacks, &[("session", &in_session)]);
+                assert!(
+                    judged.not_run.is_empty(),
+                    "{place}, ABI {abi}: {:?}",
+                    judged.not_run
+                );
                 let open = |name: &str| OPEN.iter().any(|(known, ..)| *known == name);
                 let escaped = judged
                     .verdicts
@@ -466,7 +715,9 @@ fn an_older_landlock_loses_what_security_md_lists() {
             println!("{place}, ABI {abi}: {out:?}");
             let listed = listed_as_lost(place, abi);
             if out != listed {
-                wrong.push(format!("{place}, ABI {abi}: {out:?}, and the list has {listed:?}"));
+                wrong.push(format!(
+                    "{place}, ABI {abi}: {out:?}, and the list has {listed:?}"
+                ));
             }
         }
     }
@@ -475,12 +726,20 @@ fn an_older_landlock_loses_what_security_md_lists() {
 
 /// What stands in backticks in the rows of an ABI and of those after it: names of the attacks that get out with it.
 fn listed_as_lost(place: Place, abi: u32) -> BTreeSet<String> {
-    let page = fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
+    let page =
+        fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
     let column = if place.tier == Tier::Namespaced { 2 } else { 3 };
     let lost = |abi: u32| {
-        let row = page.lines().find(|line| line.starts_with(&format!("| {abi} ("))).unwrap();
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| {abi} (")))
+            .unwrap();
         let cell = row.split('|').nth(column).unwrap();
-        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     (abi..=6).flat_map(lost).collect()
 }
@@ -492,11 +751,27 @@ fn an_open_door_is_seen() {
     for attacks in [FILES, NETWORK, PROCESSES, KERNEL, NAMES, SURVIVORS] {
         let judged = fixture.judge(attacks, &[("nothing", &|words| fixture.control(words))]);
         let controls = attacks.len() - judged.impossible.len();
-        assert!(controls > attacks.len() / 4, "too few controls work here: {:?}", judged.impossible);
-        assert_eq!(judged.escaped.len(), controls, "an open door was not seen in {:?}", judged.held);
+        assert!(
+            controls > attacks.len() / 4,
+            "too few controls work here: {:?}",
+            judged.impossible
+        );
+        assert_eq!(
+            judged.escaped.len(),
+            controls,
+            "an open door was not seen in {:?}",
+            judged.held
+        );
     }
-    let judged = fixture.judge(&FILES[..2], &[("nothing", &|_| Reply::NotRun("it said nothing".into()))]);
-    assert_eq!(judged.not_run.len(), 2, "a sandbox that runs nothing was called safe");
+    let judged = fixture.judge(
+        &FILES[..2],
+        &[("nothing", &|_| Reply::NotRun("it said nothing".into()))],
+    );
+    assert_eq!(
+        judged.not_run.len(),
+        2,
+        "a sandbox that runs nothing was called safe"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -586,7 +861,8 @@ impl Fixture {
         let address = SocketAddr::from_abstract_name(format!("{abstract_name}-datagram")).unwrap();
         let datagrams = UnixDatagram::bind_addr(&address).unwrap();
         datagrams.set_nonblocking(true).unwrap();
-        let [tcp, tcp6, tcp_any] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"].map(|at| serve_tcp(at, &secret));
+        let [tcp, tcp6, tcp_any] =
+            ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"].map(|at| serve_tcp(at, &secret));
         Self {
             tcp: tcp.0,
             tcp6: tcp6.0,
@@ -610,7 +886,13 @@ impl Fixture {
     fn expect_held(&self, class: &str, attacks: &[Attack]) {
         let session = RefCell::new(Session::open(&self.world));
         let in_session = |words: &[String]| self.in_session(&mut session.borrow_mut(), words);
-        let judged = self.judge(attacks, &[("run", &|words| self.in_cell(words)), ("session", &in_session)]);
+        let judged = self.judge(
+            attacks,
+            &[
+                ("run", &|words| self.in_cell(words)),
+                ("session", &in_session),
+            ],
+        );
         println!(
             "{}: {} held, not possible here: {:?}",
             self.world.place,
@@ -620,14 +902,25 @@ impl Fixture {
         rows::write(class, &judged.verdicts);
         let place = self.world.place.to_string();
         let known = |row: &str| {
-            OPEN.iter().any(|(name, at, _)| at.contains(&place.as_str()) && row.starts_with(name))
+            OPEN.iter()
+                .any(|(name, at, _)| at.contains(&place.as_str()) && row.starts_with(name))
         };
         let mut complaints = judged.not_run;
-        complaints
-            .extend(judged.escaped.into_iter().filter(|row| !known(row)).map(|row| format!("ESCAPED {row}")));
+        complaints.extend(
+            judged
+                .escaped
+                .into_iter()
+                .filter(|row| !known(row))
+                .map(|row| format!("ESCAPED {row}")),
+        );
         let stale = judged.held.into_iter().filter(|row| known(row));
         complaints.extend(stale.map(|row| format!("holds now, take it off OPEN: {row}")));
-        assert!(complaints.is_empty(), "{}:\n  {}", self.world.place, complaints.join("\n  "));
+        assert!(
+            complaints.is_empty(),
+            "{}:\n  {}",
+            self.world.place,
+            complaints.join("\n  ")
+        );
     }
 
     fn judge(&self, attacks: &[Attack], cells: &[Cell]) -> Judged {
@@ -681,7 +974,10 @@ impl Fixture {
     /// In a cell of its own.
     fn in_cell(&self, words: &[String]) -> Reply {
         let (program, words) = self.program(words);
-        reply_of(&run(self.world.lazaret("run").arg("--").arg(program).args(words), LIMIT))
+        reply_of(&run(
+            self.world.lazaret("run").arg("--").arg(program).args(words),
+            LIMIT,
+        ))
     }
 
     /// In a cell of a session.
@@ -691,8 +987,12 @@ impl Fixture {
         line.extend_from_slice(words);
         let id = session.start_call("bash", json!({"command": line}));
         let answer = session.answer_within(&id, LIMIT);
-        let text: String =
-            answer.events.iter().filter_map(|event| event["chunk"].as_str()).chain([answer.text()]).collect();
+        let text: String = answer
+            .events
+            .iter()
+            .filter_map(|event| event["chunk"].as_str())
+            .chain([answer.text()])
+            .collect();
         match answer.result["metadata"]["signal"].as_i64() {
             Some(signal) if KILLS.contains(&(signal as i32)) => Reply::Denied("killed".into()),
             _ => reply_in(&text, answer.result.to_string()),
@@ -709,7 +1009,10 @@ impl Fixture {
 
     fn prepare(&self) {
         let nonce = unique();
-        self.world.write(&self.world.outside.join(format!("target-{nonce}")), "untouched");
+        self.world.write(
+            &self.world.outside.join(format!("target-{nonce}")),
+            "untouched",
+        );
         let victim = Some(Victim::start(&self.world));
         *self.attempt.borrow_mut() = Attempt { nonce, victim };
     }
@@ -720,7 +1023,9 @@ impl Fixture {
             let _ = victim.running.child.kill();
             let _ = victim.running.child.wait();
         }
-        process::with_marker(&attempt.nonce).iter().for_each(Process::kill);
+        process::with_marker(&attempt.nonce)
+            .iter()
+            .for_each(Process::kill);
     }
 
     fn secret(&self) -> String {
@@ -765,7 +1070,10 @@ impl Fixture {
 
     fn target_age_is_ancient(&self) -> bool {
         let modified = fs::metadata(self.target()).and_then(|metadata| metadata.modified());
-        modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > Duration::from_secs(365 * 86_400)))
+        modified.is_ok_and(|time| {
+            time.elapsed()
+                .is_ok_and(|age| age > Duration::from_secs(365 * 86_400))
+        })
     }
 
     fn fresh_outside(&self) -> String {
@@ -786,7 +1094,13 @@ impl Fixture {
     }
 
     fn elsewhere(&self, attack: &str, to: &str, below: &str) -> Vec<String> {
-        words(&[attack, &self.fresh_in_project(), &self.planted(to), below, &self.nonce()])
+        words(&[
+            attack,
+            &self.fresh_in_project(),
+            &self.planted(to),
+            below,
+            &self.nonce(),
+        ])
     }
 
     fn fresh_exists(&self) -> bool {
@@ -795,7 +1109,9 @@ impl Fixture {
 
     fn datagram_came(&self) -> bool {
         let mut buffer = [0; 64];
-        process::until(Duration::from_millis(100), || self.datagrams.recv(&mut buffer).is_ok())
+        process::until(Duration::from_millis(100), || {
+            self.datagrams.recv(&mut buffer).is_ok()
+        })
     }
 
     fn of_victim<T>(&self, look: impl Fn(&Victim) -> T) -> T {
@@ -820,12 +1136,16 @@ impl Fixture {
     }
 
     fn victim_is_nice(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.victim_pid())).unwrap_or_default();
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16)) == Some("19")
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", self.victim_pid())).unwrap_or_default();
+        stat.rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(16))
+            == Some("19")
     }
 
     fn victim_is_limited(&self) -> bool {
-        let limits = fs::read_to_string(format!("/proc/{}/limits", self.victim_pid())).unwrap_or_default();
+        let limits =
+            fs::read_to_string(format!("/proc/{}/limits", self.victim_pid())).unwrap_or_default();
         let core = limits.lines().find(|line| line.starts_with("Max core"));
         core.is_some_and(|line| line.split_whitespace().nth(5) == Some("0"))
     }
@@ -847,13 +1167,21 @@ impl Drop for Fixture {
 impl Victim {
     fn start(world: &World) -> Self {
         let mut running = Running::start(
-            world.host(lazaret_tests::programs::path("attacker")).args(["victim", &world.canary]),
+            world
+                .host(lazaret_tests::programs::path("attacker"))
+                .args(["victim", &world.canary]),
         );
         let line = running.wait_for("\n", LIMIT);
         let line = String::from_utf8(line).unwrap();
         let parts: Vec<&str> = line.split_whitespace().collect();
-        let [_, address, descriptor] = parts[..] else { panic!("a victim introduces itself: {line}") };
-        Self { address: address.to_owned(), descriptor: descriptor.to_owned(), running }
+        let [_, address, descriptor] = parts[..] else {
+            panic!("a victim introduces itself: {line}")
+        };
+        Self {
+            address: address.to_owned(),
+            descriptor: descriptor.to_owned(),
+            running,
+        }
     }
 }
 
@@ -869,7 +1197,15 @@ fn reply_of(finished: &lazaret_tests::Finished) -> Reply {
     if KILLS.contains(&(finished.code() - 128)) {
         return Reply::Denied("killed".into());
     }
-    reply_in(&finished.text(), format!("code {}: {}{}", finished.code(), finished.text(), finished.errors()))
+    reply_in(
+        &finished.text(),
+        format!(
+            "code {}: {}{}",
+            finished.code(),
+            finished.text(),
+            finished.errors()
+        ),
+    )
 }
 
 fn reply_in(text: &str, otherwise: String) -> Reply {
@@ -889,7 +1225,10 @@ fn put_setuid(world: &World) -> String {
     let target = world.project.join("become-root");
     if !nix::unistd::geteuid().is_root() || world.place.user == User::Root {
         return world
-            .put_program("become-root", "#!/bin/sh\necho DENIED no such program here\n")
+            .put_program(
+                "become-root",
+                "#!/bin/sh\necho DENIED no such program here\n",
+            )
             .display()
             .to_string();
     }
@@ -901,7 +1240,10 @@ fn put_setuid(world: &World) -> String {
 /// Answers every connection with the secret, until the second value is dropped.
 fn serve_tcp(address: &str, secret: &str) -> (String, Serving) {
     let listener = TcpListener::bind(address).unwrap();
-    (listener.local_addr().unwrap().to_string(), serve(listener, secret))
+    (
+        listener.local_addr().unwrap().to_string(),
+        serve(listener, secret),
+    )
 }
 
 fn serve<L: Listener<Stream: Read + Write>>(listener: L, secret: &str) -> Serving {

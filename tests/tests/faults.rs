@@ -8,7 +8,9 @@ use broker_protocol::{
 use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Chance, LIMIT, Place, Session, World, in_each_place, once, suite, sys};
+use lazaret_tests::{
+    Broker, Chance, LIMIT, Place, Session, World, in_each_place, once, suite, sys,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -62,7 +64,11 @@ impl Part {
     #[track_caller]
     fn find(self, root: i32) -> Vec<Process> {
         let tree = process::tree(root);
-        let found: Vec<Process> = tree.iter().filter(|process| self.is(process)).cloned().collect();
+        let found: Vec<Process> = tree
+            .iter()
+            .filter(|process| self.is(process))
+            .cloned()
+            .collect();
         assert!(!found.is_empty(), "no {self:?} in {tree:#?}");
         found
     }
@@ -74,7 +80,11 @@ fn start_stubborn(session: &mut Session) -> (String, String) {
     let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
     let id = session.start_call("bash", json!({"command": command}));
     let sleeps = format!("sleep {marker}");
-    assert!(until(LIMIT, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
+    assert!(until(LIMIT, || process::with_marker(&sleeps)
+        .iter()
+        .filter(|p| p.name == "sleep")
+        .count()
+        == 2));
     (id, sleeps)
 }
 
@@ -94,11 +104,16 @@ fn without_the_orchestrator_nothing_lives_on(place: Place) {
         let mut command = world.lazaret("session");
         sys::with_default_signals(&mut command);
         let mut session = Session::start(&mut command);
-        session.call("file_write", json!({"path": "file", "content": "x"})).success();
+        session
+            .call("file_write", json!({"path": "file", "content": "x"}))
+            .success();
         let (_, sleeps) = start_stubborn(&mut session);
         let seen = process::tree(session.pid());
         kill(Pid::from_raw(session.pid()), signal).unwrap();
-        assert!(process::wait(&mut session.child, LIMIT).is_some(), "{signal} did not end it");
+        assert!(
+            process::wait(&mut session.child, LIMIT).is_some(),
+            "{signal} did not end it"
+        );
         process::assert_gone(&sleeps, LIMIT);
         assert_all_gone(&seen, &world);
     }
@@ -107,7 +122,9 @@ fn without_the_orchestrator_nothing_lives_on(place: Place) {
 fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    session.call("file_write", json!({"path": "file", "content": "x"})).success();
+    session
+        .call("file_write", json!({"path": "file", "content": "x"}))
+        .success();
     let (id, sleeps) = start_stubborn(&mut session);
     let broker = &Part::Broker.find(session.pid())[0];
     let seen = process::tree(broker.pid);
@@ -127,7 +144,10 @@ fn without_the_warden_no_cell_lives(place: Place) {
     process::assert_gone(&sleeps, LIMIT);
     let answer = session.answer_within(&id, LIMIT);
     assert!(!answer.ok(), "{}", answer.result);
-    assert!(until(LIMIT, || session.bash("echo on").ok()), "no session after the warden's end");
+    assert!(
+        until(LIMIT, || session.bash("echo on").ok()),
+        "no session after the warden's end"
+    );
     let seen = process::tree(session.pid());
     assert!(session.close(LIMIT).success());
     assert_all_gone(&seen, &world);
@@ -138,10 +158,15 @@ fn a_killed_cell_is_one_broken_call(place: Place) {
     let mut session = Session::open(&world);
     for _ in 0..5 {
         let (id, sleeps) = start_stubborn(&mut session);
-        let sleep =
-            process::with_marker(&sleeps).into_iter().find(|process| process.name == "sleep").unwrap();
+        let sleep = process::with_marker(&sleeps)
+            .into_iter()
+            .find(|process| process.name == "sleep")
+            .unwrap();
         let cells = Part::Cell.find(session.pid());
-        let cell = cells.iter().find(|cell| process::tree(cell.pid).contains(&sleep)).unwrap_or(&cells[0]);
+        let cell = cells
+            .iter()
+            .find(|cell| process::tree(cell.pid).contains(&sleep))
+            .unwrap_or(&cells[0]);
         cell.kill();
         process::assert_gone(&sleeps, LIMIT);
         let answer = session.answer_within(&id, LIMIT);
@@ -149,7 +174,10 @@ fn a_killed_cell_is_one_broken_call(place: Place) {
         assert_eq!(session.bash("echo on").success(), "on\n");
     }
     // Cells that wait for an order are killed too, and nobody notices.
-    process::tree(session.pid()).iter().filter(|process| Part::Cell.is(process)).for_each(Process::kill);
+    process::tree(session.pid())
+        .iter()
+        .filter(|process| Part::Cell.is(process))
+        .for_each(Process::kill);
     std::thread::sleep(Duration::from_millis(50));
     for _ in 0..3 {
         session.bash("echo on").success();
@@ -164,10 +192,20 @@ fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
         // A cell that waits has made the process that is to be the program.
         let below_a_cell = || -> Vec<Process> {
             let all = process::below(session.pid());
-            let cells: Vec<&Process> = all.iter().filter(|process| Part::Cell.is(process)).collect();
-            let made =
-                |process: &Process| cells.iter().any(|cell| process::below(cell.pid).contains(process));
-            cells.iter().filter(|process| made(process)).map(|process| (*process).clone()).collect()
+            let cells: Vec<&Process> = all
+                .iter()
+                .filter(|process| Part::Cell.is(process))
+                .collect();
+            let made = |process: &Process| {
+                cells
+                    .iter()
+                    .any(|cell| process::below(cell.pid).contains(process))
+            };
+            cells
+                .iter()
+                .filter(|process| made(process))
+                .map(|process| (*process).clone())
+                .collect()
         };
         assert!(process::until(LIMIT, || !below_a_cell().is_empty()));
         let waiting = below_a_cell();
@@ -183,17 +221,30 @@ fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
 fn a_killed_worker_is_one_broken_call_at_most(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    session.call("file_write", json!({"path": "file", "content": "x"})).success();
+    session
+        .call("file_write", json!({"path": "file", "content": "x"}))
+        .success();
     for round in 0..10 {
-        Part::Worker.find(session.pid()).iter().for_each(Process::kill);
+        Part::Worker
+            .find(session.pid())
+            .iter()
+            .for_each(Process::kill);
         // The kill may be noticed only when the next call has been handed down.
         let first = session.call("file_read", json!({"path": "file"}));
         assert!(first.ok() || first.kind() == "internal", "{}", first.result);
         // The new worker knows nothing of what the session had read.
         let blind = session.call("file_write", json!({"path": "file", "content": "blind"}));
-        assert_eq!(blind.kind(), if first.ok() { "" } else { "invalid_input" }, "{}", blind.result);
+        assert_eq!(
+            blind.kind(),
+            if first.ok() { "" } else { "invalid_input" },
+            "{}",
+            blind.result
+        );
         session.call("file_read", json!({"path": "file"})).success();
-        let next = session.call("file_write", json!({"path": "file", "content": round.to_string()}));
+        let next = session.call(
+            "file_write",
+            json!({"path": "file", "content": round.to_string()}),
+        );
         next.success();
         assert_eq!(world.get("file"), round.to_string().as_bytes());
     }
@@ -215,9 +266,16 @@ fn no_kill_leaves_half_a_file(place: Place) {
         broker.call(3, read("file"));
         let seen = process::tree(broker.pid());
         let victim = Part::find(part, broker.pid())[0].clone();
-        broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round / 2 + 1) % 2]) });
+        broker.send(&ToBroker::Call {
+            call: 4,
+            request: write("file", &contents[(round / 2 + 1) % 2]),
+        });
         // A write takes some milliseconds, and in a debug build, which hashes slowly, some ten times as many.
-        std::thread::sleep(Duration::from_micros(chance.below(if round % 2 == 0 { 6000 } else { 100_000 })));
+        std::thread::sleep(Duration::from_micros(chance.below(if round % 2 == 0 {
+            6000
+        } else {
+            100_000
+        })));
         victim.kill();
         if part == Part::Worker {
             wait_for_call(&mut broker, 4);
@@ -227,7 +285,11 @@ fn no_kill_leaves_half_a_file(place: Place) {
         drop(broker);
         let left = process::left_after(&seen, LIMIT);
         assert!(left.is_empty(), "round {round}, {part:?} killed: {left:#?}");
-        assert_whole(&world, &contents, &format!("round {round}, {part:?} killed"));
+        assert_whole(
+            &world,
+            &contents,
+            &format!("round {round}, {part:?} killed"),
+        );
     }
     assert_history_works(&world, &contents);
 }
@@ -236,13 +298,27 @@ fn no_kill_leaves_half_a_file(place: Place) {
 #[track_caller]
 fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
     let (mut broker, _) = Broker::open(world);
-    let Ok(FileReply::History(history)) = broker.ask(1, Request::History(History { limit: 1000 })) else {
+    let Ok(FileReply::History(history)) = broker.ask(1, Request::History(History { limit: 1000 }))
+    else {
         panic!("no history");
     };
-    assert!(history.changes.len() >= 100, "{} changes", history.changes.len());
+    assert!(
+        history.changes.len() >= 100,
+        "{} changes",
+        history.changes.len()
+    );
     let mut undone = 0;
-    for change in history.changes.into_iter().filter(|change| change.before.is_some()).take(40) {
-        let undo = Undo { change: change.number, path: change.path, force: true };
+    for change in history
+        .changes
+        .into_iter()
+        .filter(|change| change.before.is_some())
+        .take(40)
+    {
+        let undo = Undo {
+            change: change.number,
+            path: change.path,
+            force: true,
+        };
         match broker.ask(2, Request::Undo(undo)) {
             Ok(FileReply::Undone(_)) => undone += 1,
             Err(failed) if failed.message.contains("already") => {}
@@ -264,7 +340,10 @@ fn no_kill_of_the_orchestrator_leaves_half_a_file() {
         let mut session = Session::open(&world);
         session.call("file_read", json!({"path": "file"})).success();
         let seen = process::tree(session.pid());
-        session.start_call("file_write", json!({"path": "file", "content": contents[(round + 1) % 2]}));
+        session.start_call(
+            "file_write",
+            json!({"path": "file", "content": contents[(round + 1) % 2]}),
+        );
         std::thread::sleep(Duration::from_micros(chance.below(20_000)));
         session.child.kill().unwrap();
         let left = process::left_after(&seen[1..], LIMIT);
@@ -280,7 +359,11 @@ fn a_run_dies_with_its_cell(place: Place) {
     let mut command = world.cell(&format!("setsid sleep {marker} & sleep {marker}"));
     let mut child = command.process_group(0).spawn().unwrap();
     let sleeps = format!("sleep {marker}");
-    assert!(until(LIMIT, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
+    assert!(until(LIMIT, || process::with_marker(&sleeps)
+        .iter()
+        .filter(|p| p.name == "sleep")
+        .count()
+        == 2));
     let seen = process::below(child.id() as i32);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -295,9 +378,16 @@ fn background_processes_end_with_the_session(place: Place) {
         let mut session = Session::open(&world);
         let marker = long_sleep();
         let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
-        session.call("bash", json!({"command": command, "background": true})).success();
+        session
+            .call("bash", json!({"command": command, "background": true}))
+            .success();
         let sleeps = format!("sleep {marker}");
-        let alive = || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count();
+        let alive = || {
+            process::with_marker(&sleeps)
+                .iter()
+                .filter(|p| p.name == "sleep")
+                .count()
+        };
         assert!(until(LIMIT, || alive() == 2));
         let seen = process::tree(session.pid());
         match end {
@@ -313,7 +403,9 @@ fn background_processes_end_with_the_session(place: Place) {
     let mut session = Session::open(&world);
     let marker = long_sleep();
     let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
-    session.call("bash", json!({"command": command, "background": true})).success();
+    session
+        .call("bash", json!({"command": command, "background": true}))
+        .success();
     let sleeps = format!("sleep {marker}");
     assert!(until(LIMIT, || !process::with_marker(&sleeps).is_empty()));
     let seen = process::tree(session.pid());
@@ -331,14 +423,20 @@ fn an_orderly_end_leaves_nothing(place: Place) {
     let seen = process::tree(session.pid());
     assert!(session.close(LIMIT).success());
     assert_all_gone(&seen, &world);
-    let names: Vec<_> =
-        fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = fs::read_dir(&world.project)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(names, ["made"]);
 }
 
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
-    Request::FileRead(FileRead { path, offset: None, limit: None })
+    Request::FileRead(FileRead {
+        path,
+        offset: None,
+        limit: None,
+    })
 }
 
 fn write(path: &str, content: &[u8]) -> Request {
@@ -355,7 +453,9 @@ fn write(path: &str, content: &[u8]) -> Request {
 fn wait_for_call(broker: &mut Broker, call: u64) {
     loop {
         match broker.receive(LIMIT) {
-            Received::Message(broker_protocol::FromBroker::Done { call: of, .. }) if of == call => return,
+            Received::Message(broker_protocol::FromBroker::Done { call: of, .. }) if of == call => {
+                return;
+            }
             Received::Message(_) => {}
             other => panic!("no end of call {call}: {other:?}"),
         }
@@ -366,26 +466,41 @@ fn wait_for_call(broker: &mut Broker, call: u64) {
 #[track_caller]
 fn assert_whole(world: &World, contents: &[Vec<u8>], when: &str) {
     let now = world.get("file");
-    let described = format!("{} bytes, first {:?}, last {:?}", now.len(), now.first(), now.last());
+    let described = format!(
+        "{} bytes, first {:?}, last {:?}",
+        now.len(),
+        now.first(),
+        now.last()
+    );
     assert!(contents.contains(&now), "{when}: the file is {described}");
-    let left: Vec<String> =
-        names(world).into_iter().filter(|name| !["file", "small"].contains(&name.as_str())).collect();
+    let left: Vec<String> = names(world)
+        .into_iter()
+        .filter(|name| !["file", "small"].contains(&name.as_str()))
+        .collect();
     for name in &left {
         // Killed between naming its temporary file and renaming it: what is left is whole, and goes with the next session.
         assert!(name.starts_with(".lazaret-"), "{when}: {name} is left");
-        assert!(contents.contains(&world.get(name)), "{when}: {name} is half a file");
+        assert!(
+            contents.contains(&world.get(name)),
+            "{when}: {name} is half a file"
+        );
     }
     if !left.is_empty() {
         std::thread::sleep(Duration::from_secs(2));
         drop(Broker::open(world));
-        assert_eq!(names(world), ["file", "small"], "{when}: after the next session");
+        assert_eq!(
+            names(world),
+            ["file", "small"],
+            "{when}: after the next session"
+        );
     }
 }
 
 fn names(world: &World) -> Vec<String> {
     let entries = fs::read_dir(&world.project).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }

@@ -31,9 +31,20 @@ fn a_changed_byte_is_seen() {
     let then = render();
     let at = then.rfind('0').unwrap();
     let changed = format!("{}1{}", &then[..at], &then[at + 1..]);
-    assert!(judge(&then, &changed).unwrap_err().contains("without a change of VERSION"));
-    let newer = then.replace(&format!("version {VERSION}"), &format!("version {}", VERSION + 1));
-    assert!(judge(&then, &newer).unwrap_err().contains("LAZARET_GOLDEN=write"));
+    assert!(
+        judge(&then, &changed)
+            .unwrap_err()
+            .contains("without a change of VERSION")
+    );
+    let newer = then.replace(
+        &format!("version {VERSION}"),
+        &format!("version {}", VERSION + 1),
+    );
+    assert!(
+        judge(&then, &newer)
+            .unwrap_err()
+            .contains("LAZARET_GOLDEN=write")
+    );
     assert!(judge("", &then).is_err());
 }
 
@@ -53,7 +64,11 @@ fn every_example_reads_back() {
     }
     for (name, answer) in answers() {
         let bytes = frame::encode_whole(&answer).unwrap();
-        assert_eq!(frame::decode_whole::<FileAnswer>(&bytes).unwrap(), answer, "{name}");
+        assert_eq!(
+            frame::decode_whole::<FileAnswer>(&bytes).unwrap(),
+            answer,
+            "{name}"
+        );
     }
 }
 
@@ -61,10 +76,14 @@ fn every_example_reads_back() {
 #[test]
 fn every_variant_has_an_example() {
     let seen = |examples: Vec<&str>, all: &[&str]| {
-        all.iter().for_each(|name| assert!(examples.contains(name), "no golden frame of {name}"));
+        all.iter()
+            .for_each(|name| assert!(examples.contains(name), "no golden frame of {name}"));
     };
     let to = to_broker();
-    seen(to.iter().map(|(_, message)| variant_to(message)).collect(), &TO);
+    seen(
+        to.iter().map(|(_, message)| variant_to(message)).collect(),
+        &TO,
+    );
     let requests = to.iter().filter_map(|(_, message)| match message {
         ToBroker::Call { request, .. } => Some(request.tool()),
         _ => None,
@@ -74,9 +93,23 @@ fn every_variant_has_an_example() {
     tools.extend(StateTool::ALL.map(StateTool::name));
     seen(requests.collect(), &tools);
     let from = from_broker();
-    seen(from.iter().map(|(_, message)| variant_from(message)).collect(), &FROM);
-    let outcomes: Vec<&Outcome> = from.iter().filter_map(|(_, message)| outcome(message)).collect();
-    seen(outcomes.iter().map(|outcome| variant_outcome(outcome)).collect(), &OUTCOMES);
+    seen(
+        from.iter()
+            .map(|(_, message)| variant_from(message))
+            .collect(),
+        &FROM,
+    );
+    let outcomes: Vec<&Outcome> = from
+        .iter()
+        .filter_map(|(_, message)| outcome(message))
+        .collect();
+    seen(
+        outcomes
+            .iter()
+            .map(|outcome| variant_outcome(outcome))
+            .collect(),
+        &OUTCOMES,
+    );
     let ends = outcomes.iter().filter_map(|outcome| match outcome {
         Outcome::Ran(ran) => Some(variant_end(ran.ended)),
         _ => None,
@@ -84,7 +117,10 @@ fn every_variant_has_an_example() {
     seen(ends.collect(), &ENDS);
     let replies = answers();
     seen(
-        replies.iter().filter_map(|(_, answer)| answer.as_ref().ok().map(variant_reply)).collect(),
+        replies
+            .iter()
+            .filter_map(|(_, answer)| answer.as_ref().ok().map(variant_reply))
+            .collect(),
         &REPLIES,
     );
 }
@@ -187,8 +223,16 @@ fn variant_outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-const ENDS: [&str; 8] =
-    ["exited", "signalled", "timed out", "idle", "cancelled", "limited", "not started", "no directory"];
+const ENDS: [&str; 8] = [
+    "exited",
+    "signalled",
+    "timed out",
+    "idle",
+    "cancelled",
+    "limited",
+    "not started",
+    "no directory",
+];
 
 fn variant_end(ended: Ended) -> &'static str {
     match ended {
@@ -255,12 +299,17 @@ fn judge(then: &str, now: &str) -> Result<(), String> {
             "VERSION has changed: write {file} again with LAZARET_GOLDEN=write, and look at its diff"
         ));
     }
-    let lines: BTreeMap<&str, &str> = then.lines().filter_map(|line| line.split_once(" = ")).collect();
+    let lines: BTreeMap<&str, &str> = then
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .collect();
     let mut changes = String::new();
     for (name, bytes) in now.lines().filter_map(|line| line.split_once(" = ")) {
         match lines.get(name) {
             None => writeln!(changes, "new: {name}").unwrap(),
-            Some(old) if *old != bytes => writeln!(changes, "{name}\n  was {old}\n  is  {bytes}").unwrap(),
+            Some(old) if *old != bytes => {
+                writeln!(changes, "{name}\n  was {old}\n  is  {bytes}").unwrap()
+            }
             Some(_) => {}
         }
     }
@@ -284,7 +333,12 @@ fn render() -> String {
         writeln!(text, "to approver, {name} = {}", hex(&framed(&message))).unwrap();
     }
     for (name, answer) in answers() {
-        writeln!(text, "answer, {name} = {}", hex(&frame::encode_whole(&answer).unwrap())).unwrap();
+        writeln!(
+            text,
+            "answer, {name} = {}",
+            hex(&frame::encode_whole(&answer).unwrap())
+        )
+        .unwrap();
     }
     text
 }
@@ -327,18 +381,57 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         reveal: Vec::new(),
         answer_s: None,
     };
-    let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
-    let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
-    let wanted =
-        NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
-    let connected = Open { network: Some(wanted), ..open.clone() };
-    let leased = Open { read: vec!["/r".into()], write: vec!["/w".into()], ..open.clone() };
-    let revealed = Open { reveal: vec![".env".into()], ..open.clone() };
-    let boxed = Open { image: Some("/i".into()), ..open.clone() };
-    let thrown_away = Open { throw_away: true, ..open.clone() };
+    let scoped = Open {
+        scope: Some(scope()),
+        trust: Trust::Supervised,
+        ..open.clone()
+    };
+    let autonomous = Open {
+        trust: Trust::Autonomous,
+        capture: Some(10_240),
+        ..open.clone()
+    };
+    let wanted = NetworkRequest {
+        hosts: vec!["a.example:443".into()],
+        presets: vec!["npm".into()],
+        leases: true,
+    };
+    let connected = Open {
+        network: Some(wanted),
+        ..open.clone()
+    };
+    let leased = Open {
+        read: vec!["/r".into()],
+        write: vec!["/w".into()],
+        ..open.clone()
+    };
+    let revealed = Open {
+        reveal: vec![".env".into()],
+        ..open.clone()
+    };
+    let boxed = Open {
+        image: Some("/i".into()),
+        ..open.clone()
+    };
+    let thrown_away = Open {
+        throw_away: true,
+        ..open.clone()
+    };
     let mut frames = vec![
-        ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
-        ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        (
+            "hello",
+            ToBroker::Hello(Hello {
+                version: 0x0102,
+                ..Hello::ours(Some(Digest([0xab; 32])))
+            }),
+        ),
+        (
+            "hello without digest",
+            ToBroker::Hello(Hello {
+                version: 0x0102,
+                ..Hello::ours(None)
+            }),
+        ),
         ("probe", ToBroker::Probe),
         ("open", ToBroker::Open(open)),
         ("open, with a network", ToBroker::Open(connected)),
@@ -348,9 +441,21 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("open, to be thrown away", ToBroker::Open(thrown_away)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
-        ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
-        ("bash by arguments, streamed", call(Request::Bash(streamed()))),
-        ("bash on a terminal", call(Request::Bash(bash(Command::Shell("sh".into()), terminal())))),
+        (
+            "bash",
+            call(Request::Bash(bash(
+                Command::Shell("true".into()),
+                Stdin::Null,
+            ))),
+        ),
+        (
+            "bash by arguments, streamed",
+            call(Request::Bash(streamed())),
+        ),
+        (
+            "bash on a terminal",
+            call(Request::Bash(bash(Command::Shell("sh".into()), terminal()))),
+        ),
         (
             "bash that wants a host",
             ToBroker::WantingCall {
@@ -363,7 +468,14 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
                 },
             },
         ),
-        ("file_read", call(Request::FileRead(FileRead { path: zone("a"), offset: Some(1), limit: None }))),
+        (
+            "file_read",
+            call(Request::FileRead(FileRead {
+                path: zone("a"),
+                offset: Some(1),
+                limit: None,
+            })),
+        ),
         (
             "file_read granted",
             call(Request::FileRead(FileRead {
@@ -374,43 +486,181 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ),
         ("file_write", call(Request::FileWrite(file_write()))),
         ("file_edit", call(Request::FileEdit(file_edit()))),
-        ("file_list", call(Request::FileList(FileList { path: zone(""), depth: 1, hidden: true, limit: 9 }))),
+        (
+            "file_list",
+            call(Request::FileList(FileList {
+                path: zone(""),
+                depth: 1,
+                hidden: true,
+                limit: 9,
+            })),
+        ),
         ("glob", call(Request::Glob(glob()))),
         ("grep", call(Request::Grep(grep()))),
-        ("grep, newest first", call(Request::Grep(Grep { sort: GrepSort::Modified, ..grep() }))),
-        ("connected", ToBroker::Connected(connection(ConnectionVerdict::Allowed))),
-        ("connected, refused", ToBroker::Connected(connection(ConnectionVerdict::Malformed))),
-        ("keep", ToBroker::Keep { call: 7, bytes: b"text".into(), last: true }),
-        ("bash in the background", call(Request::Bash(in_background()))),
-        ("bash, streams apart", call(Request::Bash(Bash { split: true, ..streamed() }))),
+        (
+            "grep, newest first",
+            call(Request::Grep(Grep {
+                sort: GrepSort::Modified,
+                ..grep()
+            })),
+        ),
+        (
+            "connected",
+            ToBroker::Connected(connection(ConnectionVerdict::Allowed)),
+        ),
+        (
+            "connected, refused",
+            ToBroker::Connected(connection(ConnectionVerdict::Malformed)),
+        ),
+        (
+            "keep",
+            ToBroker::Keep {
+                call: 7,
+                bytes: b"text".into(),
+                last: true,
+            },
+        ),
+        (
+            "bash in the background",
+            call(Request::Bash(in_background())),
+        ),
+        (
+            "bash, streams apart",
+            call(Request::Bash(Bash {
+                split: true,
+                ..streamed()
+            })),
+        ),
         ("background_list", call(Request::BackgroundList)),
-        ("background_log", call(Request::BackgroundLog(BackgroundLog { id: 3, from: Some(5), most: 9 }))),
-        ("background_kill", call(Request::BackgroundKill(BackgroundKill { id: 3 }))),
+        (
+            "background_log",
+            call(Request::BackgroundLog(BackgroundLog {
+                id: 3,
+                from: Some(5),
+                most: 9,
+            })),
+        ),
+        (
+            "background_kill",
+            call(Request::BackgroundKill(BackgroundKill { id: 3 })),
+        ),
         ("history", call(Request::History(History { limit: 9 }))),
-        ("undo", call(Request::Undo(Undo { change: 4, path: zone("a"), force: true }))),
-        ("view_image", call(Request::FileBytes(FileBytes { path: zone("a.png"), offset: 3, limit: 2 }))),
-        ("todo_read", call(Request::State(State { tool: StateTool::TodoRead, change: None }))),
-        ("todo_write", call(state(StateTool::TodoWrite, Some(Digest([4; 32]))))),
+        (
+            "undo",
+            call(Request::Undo(Undo {
+                change: 4,
+                path: zone("a"),
+                force: true,
+            })),
+        ),
+        (
+            "view_image",
+            call(Request::FileBytes(FileBytes {
+                path: zone("a.png"),
+                offset: 3,
+                limit: 2,
+            })),
+        ),
+        (
+            "todo_read",
+            call(Request::State(State {
+                tool: StateTool::TodoRead,
+                change: None,
+            })),
+        ),
+        (
+            "todo_write",
+            call(state(StateTool::TodoWrite, Some(Digest([4; 32])))),
+        ),
         ("memory", call(state(StateTool::Memory, None))),
         ("goal_create", call(state(StateTool::GoalCreate, None))),
         ("goal_switch", call(state(StateTool::GoalSwitch, None))),
         ("goal_complete", call(state(StateTool::GoalComplete, None))),
-        ("goal_list", call(Request::State(State { tool: StateTool::GoalList, change: None }))),
+        (
+            "goal_list",
+            call(Request::State(State {
+                tool: StateTool::GoalList,
+                change: None,
+            })),
+        ),
         ("checkpoint", call(state(StateTool::Checkpoint, None))),
-        ("web_search", call(Request::Effect(Effect::WebSearch { query: "q".into() }))),
-        ("web_fetch", call(Request::Effect(Effect::WebFetch { url: "https://a/".into() }))),
+        (
+            "web_search",
+            call(Request::Effect(Effect::WebSearch { query: "q".into() })),
+        ),
+        (
+            "web_fetch",
+            call(Request::Effect(Effect::WebFetch {
+                url: "https://a/".into(),
+            })),
+        ),
         ("an added tool", call(added())),
         ("service", call(Request::Service(service()))),
-        ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
+        (
+            "input",
+            ToBroker::Input {
+                call: 7,
+                bytes: b"in".into(),
+            },
+        ),
         ("input end", ToBroker::InputEnd { call: 7 }),
-        ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
-        ("signal interrupt", ToBroker::Signal { call: 7, signal: Signal::Interrupt }),
-        ("signal terminate", ToBroker::Signal { call: 7, signal: Signal::Terminate }),
-        ("signal hangup", ToBroker::Signal { call: 7, signal: Signal::Hangup }),
-        ("signal quit", ToBroker::Signal { call: 7, signal: Signal::Quit }),
-        ("signal suspend", ToBroker::Signal { call: 7, signal: Signal::Suspend }),
-        ("signal continue", ToBroker::Signal { call: 7, signal: Signal::Continue }),
-        ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
+        (
+            "resize",
+            ToBroker::Resize {
+                call: 7,
+                rows: 24,
+                columns: 80,
+            },
+        ),
+        (
+            "signal interrupt",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Interrupt,
+            },
+        ),
+        (
+            "signal terminate",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Terminate,
+            },
+        ),
+        (
+            "signal hangup",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Hangup,
+            },
+        ),
+        (
+            "signal quit",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Quit,
+            },
+        ),
+        (
+            "signal suspend",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Suspend,
+            },
+        ),
+        (
+            "signal continue",
+            ToBroker::Signal {
+                call: 7,
+                signal: Signal::Continue,
+            },
+        ),
+        (
+            "credit",
+            ToBroker::Credit {
+                call: 7,
+                bytes: 65_536,
+            },
+        ),
         ("cancel", ToBroker::Cancel { call: 7 }),
         ("explain", ToBroker::Explain(traced())),
     ];
@@ -419,23 +669,48 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
 }
 
 fn traced() -> Vec<Traced> {
-    let call = TracedCall { name: "unshare".into(), number: 272, arguments: [1, 2, 3, 4, 5, 6] };
-    vec![Traced::Path { kind: AttemptKind::Write, path: "/a/b".into() }, Traced::Call(call)]
+    let call = TracedCall {
+        name: "unshare".into(),
+        number: 272,
+        arguments: [1, 2, 3, 4, 5, 6],
+    };
+    vec![
+        Traced::Path {
+            kind: AttemptKind::Write,
+            path: "/a/b".into(),
+        },
+        Traced::Call(call),
+    ]
 }
 
 fn added() -> Request {
     let (tool, input) = ("mcp__fs__read".into(), "{}".into());
-    Request::Effect(Effect::Added { tool, risk: Risk::Medium, input })
+    Request::Effect(Effect::Added {
+        tool,
+        risk: Risk::Medium,
+        input,
+    })
 }
 
 fn service() -> Service {
-    let environment = vec![Variable { name: "TOKEN".into(), value: "t".into() }];
+    let environment = vec![Variable {
+        name: "TOKEN".into(),
+        value: "t".into(),
+    }];
     let command = Command::Arguments(vec![b"server".to_vec().into()]);
-    Service { name: "fs".into(), command, directory: Some(zone("a")), environment }
+    Service {
+        name: "fs".into(),
+        command,
+        directory: Some(zone("a")),
+        environment,
+    }
 }
 
 fn state(tool: StateTool, expected_sha256: Option<Digest>) -> Request {
-    let change = Some(StateChange { content: b"{}".into(), expected_sha256 });
+    let change = Some(StateChange {
+        content: b"{}".into(),
+        expected_sha256,
+    });
     Request::State(State { tool, change })
 }
 
@@ -454,7 +729,9 @@ fn scope() -> Scope {
         timeout_s: Some(120),
         network: true,
     };
-    Scope { permissions: vec![read, bash] }
+    Scope {
+        permissions: vec![read, bash],
+    }
 }
 
 fn bash(command: Command, stdin: Stdin) -> Bash {
@@ -477,18 +754,28 @@ fn streamed() -> Bash {
         idle_timeout_s: Some(5),
         live: true,
         ..bash(
-            Command::Arguments(vec![ByteBuf::from("cat"), ByteBuf::from(b"\xff".as_slice())]),
+            Command::Arguments(vec![
+                ByteBuf::from("cat"),
+                ByteBuf::from(b"\xff".as_slice()),
+            ]),
             Stdin::Stream,
         )
     }
 }
 
 fn in_background() -> Bash {
-    Bash { background: true, ..bash(Command::Shell("serve".into()), Stdin::Null) }
+    Bash {
+        background: true,
+        ..bash(Command::Shell("serve".into()), Stdin::Null)
+    }
 }
 
 fn terminal() -> Stdin {
-    Stdin::Terminal(Terminal { rows: 24, columns: 80, term: "xterm".into() })
+    Stdin::Terminal(Terminal {
+        rows: 24,
+        columns: 80,
+        term: "xterm".into(),
+    })
 }
 
 fn file_write() -> FileWrite {
@@ -501,13 +788,29 @@ fn file_write() -> FileWrite {
 }
 
 fn file_edit() -> FileEdit {
-    let edit = |occurrence| Edit { old: "old".into(), new: "new".into(), occurrence };
-    let edits = [Occurrence::Only, Occurrence::All, Occurrence::Exactly(3)].map(edit).into();
-    FileEdit { path: zone("a"), edits, expected_sha256: None }
+    let edit = |occurrence| Edit {
+        old: "old".into(),
+        new: "new".into(),
+        occurrence,
+    };
+    let edits = [Occurrence::Only, Occurrence::All, Occurrence::Exactly(3)]
+        .map(edit)
+        .into();
+    FileEdit {
+        path: zone("a"),
+        edits,
+        expected_sha256: None,
+    }
 }
 
 fn glob() -> Glob {
-    Glob { pattern: "**/*.rs".into(), path: zone("src"), hidden: false, ignored: true, limit: 100 }
+    Glob {
+        pattern: "**/*.rs".into(),
+        path: zone("src"),
+        hidden: false,
+        ignored: true,
+        limit: 100,
+    }
 }
 
 fn grep() -> Grep {
@@ -526,30 +829,86 @@ fn grep() -> Grep {
 
 fn from_broker() -> Vec<(&'static str, FromBroker)> {
     let mut frames = vec![
-        ("hello", FromBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xcd; 32]))) })),
+        (
+            "hello",
+            FromBroker::Hello(Hello {
+                version: 0x0102,
+                ..Hello::ours(Some(Digest([0xcd; 32])))
+            }),
+        ),
         ("probed", FromBroker::Probed(machine())),
         ("opened", FromBroker::Opened(opened())),
-        ("opened, with a network", FromBroker::Opened(Opened { network: Some(network()), ..opened() })),
-        ("output", FromBroker::Output { call: 7, stderr: true, sequence: 3, bytes: b"out".into() }),
-        ("input credit", FromBroker::InputCredit { call: 7, bytes: 65_536 }),
-        ("part", FromBroker::Part { call: 7, bytes: b"part".into() }),
+        (
+            "opened, with a network",
+            FromBroker::Opened(Opened {
+                network: Some(network()),
+                ..opened()
+            }),
+        ),
+        (
+            "output",
+            FromBroker::Output {
+                call: 7,
+                stderr: true,
+                sequence: 3,
+                bytes: b"out".into(),
+            },
+        ),
+        (
+            "input credit",
+            FromBroker::InputCredit {
+                call: 7,
+                bytes: 65_536,
+            },
+        ),
+        (
+            "part",
+            FromBroker::Part {
+                call: 7,
+                bytes: b"part".into(),
+            },
+        ),
         ("done, answered", done(Outcome::Answered)),
         ("done, spilled", done(Outcome::Ran(spilled()))),
         ("done, streams apart", done(Outcome::Ran(split()))),
         ("done, not in this cell", done(Outcome::Ran(missing()))),
         (
             "done, refused",
-            done(Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation: true })),
+            done(Outcome::Refused(Refused {
+                rule: "r".into(),
+                why: "w".into(),
+                violation: true,
+            })),
         ),
         ("done, failed", done(Outcome::Failed(failed()))),
         ("done, granted", done(Outcome::Granted)),
-        ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
+        (
+            "done, broken",
+            done(Outcome::Broken(Broken {
+                message: "m".into(),
+            })),
+        ),
         ("done, denied", denied()),
         ("fault", FromBroker::Fault(failed())),
-        ("kept", FromBroker::Kept { call: 7, spill: spilled().spill }),
-        ("kept, not", FromBroker::Kept { call: 7, spill: None }),
+        (
+            "kept",
+            FromBroker::Kept {
+                call: 7,
+                spill: spilled().spill,
+            },
+        ),
+        (
+            "kept, not",
+            FromBroker::Kept {
+                call: 7,
+                spill: None,
+            },
+        ),
         ("suspended", FromBroker::Suspended { call: 7 }),
-        ("explained", FromBroker::Explained(vec![None, Some(denial())])),
+        (
+            "explained",
+            FromBroker::Explained(vec![None, Some(denial())]),
+        ),
         ("found", found()),
     ];
     frames.extend(approval::from_broker());
@@ -569,9 +928,18 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
         ("done, over its memory", Ended::Limited(Limit::Memory)),
         ("done, over its file size", Ended::Limited(Limit::FileSize)),
         ("done, over its processes", Ended::Limited(Limit::Processes)),
-        ("done, over its written bytes", Ended::Limited(Limit::Written)),
-        ("done, over its share of memory", Ended::Limited(Limit::MemoryShare)),
-        ("done, over its share of the disk", Ended::Limited(Limit::DiskShare)),
+        (
+            "done, over its written bytes",
+            Ended::Limited(Limit::Written),
+        ),
+        (
+            "done, over its share of memory",
+            Ended::Limited(Limit::MemoryShare),
+        ),
+        (
+            "done, over its share of the disk",
+            Ended::Limited(Limit::DiskShare),
+        ),
         ("done, not started", Ended::NotStarted(2)),
         ("done, no directory", Ended::NoDirectory(20)),
     ]
@@ -579,13 +947,28 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
 }
 
 fn ran(ended: Ended) -> Ran {
-    Ran { ended, output: Captured::default(), spill: None, stderr: None, timeout_s: None, profile: None }
+    Ran {
+        ended,
+        output: Captured::default(),
+        spill: None,
+        stderr: None,
+        timeout_s: None,
+        profile: None,
+    }
 }
 
 fn spilled() -> Ran {
     Ran {
-        output: Captured { head: b"head".into(), tail: b"tail".into(), omitted: 1 << 40 },
-        spill: Some(Spill { path: ZonePath::new(Zone::Central, "o/7.log").unwrap(), bytes: 9, whole: false }),
+        output: Captured {
+            head: b"head".into(),
+            tail: b"tail".into(),
+            omitted: 1 << 40,
+        },
+        spill: Some(Spill {
+            path: ZonePath::new(Zone::Central, "o/7.log").unwrap(),
+            bytes: 9,
+            whole: false,
+        }),
         timeout_s: Some(60),
         ..ran(Ended::Exited(0))
     }
@@ -593,11 +976,17 @@ fn spilled() -> Ran {
 
 fn split() -> Ran {
     let Ran { output, spill, .. } = spilled();
-    Ran { stderr: Some(Box::new(Stderr { output, spill })), ..ran(Ended::Exited(0)) }
+    Ran {
+        stderr: Some(Box::new(Stderr { output, spill })),
+        ..ran(Ended::Exited(0))
+    }
 }
 
 fn missing() -> Ran {
-    Ran { profile: Some("rust".into()), ..ran(Ended::Exited(127)) }
+    Ran {
+        profile: Some("rust".into()),
+        ..ran(Ended::Exited(127))
+    }
 }
 
 fn done(outcome: Outcome) -> FromBroker {
@@ -611,31 +1000,50 @@ fn done(outcome: Outcome) -> FromBroker {
         stderr_bytes: 7,
     };
     let layers = Layer::ALL.into_iter().collect();
-    FromBroker::Done { call: 7, outcome, usage, layers, denied: Denials::default() }
+    FromBroker::Done {
+        call: 7,
+        outcome,
+        usage,
+        layers,
+        denied: Denials::default(),
+    }
 }
 
 /// Each kind of attempt, barrier and remedy.
 fn denial() -> Denial {
     let by = Barrier::Layer(Layer::MountNamespace, None);
     let remedy = Remedy::Option("--read /a".into());
-    Denial::new(AttemptKind::Read, "/a", by, "w", remedy).with_lease(Some(Leased::Read("/a".into())))
+    Denial::new(AttemptKind::Read, "/a", by, "w", remedy)
+        .with_lease(Some(Leased::Read("/a".into())))
 }
 
 /// A finding of each kind, the first with all that one can have.
 fn found() -> FromBroker {
     let mut found = Findings::default();
     found.extend(FindingKind::ALL.map(|kind| Finding::new(kind, "t", "w")));
-    let first = Finding::new(FindingKind::ALL[0], "u", "w").with_state("s").with_advice("a");
+    let first = Finding::new(FindingKind::ALL[0], "u", "w")
+        .with_state("s")
+        .with_advice("a");
     found.push(first.with_unnamed(2));
     found.push(Finding::new(FindingKind::Lock, "u", "w"));
     FromBroker::Found(found)
 }
 
 fn denied() -> FromBroker {
-    let FromBroker::Done { call, outcome, usage, layers, mut denied } = done(Outcome::Answered) else {
+    let FromBroker::Done {
+        call,
+        outcome,
+        usage,
+        layers,
+        mut denied,
+    } = done(Outcome::Answered)
+    else {
         panic!()
     };
-    let rule = || PolicyRule { name: "r".into(), at: Some("f:1".into()) };
+    let rule = || PolicyRule {
+        name: "r".into(),
+        at: Some("f:1".into()),
+    };
     for (at, kind) in AttemptKind::ALL.into_iter().enumerate() {
         let by = match at % 5 {
             0 => Barrier::Layer(Layer::Seccomp, None),
@@ -653,18 +1061,36 @@ fn denied() -> FromBroker {
         denied.push(Denial::new(kind, "t", by, "w", remedy));
     }
     denied.add_unnamed(2);
-    FromBroker::Done { call, outcome, usage, layers, denied }
+    FromBroker::Done {
+        call,
+        outcome,
+        usage,
+        layers,
+        denied,
+    }
 }
 
 fn failed() -> Failed {
-    Failed { kind: ErrorKind::Protocol, message: "m".into() }
+    Failed {
+        kind: ErrorKind::Protocol,
+        message: "m".into(),
+    }
 }
 
 fn layers() -> Vec<LayerReport> {
-    let missing = LayerState::Missing { why: "w".into(), lost: "l".into() };
+    let missing = LayerState::Missing {
+        why: "w".into(),
+        lost: "l".into(),
+    };
     vec![
-        LayerReport { layer: Layer::Environment, state: LayerState::InForce("all".into()) },
-        LayerReport { layer: Layer::Seccomp, state: missing },
+        LayerReport {
+            layer: Layer::Environment,
+            state: LayerState::InForce("all".into()),
+        },
+        LayerReport {
+            layer: Layer::Seccomp,
+            state: missing,
+        },
     ]
 }
 
@@ -685,21 +1111,44 @@ fn opened() -> Opened {
 }
 
 fn network() -> Network {
-    let own = HostList { allow: Some(vec!["a.example:443".into()]), private: None };
-    Network { lists: vec![own, HostList { allow: None, private: Some(vec![]) }] }
+    let own = HostList {
+        allow: Some(vec!["a.example:443".into()]),
+        private: None,
+    };
+    Network {
+        lists: vec![
+            own,
+            HostList {
+                allow: None,
+                private: Some(vec![]),
+            },
+        ],
+    }
 }
 
 fn connection(verdict: ConnectionVerdict) -> ConnectionReport {
-    ConnectionReport { host: "a.example".into(), port: 443, verdict }
+    ConnectionReport {
+        host: "a.example".into(),
+        port: 443,
+        verdict,
+    }
 }
 
 fn machine() -> Machine {
-    Machine { kernel: "6.1".into(), landlock_abi: 7, tier: Tier::Namespaced, layers: layers() }
+    Machine {
+        kernel: "6.1".into(),
+        landlock_abi: 7,
+        tier: Tier::Namespaced,
+        layers: layers(),
+    }
 }
 
 fn answers() -> Vec<(&'static str, FileAnswer)> {
     let sha256 = Digest([3; 32]);
-    let truncated = Some(Truncated { total: Some(9), shown: 1 });
+    let truncated = Some(Truncated {
+        total: Some(9),
+        shown: 1,
+    });
     let read = Read {
         content: b"a\r\n".into(),
         first_line: 1,
@@ -709,29 +1158,80 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
         sha256: Some(sha256),
         total_lines: Some(5),
     };
-    let hunk = Hunk { old_start: 6, new_start: 7, old: b"old\n".into(), new: b"new".into() };
+    let hunk = Hunk {
+        old_start: 6,
+        new_start: 7,
+        old: b"old\n".into(),
+        new: b"new".into(),
+    };
     let hunks = Some(vec![hunk]);
-    let kinds = [ListedKind::File, ListedKind::Directory, ListedKind::Link, ListedKind::Other];
-    let entries = kinds.map(|kind| ListedEntry { path: "a".into(), kind, size: 1 }).into();
-    let line = MatchLine { number: 4, matched: true, text: "x".into() };
-    let matches = vec![Match { path: "a".into(), lines: vec![line] }];
-    let in_part =
-        [Unsearched::LongLine, Unsearched::Unreadable].map(|why| InPart { path: "a".into(), why }).into();
+    let kinds = [
+        ListedKind::File,
+        ListedKind::Directory,
+        ListedKind::Link,
+        ListedKind::Other,
+    ];
+    let entries = kinds
+        .map(|kind| ListedEntry {
+            path: "a".into(),
+            kind,
+            size: 1,
+        })
+        .into();
+    let line = MatchLine {
+        number: 4,
+        matched: true,
+        text: "x".into(),
+    };
+    let matches = vec![Match {
+        path: "a".into(),
+        lines: vec![line],
+    }];
+    let in_part = [Unsearched::LongLine, Unsearched::Unreadable]
+        .map(|why| InPart {
+            path: "a".into(),
+            why,
+        })
+        .into();
     let mut answers = vec![
         ("read", Ok(FileReply::Read(read))),
         (
             "written",
-            Ok(FileReply::Written(Written { bytes: 4, created: true, sha256, change: Some(4), hunks: None })),
+            Ok(FileReply::Written(Written {
+                bytes: 4,
+                created: true,
+                sha256,
+                change: Some(4),
+                hunks: None,
+            })),
         ),
         (
             "edited",
-            Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None, hunks })),
+            Ok(FileReply::Edited(Edited {
+                replaced: vec![1, 2],
+                bytes: 5,
+                sha256,
+                change: None,
+                hunks,
+            })),
         ),
         (
             "listed",
-            Ok(FileReply::Listed(Listed { entries, truncated: Some(Truncated { total: None, shown: 4 }) })),
+            Ok(FileReply::Listed(Listed {
+                entries,
+                truncated: Some(Truncated {
+                    total: None,
+                    shown: 4,
+                }),
+            })),
         ),
-        ("walked", Ok(FileReply::Walked(Walked { paths: vec!["a".into()], truncated: None }))),
+        (
+            "walked",
+            Ok(FileReply::Walked(Walked {
+                paths: vec!["a".into()],
+                truncated: None,
+            })),
+        ),
         (
             "grepped",
             Ok(FileReply::Grepped(Grepped {
@@ -742,25 +1242,92 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
                 in_part_count: 3,
             })),
         ),
-        ("started", Ok(FileReply::Started(Started { id: 3, log: Some(zone("a")), timeout_s: Some(9) }))),
+        (
+            "started",
+            Ok(FileReply::Started(Started {
+                id: 3,
+                log: Some(zone("a")),
+                timeout_s: Some(9),
+            })),
+        ),
         (
             "background",
-            Ok(FileReply::Background(vec![background(None), background(Some(Ok(Ended::Exited(1))))])),
+            Ok(FileReply::Background(vec![
+                background(None),
+                background(Some(Ok(Ended::Exited(1)))),
+            ])),
         ),
-        ("logged", Ok(FileReply::Logged(Logged { from: 5, bytes: b"log".into(), total: 8, alive: true }))),
-        ("killed", Ok(FileReply::Killed(background(Some(Err(Broken { message: "m".into() })))))),
-        ("history", Ok(FileReply::History(Changes { changes: vec![change()], truncated }))),
-        ("undone", Ok(FileReply::Undone(Undone { sha256: Some(sha256), bytes: 5, change: Some(6) }))),
-        ("undone, removed", Ok(FileReply::Undone(Undone { sha256: None, bytes: 0, change: None }))),
-        ("bytes", Ok(FileReply::Bytes(Bytes { content: b"ab".into(), size: 5 }))),
+        (
+            "logged",
+            Ok(FileReply::Logged(Logged {
+                from: 5,
+                bytes: b"log".into(),
+                total: 8,
+                alive: true,
+            })),
+        ),
+        (
+            "killed",
+            Ok(FileReply::Killed(background(Some(Err(Broken {
+                message: "m".into(),
+            }))))),
+        ),
+        (
+            "history",
+            Ok(FileReply::History(Changes {
+                changes: vec![change()],
+                truncated,
+            })),
+        ),
+        (
+            "undone",
+            Ok(FileReply::Undone(Undone {
+                sha256: Some(sha256),
+                bytes: 5,
+                change: Some(6),
+            })),
+        ),
+        (
+            "undone, removed",
+            Ok(FileReply::Undone(Undone {
+                sha256: None,
+                bytes: 0,
+                change: None,
+            })),
+        ),
+        (
+            "bytes",
+            Ok(FileReply::Bytes(Bytes {
+                content: b"ab".into(),
+                size: 5,
+            })),
+        ),
     ];
-    answers.extend(KINDS.map(|kind| (kind.name(), Err(Failed { kind, message: "m".into() }))));
+    answers.extend(KINDS.map(|kind| {
+        (
+            kind.name(),
+            Err(Failed {
+                kind,
+                message: "m".into(),
+            }),
+        )
+    }));
     answers
 }
 
 fn background(ended: Option<Result<Ended, Broken>>) -> Background {
-    let usage = Usage { wall_us: 5, ..Usage::default() };
-    Background { id: 3, command: "serve".into(), started_ms: 7, log: None, ended, usage }
+    let usage = Usage {
+        wall_us: 5,
+        ..Usage::default()
+    };
+    Background {
+        id: 3,
+        command: "serve".into(),
+        started_ms: 7,
+        log: None,
+        ended,
+        usage,
+    }
 }
 
 fn change() -> Change {

@@ -28,10 +28,22 @@ const RESULT_MAX: usize = 2 << 20;
 /// Runs a script of Python and checks that the session goes on.
 #[track_caller]
 fn fight(session: &mut Session, script: &str, timeout: u32) -> lazaret_tests::session::Answer {
-    let id = session.start_call("bash", json!({"command": ["python3", "-c", script], "timeout": timeout}));
+    let id = session.start_call(
+        "bash",
+        json!({"command": ["python3", "-c", script], "timeout": timeout}),
+    );
     let answer = session.answer_within(&id, LIMIT);
-    assert!(answer.result.to_string().len() < RESULT_MAX, "{} bytes", answer.result.to_string().len());
-    assert_eq!(session.bash("echo on").success().trim(), "on", "after {script}: {}", answer.result);
+    assert!(
+        answer.result.to_string().len() < RESULT_MAX,
+        "{} bytes",
+        answer.result.to_string().len()
+    );
+    assert_eq!(
+        session.bash("echo on").success().trim(),
+        "on",
+        "after {script}: {}",
+        answer.result
+    );
     answer
 }
 
@@ -72,8 +84,11 @@ fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
     world.put("unread.py", UNREAD);
     let held = Running::start(&mut world.cell("python3 unread.py full"));
     let full = until(LIMIT, || world.project.join("full").exists());
-    let refused =
-        || run(world.host("python3").args(["-c", SEND]), LIMIT).errors().contains("Too many references");
+    let refused = || {
+        run(world.host("python3").args(["-c", SEND]), LIMIT)
+            .errors()
+            .contains("Too many references")
+    };
     let control = full && until(LIMIT, refused);
     let other = World::new(place);
     let mut usual = other.host("bash");
@@ -87,13 +102,24 @@ fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
     let line = json!({"id": "a", "tool": "bash", "input": {"command": "echo works"}}).to_string();
     let script = "ulimit -Sn 1024; { echo \"$0\"; sleep 3; } | \"$@\"";
     let mut session = other.host("bash");
-    session.args(["-c", script, &line]).arg(lazaret.get_program());
-    session.args(lazaret.get_args().take_while(|word| *word != "run")).arg("session");
-    session.arg("--project").arg(&other.project).arg("--central").arg(&other.central);
+    session
+        .args(["-c", script, &line])
+        .arg(lazaret.get_program());
+    session
+        .args(lazaret.get_args().take_while(|word| *word != "run"))
+        .arg("session");
+    session
+        .arg("--project")
+        .arg(&other.project)
+        .arg("--central")
+        .arg(&other.central);
     let session = run(&mut session, LIMIT);
     process::kill_tree(held.pid());
     held.finish(LIMIT);
-    assert!(control, "an ordinary program can send descriptors (full: {full})");
+    assert!(
+        control,
+        "an ordinary program can send descriptors (full: {full})"
+    );
     assert_eq!(beside.success(), "works\n");
     assert!(session.text().contains("\"result\":\"works"), "{session:?}");
 }
@@ -120,10 +146,18 @@ fn a_session_leaves_inotify_instances_to_others(place: Place) {
     let count = |text: String| text.trim().parse::<u32>().unwrap();
     let outside = count(run(world.host("python3").args(&words), LIMIT).success());
     if outside <= half {
-        eprintln!("this user has {outside} inotify instances left: the bound of a session is not tried");
+        eprintln!(
+            "this user has {outside} inotify instances left: the bound of a session is not tried"
+        );
         return;
     }
-    let inside = count(run(&mut world.cell(&format!("python3 {}", words.join(" "))), LIMIT).success());
+    let inside = count(
+        run(
+            &mut world.cell(&format!("python3 {}", words.join(" "))),
+            LIMIT,
+        )
+        .success(),
+    );
     assert_eq!((outside, inside), (half + 1, half));
 }
 
@@ -183,11 +217,18 @@ fn a_cell_is_not_ended_from_inside(place: Place) {
     // Without a cell the first of them works.
     let script = "python3 -c \"$0\"; echo survived";
     let control = run(world.host("bash").args(["-c", script, attempts[0]]), LIMIT);
-    assert!(control.code() == 137 && !control.text().contains("survived"), "{control:?}");
+    assert!(
+        control.code() == 137 && !control.text().contains("survived"),
+        "{control:?}"
+    );
     for attempt in attempts {
         let answer = fight(&mut session, attempt, 20);
         assert!(answer.success().contains("still here"), "{}", answer.result);
-        assert!(!answer.text().contains("BufferedRandom"), "{}", answer.result);
+        assert!(
+            !answer.text().contains("BufferedRandom"),
+            "{}",
+            answer.result
+        );
     }
 }
 
@@ -240,7 +281,9 @@ fn pipes_do_not_decide_when_a_call_ends(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let marker = long_sleep();
-    session.bash(&format!("setsid sleep {marker} & exec sleep 0.1")).success();
+    session
+        .bash(&format!("setsid sleep {marker} & exec sleep 0.1"))
+        .success();
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
     let answer = session.bash("exec >&- 2>&-; sleep 0.5; exit 5");
     assert_eq!(answer.exit_code(), Some(5), "{}", answer.result);

@@ -65,8 +65,14 @@ const MEMORY: u64 = 32 * 1024;
 fn strangers_are_sent_away() {
     let world = World::new(Place::any());
     for hello in [
-        Hello { magic: *b"HTTP/1.1", ..Hello::ours(None) },
-        Hello { version: VERSION + 1, ..Hello::ours(None) },
+        Hello {
+            magic: *b"HTTP/1.1",
+            ..Hello::ours(None)
+        },
+        Hello {
+            version: VERSION + 1,
+            ..Hello::ours(None)
+        },
     ] {
         let mut broker = Broker::start(&world);
         broker.send(&ToBroker::Hello(hello));
@@ -80,16 +86,36 @@ fn strangers_are_sent_away() {
 
 fn what_comes_too_early_or_twice_ends_the_connection() {
     let world = World::new(Place::any());
-    let call = || ToBroker::Call { call: 1, request: Request::Bash(shell("true")) };
+    let call = || ToBroker::Call {
+        call: 1,
+        request: Request::Bash(shell("true")),
+    };
     let hello = || ToBroker::Hello(Hello::ours(None));
     let grant = || {
         let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
-        ToBroker::Grant(Grant { call: 1, digest, nonce, extent: Extent::Session })
+        ToBroker::Grant(Grant {
+            call: 1,
+            digest,
+            nonce,
+            extent: Extent::Session,
+        })
     };
-    let keep = ToBroker::Keep { call: 1, bytes: b"x".into(), last: true };
-    let answers =
-        [grant(), ToBroker::Refuse { call: 1 }, ToBroker::Grants, ToBroker::Revoke { grant: 1 }, keep];
-    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))].into_iter().chain(answers) {
+    let keep = ToBroker::Keep {
+        call: 1,
+        bytes: b"x".into(),
+        last: true,
+    };
+    let answers = [
+        grant(),
+        ToBroker::Refuse { call: 1 },
+        ToBroker::Grants,
+        ToBroker::Revoke { grant: 1 },
+        keep,
+    ];
+    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))]
+        .into_iter()
+        .chain(answers)
+    {
         let mut broker = Broker::start(&world);
         broker.send(&early);
         expect_end(broker, &world);
@@ -111,7 +137,11 @@ fn hostile_lengths_end_the_connection_at_once() {
     let world = World::new(Place::any());
     for length in [0, FRAME_MAX as u32 + 1, u32::MAX] {
         for open in [false, true] {
-            let mut broker = if open { Broker::open(&world).0 } else { Broker::start(&world) };
+            let mut broker = if open {
+                Broker::open(&world).0
+            } else {
+                Broker::start(&world)
+            };
             // Nothing follows: a broker that waits for the body would never end.
             broker.send_bytes(&length.to_le_bytes()).unwrap();
             expect_end(broker, &world);
@@ -133,8 +163,14 @@ fn frames_that_are_cut_or_too_long_end_the_connection() {
         expect_end(broker, &world);
     }
     // A list that says it holds more than there is memory.
-    let huge = framed(&ToBroker::Input { call: 1, bytes: vec![7; 16] });
-    let at = huge.windows(8).position(|window| window == 16u64.to_le_bytes()).unwrap();
+    let huge = framed(&ToBroker::Input {
+        call: 1,
+        bytes: vec![7; 16],
+    });
+    let at = huge
+        .windows(8)
+        .position(|window| window == 16u64.to_le_bytes())
+        .unwrap();
     let mut huge = huge[4..].to_vec();
     huge[at - 4..at + 4].copy_from_slice(&(1u64 << 60).to_le_bytes());
     let (mut broker, _) = Broker::open(&world);
@@ -145,9 +181,15 @@ fn frames_that_are_cut_or_too_long_end_the_connection() {
 fn a_client_that_stops_in_mid_frame_harms_nobody() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    let frame = framed(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
+    let frame = framed(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(shell("true")),
+    });
     broker.send_bytes(&frame[..frame.len() - 3]).unwrap();
-    assert!(matches!(broker.receive(Duration::from_millis(300)), Received::Nothing));
+    assert!(matches!(
+        broker.receive(Duration::from_millis(300)),
+        Received::Nothing
+    ));
     assert_healthy(&world);
     broker.stream.shutdown(Shutdown::Both).unwrap();
     broker.ended(LIMIT);
@@ -158,8 +200,14 @@ fn garbage_ends_the_connection() {
     let world = World::new(Place::any());
     let mut chance = Chance(0x1a2a_2e7d);
     for round in 0..60 {
-        let mut broker = if round % 2 == 0 { Broker::start(&world) } else { Broker::open(&world).0 };
-        let body: Vec<u8> = (0..1 + chance.below(300)).map(|_| chance.below(256) as u8).collect();
+        let mut broker = if round % 2 == 0 {
+            Broker::start(&world)
+        } else {
+            Broker::open(&world).0
+        };
+        let body: Vec<u8> = (0..1 + chance.below(300))
+            .map(|_| chance.below(256) as u8)
+            .collect();
         // Chance may have hit a good message; then nothing is expected but that the broker lives or ends.
         let _ = broker.send_body(&body);
         let _ = broker.send_body(&[0xff; 40]);
@@ -167,7 +215,11 @@ fn garbage_ends_the_connection() {
     }
     for _ in 0..60 {
         let (mut broker, _) = Broker::open(&world);
-        let request = Request::FileRead(FileRead { path: zone("file"), offset: Some(1), limit: Some(9) });
+        let request = Request::FileRead(FileRead {
+            path: zone("file"),
+            offset: Some(1),
+            limit: Some(9),
+        });
         let mut frame = framed(&ToBroker::Call { call: 1, request });
         let at = 4 + chance.below(frame.len() as u64 - 4) as usize;
         frame[at] ^= 1 << chance.below(8);
@@ -183,17 +235,42 @@ fn words_about_unknown_calls_are_let_pass() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     broker.send(&ToBroker::Cancel { call: 99 });
-    broker.send(&ToBroker::Credit { call: 99, bytes: 10 });
-    broker.send(&ToBroker::Input { call: 99, bytes: b"x".into() });
+    broker.send(&ToBroker::Credit {
+        call: 99,
+        bytes: 10,
+    });
+    broker.send(&ToBroker::Input {
+        call: 99,
+        bytes: b"x".into(),
+    });
     broker.send(&ToBroker::InputEnd { call: 99 });
-    broker.send(&ToBroker::Resize { call: 99, rows: 1, columns: 1 });
-    broker.send(&ToBroker::Signal { call: 99, signal: Signal::Quit });
+    broker.send(&ToBroker::Resize {
+        call: 99,
+        rows: 1,
+        columns: 1,
+    });
+    broker.send(&ToBroker::Signal {
+        call: 99,
+        signal: Signal::Quit,
+    });
     // Answers without a question get an error, and nothing else.
     let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
-    broker.send(&ToBroker::Grant(Grant { call: 99, digest, nonce, extent: Extent::Session }));
+    broker.send(&ToBroker::Grant(Grant {
+        call: 99,
+        digest,
+        nonce,
+        extent: Extent::Session,
+    }));
     broker.send(&ToBroker::Refuse { call: 99 });
-    let want = Ungranted { call: 99, fault: GrantFault::NotWaiting, violations: 0 };
-    assert_eq!([broker.message(), broker.message()], [(); 2].map(|()| FromBroker::Ungranted(want)));
+    let want = Ungranted {
+        call: 99,
+        fault: GrantFault::NotWaiting,
+        violations: 0,
+    };
+    assert_eq!(
+        [broker.message(), broker.message()],
+        [(); 2].map(|()| FromBroker::Ungranted(want))
+    );
     broker.send(&ToBroker::Revoke { grant: u64::MAX });
     assert_eq!(broker.message(), FromBroker::Grants(vec![]));
     let done = broker.call(1, Request::Bash(shell("exit 3")));
@@ -217,7 +294,10 @@ fn a_call_id_in_use_is_not_taken_twice() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
-    let call = |command: &str| ToBroker::Call { call: 1, request: Request::Bash(shell(command)) };
+    let call = |command: &str| ToBroker::Call {
+        call: 1,
+        request: Request::Bash(shell(command)),
+    };
     broker.send(&call(&format!("sleep {marker}")));
     assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
     broker.send(&call("true"));
@@ -229,7 +309,10 @@ fn more_calls_than_allowed_are_refused() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
-    let sleep = |call| ToBroker::Call { call, request: Request::Bash(shell(&format!("sleep {marker}"))) };
+    let sleep = |call| ToBroker::Call {
+        call,
+        request: Request::Bash(shell(&format!("sleep {marker}"))),
+    };
     (0..limit::CALLS as u64).for_each(|call| broker.send(&sleep(call)));
     broker.send(&sleep(1000));
     expect_refusal_or_end(broker, 1000, &world);
@@ -239,31 +322,82 @@ fn more_calls_than_allowed_are_refused() {
 fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    let long = Bash { timeout_s: Some(1_000_000_000), ..shell("true") };
-    let idle = Bash { idle_timeout_s: Some(0), ..shell("true") };
-    let empty = Bash { command: Command::Arguments(vec![]), ..shell("") };
-    let nul = Bash { command: Command::Arguments(vec![ByteBuf::from(b"a\0b".as_slice())]), ..shell("") };
+    let long = Bash {
+        timeout_s: Some(1_000_000_000),
+        ..shell("true")
+    };
+    let idle = Bash {
+        idle_timeout_s: Some(0),
+        ..shell("true")
+    };
+    let empty = Bash {
+        command: Command::Arguments(vec![]),
+        ..shell("")
+    };
+    let nul = Bash {
+        command: Command::Arguments(vec![ByteBuf::from(b"a\0b".as_slice())]),
+        ..shell("")
+    };
     let huge = shell(&"x".repeat(limit::COMMAND + 1));
-    let strange = Terminal { rows: 1, columns: 1, term: "x;rm -rf".into() };
-    let terminal = Bash { stdin: Stdin::Terminal(strange), ..shell("true") };
-    let mut requests: Vec<Request> = [long, idle, empty, nul, huge, terminal].map(Request::Bash).into();
-    requests.push(Request::FileRead(FileRead { path: zone("a"), offset: Some(0), limit: None }));
-    requests.push(Request::FileEdit(FileEdit { path: zone("a"), edits: vec![], expected_sha256: None }));
-    let list = FileList { path: zone(""), depth: 0, hidden: false, limit: limit::ENTRIES + 1 };
+    let strange = Terminal {
+        rows: 1,
+        columns: 1,
+        term: "x;rm -rf".into(),
+    };
+    let terminal = Bash {
+        stdin: Stdin::Terminal(strange),
+        ..shell("true")
+    };
+    let mut requests: Vec<Request> = [long, idle, empty, nul, huge, terminal]
+        .map(Request::Bash)
+        .into();
+    requests.push(Request::FileRead(FileRead {
+        path: zone("a"),
+        offset: Some(0),
+        limit: None,
+    }));
+    requests.push(Request::FileEdit(FileEdit {
+        path: zone("a"),
+        edits: vec![],
+        expected_sha256: None,
+    }));
+    let list = FileList {
+        path: zone(""),
+        depth: 0,
+        hidden: false,
+        limit: limit::ENTRIES + 1,
+    };
     requests.push(Request::FileList(list));
-    let fed = Bash { stdin: Stdin::Stream, background: true, ..shell("true") };
+    let fed = Bash {
+        stdin: Stdin::Stream,
+        background: true,
+        ..shell("true")
+    };
     requests.push(Request::Bash(fed));
-    requests.push(Request::BackgroundLog(BackgroundLog { id: 1, from: None, most: limit::LOG + 1 }));
+    requests.push(Request::BackgroundLog(BackgroundLog {
+        id: 1,
+        from: None,
+        most: limit::LOG + 1,
+    }));
     requests.push(Request::History(History { limit: 0 }));
     let input = "x".repeat(limit::CONTENT + 1);
-    requests.push(Request::Effect(Effect::Added { tool: "x".into(), risk: Risk::Low, input: input.clone() }));
+    requests.push(Request::Effect(Effect::Added {
+        tool: "x".into(),
+        risk: Risk::Low,
+        input: input.clone(),
+    }));
     requests.push(Request::Effect(Effect::WebFetch { url: input.clone() }));
     requests.push(Request::Effect(Effect::WebSearch { query: input }));
     for (call, request) in requests.into_iter().enumerate() {
         let described = format!("{request:?}");
         let done = broker.call(call as u64, request);
         let kind = done.outcome.error();
-        assert_eq!(kind, Some(ErrorKind::InvalidInput), "{:.200} gave {done:?}", described);
+        assert_eq!(
+            kind,
+            Some(ErrorKind::InvalidInput),
+            "{:.200} gave {done:?}",
+            described
+        );
     }
     let done = broker.call(100, Request::Bash(shell("exit 4")));
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(4)));
@@ -271,12 +405,25 @@ fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
 
 fn write(path: &str, content: &str) -> Request {
     let content = content.into();
-    Request::FileWrite(FileWrite { path: zone(path), content, overwrite: true, expected_sha256: None })
+    Request::FileWrite(FileWrite {
+        path: zone(path),
+        content,
+        overwrite: true,
+        expected_sha256: None,
+    })
 }
 
 fn edit(path: &str, old: &str, new: &str) -> Request {
-    let edits = vec![Edit { old: old.into(), new: new.into(), occurrence: Occurrence::All }];
-    Request::FileEdit(FileEdit { path: zone(path), edits, expected_sha256: None })
+    let edits = vec![Edit {
+        old: old.into(),
+        new: new.into(),
+        occurrence: Occurrence::All,
+    }];
+    Request::FileEdit(FileEdit {
+        path: zone(path),
+        edits,
+        expected_sha256: None,
+    })
 }
 
 /// Attack: a client that does not say what it has read, and one whose worker has forgotten it.
@@ -284,7 +431,13 @@ fn no_client_changes_what_it_has_not_read(place: Place) {
     let world = World::new(place);
     world.put("a", "theirs");
     let (mut broker, _) = Broker::open(&world);
-    let read = || Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None });
+    let read = || {
+        Request::FileRead(FileRead {
+            path: zone("a"),
+            offset: None,
+            limit: None,
+        })
+    };
     let refused = |broker: &mut Broker, words: &str| {
         for request in [write("a", "mine"), edit("a", "e", "x")] {
             let failed = broker.ask(1, request).unwrap_err();
@@ -294,7 +447,12 @@ fn no_client_changes_what_it_has_not_read(place: Place) {
     };
     refused(&mut broker, "has not been read");
     // Looking at it is not reading it.
-    let list = FileList { path: zone(""), depth: 1, hidden: false, limit: 9 };
+    let list = FileList {
+        path: zone(""),
+        depth: 1,
+        hidden: false,
+        limit: 9,
+    };
     broker.ask(1, Request::FileList(list)).unwrap();
     refused(&mut broker, "has not been read");
     assert_eq!(world.get("a"), b"theirs");
@@ -306,7 +464,10 @@ fn no_client_changes_what_it_has_not_read(place: Place) {
     world.put("a", "eels");
     refused(&mut broker, "was modified since the last read");
     broker.ask(1, read()).unwrap();
-    let worker = process::tree(broker.pid()).into_iter().find(|part| part.name == "lazaret-worker").unwrap();
+    let worker = process::tree(broker.pid())
+        .into_iter()
+        .find(|part| part.name == "lazaret-worker")
+        .unwrap();
     worker.kill();
     assert!(until(LIMIT, || !worker.is_alive()));
     broker.call(2, Request::Bash(shell("true")));
@@ -322,7 +483,9 @@ fn no_client_changes_what_it_has_not_read(place: Place) {
 fn no_command_touches_the_history(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
-    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "mine")) else { panic!() };
+    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "mine")) else {
+        panic!()
+    };
     let change = written.change.unwrap();
     let store = world.central.join(".lazaret").display().to_string();
     for script in [
@@ -341,26 +504,48 @@ fn no_command_touches_the_history(place: Place) {
         let script = script.replace("CHANGE", &change.to_string());
         // Control: where nothing is closed it works.
         let copy = world.outside.join("copy").display().to_string();
-        let control = script.replace("STORE", &format!("{copy}/store")).replace("by", "../outside/copy/by");
-        let control = format!("mkdir {copy}; cp -r {store} {copy}/store; {{ {control}; }} && rm -rf {copy}");
+        let control = script
+            .replace("STORE", &format!("{copy}/store"))
+            .replace("by", "../outside/copy/by");
+        let control =
+            format!("mkdir {copy}; cp -r {store} {copy}/store; {{ {control}; }} && rm -rf {copy}");
         let mut bash = world.host("bash");
         let worked = lazaret_tests::run(bash.env("TMPDIR", &copy).arg("-c").arg(control), LIMIT);
-        assert_eq!(worked.code(), 0, "{script} does not work without a cell: {}", worked.errors());
+        assert_eq!(
+            worked.code(),
+            0,
+            "{script} does not work without a cell: {}",
+            worked.errors()
+        );
         let script = script.replace("STORE", &store);
         let done = broker.call(1, Request::Bash(shell(&script)));
-        assert!(matches!(end_of(&done.outcome), Some(Ended::Exited(1..))), "{script}: {:?}", done.outcome);
+        assert!(
+            matches!(end_of(&done.outcome), Some(Ended::Exited(1..))),
+            "{script}: {:?}",
+            done.outcome
+        );
     }
     // Control: beside it a command writes as it likes, and reads in it.
-    let read = format!("grep -q project:a {store}/undo/changes/{change} && echo x > {store}-beside");
+    let read =
+        format!("grep -q project:a {store}/undo/changes/{change} && echo x > {store}-beside");
     let done = broker.call(1, Request::Bash(shell(&read)));
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
     for name in [".lazaret/undo/changes/1", ".lazaret/x", ".LAZARET/x"] {
         let path = ZonePath::new(Zone::Central, name).unwrap();
-        let write = FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None };
+        let write = FileWrite {
+            path,
+            content: b"x".into(),
+            overwrite: true,
+            expected_sha256: None,
+        };
         let done = broker.call(1, Request::FileWrite(write));
-        assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{name}");
+        assert_eq!(done.outcome.error(), Some(ErrorKind::DeniedPolicy), "{name}");
     }
-    let undo = Request::Undo(Undo { change, path: zone("a"), force: false });
+    let undo = Request::Undo(Undo {
+        change,
+        path: zone("a"),
+        force: false,
+    });
     broker.ask(1, undo).unwrap();
     assert!(!world.project.join("a").exists());
 }
@@ -372,46 +557,97 @@ fn forged_history_restores_nothing_it_should_not(place: Place) {
     world.put(".env", "SECRET=1");
     world.put(".git/hooks/post-commit", "theirs");
     let (mut broker, _) = Broker::open(&world);
-    broker.ask(1, Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None })).unwrap();
-    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "new")) else { panic!() };
+    broker
+        .ask(
+            1,
+            Request::FileRead(FileRead {
+                path: zone("a"),
+                offset: None,
+                limit: None,
+            }),
+        )
+        .unwrap();
+    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "new")) else {
+        panic!()
+    };
     let change = written.change.unwrap();
-    let undo = |path: &str| Request::Undo(Undo { change, path: zone(path), force: true });
+    let undo = |path: &str| {
+        Request::Undo(Undo {
+            change,
+            path: zone(path),
+            force: true,
+        })
+    };
     // Control: what is not forged is restored.
     broker.ask(1, undo("a")).unwrap();
     assert_eq!(world.get("a"), b"old");
-    let line = world.central.join(format!(".lazaret/undo/changes/{change}"));
+    let line = world
+        .central
+        .join(format!(".lazaret/undo/changes/{change}"));
     let written = std::fs::read_to_string(&line).unwrap();
     let forge = |path: &str| std::fs::write(&line, written.replace("project:a", path)).unwrap();
     for path in [".env", ".git/hooks/post-commit", "sub/.git/config"] {
         forge(&format!("project:{path}"));
         let done = broker.call(1, undo(path));
-        assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{path}: {:?}", done.outcome);
+        assert_eq!(
+            done.outcome.error(),
+            Some(ErrorKind::DeniedPolicy),
+            "{path}: {:?}",
+            done.outcome
+        );
         let failed = broker.ask(1, undo("a")).unwrap_err();
-        assert_eq!(failed.kind, ErrorKind::InvalidInput, "{path} by another name: {}", failed.message);
+        assert_eq!(
+            failed.kind,
+            ErrorKind::InvalidInput,
+            "{path} by another name: {}",
+            failed.message
+        );
     }
-    for path in ["project:../outside/secret.txt", "project:/etc/passwd", "project:x/%2e%2e/%2e%2e/outside/x"]
-    {
+    for path in [
+        "project:../outside/secret.txt",
+        "project:/etc/passwd",
+        "project:x/%2e%2e/%2e%2e/outside/x",
+    ] {
         forge(path);
-        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "{path}");
+        assert_eq!(
+            broker.ask(1, undo("a")).unwrap_err().kind,
+            ErrorKind::NotFound,
+            "{path}"
+        );
     }
     forge("project:a");
     let secret = world.outside.join("secret.txt");
     std::fs::remove_file(world.project.join("a")).unwrap();
     std::os::unix::fs::symlink(&secret, world.project.join("a")).unwrap();
     let failed = broker.ask(1, undo("a")).unwrap_err();
-    assert_eq!(failed.kind, ErrorKind::Violation, "through a link: {}", failed.message);
+    assert_eq!(
+        failed.kind,
+        ErrorKind::Violation,
+        "through a link: {}",
+        failed.message
+    );
     std::fs::remove_file(world.project.join("a")).unwrap();
     let objects: Vec<_> = std::fs::read_dir(world.central.join(".lazaret/undo/objects"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
-    objects.iter().for_each(|object| std::fs::write(object, "ODD").unwrap());
-    assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "forged contents");
+    objects
+        .iter()
+        .for_each(|object| std::fs::write(object, "ODD").unwrap());
+    assert_eq!(
+        broker.ask(1, undo("a")).unwrap_err().kind,
+        ErrorKind::NotFound,
+        "forged contents"
+    );
     for object in &objects {
         std::fs::remove_file(object).unwrap();
         std::os::unix::fs::symlink(&secret, object).unwrap();
     }
-    assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "links as contents");
+    assert_eq!(
+        broker.ask(1, undo("a")).unwrap_err().kind,
+        ErrorKind::NotFound,
+        "links as contents"
+    );
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), world.canary);
     assert_eq!(
         (world.get(".env"), world.get(".git/hooks/post-commit")),
@@ -433,7 +669,12 @@ fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
     };
     // All at once: those that wait for a cell count too.
     let asked = limit::BACKGROUND as u64 + 4;
-    (1..=asked).for_each(|call| broker.send(&ToBroker::Call { call, request: background() }));
+    (1..=asked).for_each(|call| {
+        broker.send(&ToBroker::Call {
+            call,
+            request: background(),
+        })
+    });
     let mut refused = 0;
     for _ in 0..asked {
         let outcome = loop {
@@ -444,18 +685,24 @@ fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
         refused += u64::from(outcome.error() == Some(ErrorKind::ResourceLimit));
     }
     assert_eq!(refused, 4);
-    let Ok(FileReply::Background(list)) = broker.ask(1, Request::BackgroundList) else { panic!() };
+    let Ok(FileReply::Background(list)) = broker.ask(1, Request::BackgroundList) else {
+        panic!()
+    };
     assert_eq!(list.len(), limit::BACKGROUND);
     let mut other = Broker::open(&world).0;
-    assert_eq!(other.ask(1, Request::BackgroundList), Ok(FileReply::Background(vec![])));
+    assert_eq!(
+        other.ask(1, Request::BackgroundList),
+        Ok(FileReply::Background(vec![]))
+    );
     for id in [0, 1, u64::MAX] {
         let kill = Request::BackgroundKill(BackgroundKill { id });
         assert_eq!(other.ask(1, kill).unwrap_err().kind, ErrorKind::NotFound);
     }
     for process in &list {
-        let Ok(FileReply::Killed(killed)) =
-            broker.ask(1, Request::BackgroundKill(BackgroundKill { id: process.id }))
-        else {
+        let Ok(FileReply::Killed(killed)) = broker.ask(
+            1,
+            Request::BackgroundKill(BackgroundKill { id: process.id }),
+        ) else {
             panic!()
         };
         assert_eq!(killed.ended, Some(Ok(Ended::Cancelled)));
@@ -470,12 +717,23 @@ fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
 fn a_path_that_climbs_is_no_message() {
     let world = World::new(Place::any());
     world.write(&world.project.parent().unwrap().join("x"), "not yours");
-    for (good, bad) in
-        [("aa/x", "../x"), ("abc/d", "a/../"), ("ab/c", "/etc"), ("abcd", "a\0bc"), ("ab/cd", "ab//c")]
-    {
-        let request = Request::FileRead(FileRead { path: zone(good), offset: None, limit: None });
+    for (good, bad) in [
+        ("aa/x", "../x"),
+        ("abc/d", "a/../"),
+        ("ab/c", "/etc"),
+        ("abcd", "a\0bc"),
+        ("ab/cd", "ab//c"),
+    ] {
+        let request = Request::FileRead(FileRead {
+            path: zone(good),
+            offset: None,
+            limit: None,
+        });
         let frame = framed(&ToBroker::Call { call: 1, request });
-        let at = frame.windows(good.len()).position(|window| window == good.as_bytes()).unwrap();
+        let at = frame
+            .windows(good.len())
+            .position(|window| window == good.as_bytes())
+            .unwrap();
         let mut frame = frame;
         frame[at..at + good.len()].copy_from_slice(bad.as_bytes());
         let (mut broker, _) = Broker::open(&world);
@@ -487,17 +745,32 @@ fn a_path_that_climbs_is_no_message() {
 fn input_beyond_its_window_ends_the_connection() {
     let world = World::new(Place::any());
     let marker = long_sleep();
-    let sleeper = || Bash { stdin: Stdin::Stream, ..shell(&format!("sleep {marker}")) };
-    let chunk = || ToBroker::Input { call: 1, bytes: vec![b'x'; limit::CHUNK] };
+    let sleeper = || Bash {
+        stdin: Stdin::Stream,
+        ..shell(&format!("sleep {marker}"))
+    };
+    let chunk = || ToBroker::Input {
+        call: 1,
+        bytes: vec![b'x'; limit::CHUNK],
+    };
     let (mut broker, _) = Broker::open(&world);
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(sleeper()) });
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(sleeper()),
+    });
     // A pipe takes 64 KiB of it at most, so twice the window is always beyond it.
     let frames = 2 * limit::INPUT_WINDOW as usize / limit::CHUNK;
     let _ = (0..frames).try_for_each(|_| broker.send_bytes(&framed(&chunk())));
     expect_end(broker, &world);
     let (mut broker, _) = Broker::open(&world);
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(sleeper()) });
-    let _ = broker.send_bytes(&framed(&ToBroker::Input { call: 1, bytes: vec![b'x'; limit::CHUNK + 1] }));
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(sleeper()),
+    });
+    let _ = broker.send_bytes(&framed(&ToBroker::Input {
+        call: 1,
+        bytes: vec![b'x'; limit::CHUNK + 1],
+    }));
     expect_end(broker, &world);
     process::assert_gone(&marker, LIMIT);
 }
@@ -506,14 +779,25 @@ fn input_beyond_its_window_ends_the_connection() {
 fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
-    let flood = Bash { live: true, ..shell("yes") };
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
+    let flood = Bash {
+        live: true,
+        ..shell("yes")
+    };
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(flood),
+    });
     let mut got = 0;
     while let Received::Message(message) = broker.receive(Duration::from_millis(700)) {
-        let FromBroker::Output { bytes, .. } = message else { panic!("{message:?}") };
+        let FromBroker::Output { bytes, .. } = message else {
+            panic!("{message:?}")
+        };
         assert!(bytes.len() <= limit::CHUNK);
         got += bytes.len();
-        assert!(got <= limit::OUTPUT_WINDOW as usize, "{got} bytes came without credit");
+        assert!(
+            got <= limit::OUTPUT_WINDOW as usize,
+            "{got} bytes came without credit"
+        );
     }
     assert!(got > 0, "nothing came at all");
     assert_small(&broker);
@@ -526,9 +810,18 @@ fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
 fn credit_without_end_costs_no_memory() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    let flood = Bash { live: true, ..shell("yes") };
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
-    let credit = framed(&ToBroker::Credit { call: 1, bytes: u32::MAX });
+    let flood = Bash {
+        live: true,
+        ..shell("yes")
+    };
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(flood),
+    });
+    let credit = framed(&ToBroker::Credit {
+        call: 1,
+        bytes: u32::MAX,
+    });
     let _ = broker.send_bytes(&credit.repeat(100));
     std::thread::sleep(Duration::from_secs(2));
     assert_small(&broker);
@@ -544,7 +837,11 @@ fn a_half_open_connection_ends_its_cells(place: Place) {
         let marker = long_sleep();
         let request = Request::Bash(shell(&format!("setsid sleep {marker} & sleep {marker}")));
         broker.send(&ToBroker::Call { call: 1, request });
-        assert!(until(LIMIT, || process::with_marker(&format!("sleep {marker}")).len() >= 2));
+        assert!(until(LIMIT, || process::with_marker(&format!(
+            "sleep {marker}"
+        ))
+        .len()
+            >= 2));
         broker.stream.shutdown(half).unwrap();
         process::assert_gone(&marker, LIMIT);
         broker.ended(LIMIT);
@@ -558,17 +855,48 @@ fn a_flood_of_cancelled_terminals_holds_nothing_up(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
-    let limited = Bash { timeout_s: Some(2), ..shell(&format!("sleep {marker}")) };
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(limited) });
-    let size = Terminal { rows: 24, columns: 80, term: "dumb".into() };
-    let terminal = Bash { stdin: Stdin::Terminal(size), ..shell("tty") };
-    let begin = |call| framed(&ToBroker::Call { call, request: Request::Bash(terminal.clone()) });
+    let limited = Bash {
+        timeout_s: Some(2),
+        ..shell(&format!("sleep {marker}"))
+    };
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(limited),
+    });
+    let size = Terminal {
+        rows: 24,
+        columns: 80,
+        term: "dumb".into(),
+    };
+    let terminal = Bash {
+        stdin: Stdin::Terminal(size),
+        ..shell("tty")
+    };
+    let begin = |call| {
+        framed(&ToBroker::Call {
+            call,
+            request: Request::Bash(terminal.clone()),
+        })
+    };
     let cancel = |call| framed(&ToBroker::Cancel { call });
-    let flood: Vec<u8> = FLOOD.flat_map(|call| [begin(call), cancel(call)].concat()).collect();
+    let flood: Vec<u8> = FLOOD
+        .flat_map(|call| [begin(call), cancel(call)].concat())
+        .collect();
     broker.send_bytes(&flood).unwrap();
-    broker.send(&ToBroker::Call { call: 2, request: Request::Bash(shell("exit 4")) });
-    broker.send(&ToBroker::Call { call: 3, request: Request::Bash(terminal.clone()) });
-    (0..5000).for_each(|_| broker.send(&ToBroker::Signal { call: 1, signal: Signal::Hangup }));
+    broker.send(&ToBroker::Call {
+        call: 2,
+        request: Request::Bash(shell("exit 4")),
+    });
+    broker.send(&ToBroker::Call {
+        call: 3,
+        request: Request::Bash(terminal.clone()),
+    });
+    (0..5000).for_each(|_| {
+        broker.send(&ToBroker::Signal {
+            call: 1,
+            signal: Signal::Hangup,
+        })
+    });
     let mut ends = BTreeMap::new();
     while !(1..=3).all(|call| ends.contains_key(&call)) {
         match broker.message() {
@@ -582,8 +910,15 @@ fn a_flood_of_cancelled_terminals_holds_nothing_up(place: Place) {
             _ => {}
         }
     }
-    assert_eq!((ends[&2], ends[&3]), (Some(Ended::Exited(4)), Some(Ended::Exited(0))));
-    assert!(FLOOD.filter_map(|call| ends.get(&call)).all(|end| *end == Some(Ended::Cancelled)));
+    assert_eq!(
+        (ends[&2], ends[&3]),
+        (Some(Ended::Exited(4)), Some(Ended::Exited(0)))
+    );
+    assert!(
+        FLOOD
+            .filter_map(|call| ends.get(&call))
+            .all(|end| *end == Some(Ended::Cancelled))
+    );
     process::assert_gone(&marker, LIMIT);
 }
 
@@ -592,12 +927,30 @@ fn time_limits_go_on_while_nobody_reads(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
-    let limited = Bash { timeout_s: Some(2), ..shell(&format!("sleep {marker}")) };
-    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(limited) });
-    assert!(until(LIMIT, || !process::with_marker(&format!("sleep {marker}")).is_empty()));
-    let flood = Bash { live: true, ..shell("yes") };
-    broker.send(&ToBroker::Call { call: 2, request: Request::Bash(flood) });
-    let credit = framed(&ToBroker::Credit { call: 2, bytes: u32::MAX });
+    let limited = Bash {
+        timeout_s: Some(2),
+        ..shell(&format!("sleep {marker}"))
+    };
+    broker.send(&ToBroker::Call {
+        call: 1,
+        request: Request::Bash(limited),
+    });
+    assert!(until(LIMIT, || !process::with_marker(&format!(
+        "sleep {marker}"
+    ))
+    .is_empty()));
+    let flood = Bash {
+        live: true,
+        ..shell("yes")
+    };
+    broker.send(&ToBroker::Call {
+        call: 2,
+        request: Request::Bash(flood),
+    });
+    let credit = framed(&ToBroker::Credit {
+        call: 2,
+        bytes: u32::MAX,
+    });
     let _ = broker.send_bytes(&credit.repeat(1000));
     process::assert_gone(&marker, LIMIT);
     assert_small(&broker);
@@ -612,22 +965,45 @@ fn descriptors_sent_along_are_not_kept() {
     let kept = |process: i32| -> Option<usize> {
         let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
         let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-        Some(targets.filter(|target| target.ends_with("secret.txt")).count())
+        Some(
+            targets
+                .filter(|target| target.ends_with("secret.txt"))
+                .count(),
+        )
     };
-    assert_eq!(kept(std::process::id() as i32), Some(1), "the control: the count finds the one of this test");
+    assert_eq!(
+        kept(std::process::id() as i32),
+        Some(1),
+        "the control: the count finds the one of this test"
+    );
     let frame = framed(&ToBroker::Cancel { call: 99 });
     for _ in 0..50 {
         let descriptors = [secret.as_raw_fd(); 8];
         let with = [ControlMessage::ScmRights(&descriptors)];
         let bytes = [std::io::IoSlice::new(&frame)];
-        sendmsg::<()>(broker.stream.as_raw_fd(), &bytes, &with, MsgFlags::empty(), None).unwrap();
+        sendmsg::<()>(
+            broker.stream.as_raw_fd(),
+            &bytes,
+            &with,
+            MsgFlags::empty(),
+            None,
+        )
+        .unwrap();
     }
     let done = broker.call(1, Request::Bash(shell("ls -l /proc/self/fd")));
     assert!(end_of(&done.outcome) == Some(Ended::Exited(0)), "{done:?}");
-    let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
-    assert!(!process::contains(&ran.output.head, b"secret.txt"), "a cell has the descriptor");
+    let Outcome::Ran(ran) = &done.outcome else {
+        panic!("{done:?}")
+    };
+    assert!(
+        !process::contains(&ran.output.head, b"secret.txt"),
+        "a cell has the descriptor"
+    );
     let of_broker = kept(broker.pid());
-    assert!(matches!(of_broker, None | Some(0)), "the broker keeps {of_broker:?} of them");
+    assert!(
+        matches!(of_broker, None | Some(0)),
+        "the broker keeps {of_broker:?} of them"
+    );
 }
 
 /// Paths of another session's project, given as this one's: the roots are those of the opening, and names are below them.
@@ -636,22 +1012,40 @@ fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let missing = text(&world.project.join("missing"));
     let file = text(&world.put("file", "x"));
-    for project in [missing, file, "relative".into(), String::new(), "/proc/self/fd".into(), "/".into()] {
+    for project in [
+        missing,
+        file,
+        "relative".into(),
+        String::new(),
+        "/proc/self/fd".into(),
+        "/".into(),
+    ] {
         let mut broker = Broker::greeted(&world);
-        broker.send(&ToBroker::Open(Open { project: project.clone(), ..opening(&world) }));
+        broker.send(&ToBroker::Open(Open {
+            project: project.clone(),
+            ..opening(&world)
+        }));
         match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(_)) | Received::Closed => {}
             other => panic!("{project:?} was answered with {other:?}"),
         }
     }
     let mut broker = Broker::greeted(&world);
-    broker.send(&ToBroker::Open(Open { profile: "../../etc/passwd".into(), ..opening(&world) }));
+    broker.send(&ToBroker::Open(Open {
+        profile: "../../etc/passwd".into(),
+        ..opening(&world)
+    }));
     expect_end(broker, &world);
 }
 
 /// An effect that the broker gives leave for.
 fn fetch(broker: &mut Broker, call: CallId) {
-    let done = broker.call(call, Request::Effect(Effect::WebFetch { url: "https://example.org/".into() }));
+    let done = broker.call(
+        call,
+        Request::Effect(Effect::WebFetch {
+            url: "https://example.org/".into(),
+        }),
+    );
     assert_eq!(done.outcome, Outcome::Granted);
 }
 
@@ -660,7 +1054,11 @@ fn fetch(broker: &mut Broker, call: CallId) {
 fn save_output(broker: &mut Broker, call: CallId, text: &[u8]) -> Option<Spill> {
     let mut pieces = text.chunks(limit::CHUNK).peekable();
     while let Some(piece) = pieces.next() {
-        broker.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last: pieces.peek().is_none() });
+        broker.send(&ToBroker::Keep {
+            call,
+            bytes: piece.to_vec(),
+            last: pieces.peek().is_none(),
+        });
     }
     match broker.message() {
         FromBroker::Kept { call: of, spill } if of == call => spill,
@@ -670,8 +1068,13 @@ fn save_output(broker: &mut Broker, call: CallId, text: &[u8]) -> Option<Spill> 
 
 /// The names of what stands beside the spill files of commands.
 fn outputs(world: &World) -> Vec<String> {
-    let names = std::fs::read_dir(world.central.join("outputs")).into_iter().flatten().flatten();
-    names.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    let names = std::fs::read_dir(world.central.join("outputs"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    names
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }
 
 /// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
@@ -680,24 +1083,47 @@ fn what_is_kept_is_a_file_like_a_commands_output(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     fetch(&mut broker, 1);
-    let text: Vec<u8> = (0..3 * limit::CHUNK + 1).map(|at| b'a' + (at % 26) as u8).collect();
+    let text: Vec<u8> = (0..3 * limit::CHUNK + 1)
+        .map(|at| b'a' + (at % 26) as u8)
+        .collect();
     let spill = save_output(&mut broker, 1, &text).unwrap();
-    assert_eq!((spill.bytes, spill.whole, spill.path.zone()), (text.len() as u64, true, Zone::Central));
+    assert_eq!(
+        (spill.bytes, spill.whole, spill.path.zone()),
+        (text.len() as u64, true, Zone::Central)
+    );
     let file = world.central.join(spill.path.relative());
     assert_eq!(std::fs::read(&file).unwrap(), text);
     assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     let name = spill.path.relative().strip_prefix("outputs/").unwrap();
     assert!(
         name.ends_with("-1.log")
-            && name.bytes().all(|byte| b"-.log".contains(&byte) || byte.is_ascii_digit())
+            && name
+                .bytes()
+                .all(|byte| b"-.log".contains(&byte) || byte.is_ascii_digit())
     );
     // Kept is not read: it cannot be overwritten before it was.
-    let change =
-        FileWrite { path: spill.path.clone(), content: b"x".into(), overwrite: true, expected_sha256: None };
-    let unread = broker.ask(2, Request::FileWrite(change.clone())).unwrap_err();
-    assert!(unread.message.contains("has not been read"), "{}", unread.message);
-    let read = FileRead { path: spill.path, offset: None, limit: None };
-    let Ok(FileReply::Read(read)) = broker.ask(2, Request::FileRead(read)) else { panic!() };
+    let change = FileWrite {
+        path: spill.path.clone(),
+        content: b"x".into(),
+        overwrite: true,
+        expected_sha256: None,
+    };
+    let unread = broker
+        .ask(2, Request::FileWrite(change.clone()))
+        .unwrap_err();
+    assert!(
+        unread.message.contains("has not been read"),
+        "{}",
+        unread.message
+    );
+    let read = FileRead {
+        path: spill.path,
+        offset: None,
+        limit: None,
+    };
+    let Ok(FileReply::Read(read)) = broker.ask(2, Request::FileRead(read)) else {
+        panic!()
+    };
     assert_eq!(read.content, text);
     broker.ask(2, Request::FileWrite(change)).unwrap();
 }
@@ -709,16 +1135,43 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
     // A command, a file tool and an effect that was refused give no leave.
     broker.call(1, Request::Bash(shell("true")));
     assert_eq!(save_output(&mut broker, 1, b"of a command"), None);
-    let _ = broker.ask(1, Request::FileRead(FileRead { path: zone("none"), offset: None, limit: None }));
+    let _ = broker.ask(
+        1,
+        Request::FileRead(FileRead {
+            path: zone("none"),
+            offset: None,
+            limit: None,
+        }),
+    );
     assert_eq!(save_output(&mut broker, 1, b"of a file"), None);
-    let bash = Effect::Added { tool: "bash".into(), risk: Risk::Low, input: "{}".into() };
-    assert!(broker.call(1, Request::Effect(bash)).outcome.error().is_some());
+    let bash = Effect::Added {
+        tool: "bash".into(),
+        risk: Risk::Low,
+        input: "{}".into(),
+    };
+    assert!(
+        broker
+            .call(1, Request::Effect(bash))
+            .outcome
+            .error()
+            .is_some()
+    );
     assert_eq!(save_output(&mut broker, 1, b"of what was refused"), None);
     assert!(outputs(&world).is_empty());
     // One text an effect; of nothing there is no file.
     fetch(&mut broker, 1);
-    broker.send(&ToBroker::Keep { call: 1, bytes: vec![], last: true });
-    assert_eq!(broker.message(), FromBroker::Kept { call: 1, spill: None });
+    broker.send(&ToBroker::Keep {
+        call: 1,
+        bytes: vec![],
+        last: true,
+    });
+    assert_eq!(
+        broker.message(),
+        FromBroker::Kept {
+            call: 1,
+            spill: None
+        }
+    );
     fetch(&mut broker, 1);
     assert!(save_output(&mut broker, 1, b"once").is_some());
     assert_eq!(save_output(&mut broker, 1, b"twice"), None);
@@ -729,9 +1182,14 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
     assert!(save_output(&mut broker, 101, b"in time").is_some());
     assert_eq!(outputs(&world).len(), 2);
     // What is left unfinished does not keep the session from its end, and stands in the audit.
-    broker.send(&ToBroker::Keep { call: 102, bytes: b"half".into(), last: false });
+    broker.send(&ToBroker::Keep {
+        call: 102,
+        bytes: b"half".into(),
+        last: false,
+    });
     drop(broker);
-    let audit = || std::fs::read_to_string(world.state.join("lazaret/audit/audit-000001.jsonl")).unwrap();
+    let audit =
+        || std::fs::read_to_string(world.state.join("lazaret/audit/audit-000001.jsonl")).unwrap();
     assert!(until(LIMIT, || audit().contains("closed")));
     let records = audit();
     let kept: Vec<serde_json::Value> = records
@@ -739,10 +1197,21 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
         .map(|line| serde_json::from_str(line).unwrap())
         .filter(|record: &serde_json::Value| record["kind"] == "kept")
         .collect();
-    assert_eq!(kept.iter().map(|record| &record["bytes"]).collect::<Vec<_>>(), [4, 7, 4]);
-    assert_eq!((&kept[0]["tool"], &kept[0]["whole"]), (&"web_fetch".into(), &true.into()));
+    assert_eq!(
+        kept.iter()
+            .map(|record| &record["bytes"])
+            .collect::<Vec<_>>(),
+        [4, 7, 4]
+    );
+    assert_eq!(
+        (&kept[0]["tool"], &kept[0]["whole"]),
+        (&"web_fetch".into(), &true.into())
+    );
     // printf once | sha256sum
-    assert_eq!(kept[0]["sha256"], "200651a8b2d5912f692db89468a7d47d86a3ed6844f48f1b15f2be1d9c9a7e5e");
+    assert_eq!(
+        kept[0]["sha256"],
+        "200651a8b2d5912f692db89468a7d47d86a3ed6844f48f1b15f2be1d9c9a7e5e"
+    );
 }
 
 fn a_piece_that_is_too_long_ends_the_connection() {
@@ -751,7 +1220,11 @@ fn a_piece_that_is_too_long_ends_the_connection() {
     fetch(&mut broker, 1);
     assert!(save_output(&mut broker, 1, &vec![b'x'; limit::CHUNK]).is_some());
     fetch(&mut broker, 2);
-    broker.send(&ToBroker::Keep { call: 2, bytes: vec![b'x'; limit::CHUNK + 1], last: true });
+    broker.send(&ToBroker::Keep {
+        call: 2,
+        bytes: vec![b'x'; limit::CHUNK + 1],
+        last: true,
+    });
     expect_end(broker, &world);
     assert_eq!(outputs(&world).len(), 1);
 }
@@ -763,7 +1236,16 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     let cap = 10 << 20;
     let text = vec![b'x'; cap + 1];
     let (mut kept, mut all) = (vec![], 0);
-    for (call, length) in [(1, cap), (2, cap + 1), (3, cap), (4, cap), (5, cap), (6, cap), (7, cap), (8, 1)] {
+    for (call, length) in [
+        (1, cap),
+        (2, cap + 1),
+        (3, cap),
+        (4, cap),
+        (5, cap),
+        (6, cap),
+        (7, cap),
+        (8, 1),
+    ] {
         fetch(&mut broker, call);
         let spill = save_output(&mut broker, call, &text[..length]);
         all += spill.as_ref().map_or(0, |spill| spill.bytes);
@@ -771,14 +1253,33 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     }
     let full = Some((cap as u64, true));
     let rest = limit::KEPT - 7 * limit::KEPT_BLOCK - 6 * cap as u64;
-    assert_eq!(kept, [full, Some((cap as u64, false)), full, full, full, full, Some((rest, false)), None]);
-    let on_disk = |name: &String| std::fs::metadata(world.central.join("outputs").join(name)).unwrap().len();
+    assert_eq!(
+        kept,
+        [
+            full,
+            Some((cap as u64, false)),
+            full,
+            full,
+            full,
+            full,
+            Some((rest, false)),
+            None
+        ]
+    );
+    let on_disk = |name: &String| {
+        std::fs::metadata(world.central.join("outputs").join(name))
+            .unwrap()
+            .len()
+    };
     assert_eq!(outputs(&world).iter().map(on_disk).sum::<u64>(), all);
     assert!(all < limit::KEPT);
     assert_small(&broker);
     // The session goes on, and what a command prints is kept as ever.
     let done = broker.call(9, Request::Bash(shell("head -c 200000 /dev/zero")));
-    assert!(matches!(done.outcome, Outcome::Ran(Ran { spill: Some(_), .. })), "{done:?}");
+    assert!(
+        matches!(done.outcome, Outcome::Ran(Ran { spill: Some(_), .. })),
+        "{done:?}"
+    );
     println!("{all} bytes of {} were kept in 7 files", 7 * cap + 2);
 }
 
@@ -811,9 +1312,16 @@ fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
         "a/.vscode",
         "a/.claude/x",
     ];
-    folders.iter().for_each(|folder| world.make_folder(&world.project.join(folder)));
+    folders
+        .iter()
+        .for_each(|folder| world.make_folder(&world.project.join(folder)));
     std::os::unix::fs::symlink("a/.git", world.project.join("link")).unwrap();
-    for tree in ["tree/.git", "a/.claude/w/.git", "a/.git/hooks/.git", "a/.ssh/x/.git"] {
+    for tree in [
+        "tree/.git",
+        "a/.claude/w/.git",
+        "a/.git/hooks/.git",
+        "a/.ssh/x/.git",
+    ] {
         world.put(tree, "gitdir: ../a/.git/worktrees/w\n");
     }
     let at = |name: &str| world.project.join(name).to_str().unwrap().to_owned();
@@ -836,30 +1344,53 @@ fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
         (at("a/.vscode"), at("a")),
         (at("a/.claude/x"), at("a")),
         (at("a/.claude/w"), at("a")),
-        (at("c.git/hooks"), world.project.to_str().unwrap().to_owned()),
+        (
+            at("c.git/hooks"),
+            world.project.to_str().unwrap().to_owned(),
+        ),
         (format!("{home}/.ssh"), "a directory outside it".into()),
         (home.clone(), "choose a directory inside it".into()),
     ] {
         for open in [
-            Open { project: root.clone(), ..opening(&world) },
-            Open { central: root.clone(), ..opening(&world) },
+            Open {
+                project: root.clone(),
+                ..opening(&world)
+            },
+            Open {
+                central: root.clone(),
+                ..opening(&world)
+            },
         ] {
-            let failed = answer(open).err().unwrap_or_else(|| panic!("{root} is a root"));
+            let failed = answer(open)
+                .err()
+                .unwrap_or_else(|| panic!("{root} is a root"));
             assert_eq!(failed.kind, ErrorKind::InvalidInput);
-            assert!(failed.message.ends_with(&instead), "{root}: {}", failed.message);
+            assert!(
+                failed.message.ends_with(&instead),
+                "{root}: {}",
+                failed.message
+            );
         }
     }
     // What git calls so is a directory like any other, and there the very same writes go through.
     for root in ["b.git", "tree", "a"] {
         // A central root serves one project.
-        let central = world.home.join(format!("central of {}", root.replace('/', "_")));
+        let central = world
+            .home
+            .join(format!("central of {}", root.replace('/', "_")));
         world.make_folder(&central);
         let central = central.to_str().unwrap().to_owned();
-        let opened = answer(Open { project: at(root), central, ..opening(&world) });
+        let opened = answer(Open {
+            project: at(root),
+            central,
+            ..opening(&world)
+        });
         let mut broker = opened.unwrap_or_else(|failed| panic!("{root}: {}", failed.message));
         broker.call(
             1,
-            Request::Bash(shell("mkdir -p hooks; echo x > hooks/pre-commit; echo x > .git/hooks/x")),
+            Request::Bash(shell(
+                "mkdir -p hooks; echo x > hooks/pre-commit; echo x > .git/hooks/x",
+            )),
         );
     }
     assert_eq!(world.get("b.git/hooks/pre-commit"), b"x\n");
@@ -872,11 +1403,23 @@ fn a_central_root_serves_one_project(place: Place) {
     let world = World::new(place);
     let other = world.home.join("other");
     world.make_folder(&other);
-    let elsewhere = Open { project: other.to_str().unwrap().to_owned(), ..opening(&world) };
+    let elsewhere = Open {
+        project: other.to_str().unwrap().to_owned(),
+        ..opening(&world)
+    };
     let (mut broker, _) = Broker::open(&world);
     let record = world.central.join(".lazaret/project");
-    assert_eq!(std::fs::read(&record).unwrap(), world.project.to_str().unwrap().as_bytes());
-    for attack in ["echo x > {}", "rm {}", "mv {} {}.old", "chmod 777 {}", "ln -sf /etc/passwd {}"] {
+    assert_eq!(
+        std::fs::read(&record).unwrap(),
+        world.project.to_str().unwrap().as_bytes()
+    );
+    for attack in [
+        "echo x > {}",
+        "rm {}",
+        "mv {} {}.old",
+        "chmod 777 {}",
+        "ln -sf /etc/passwd {}",
+    ] {
         let attack = attack.replace("{}", record.to_str().unwrap());
         broker.call(1, Request::Bash(shell(&attack)));
     }
@@ -886,7 +1429,11 @@ fn a_central_root_serves_one_project(place: Place) {
     match stranger.message() {
         FromBroker::Fault(fault) => {
             assert_eq!(fault.kind, ErrorKind::InvalidInput);
-            assert!(fault.message.contains(world.project.to_str().unwrap()), "{}", fault.message);
+            assert!(
+                fault.message.contains(world.project.to_str().unwrap()),
+                "{}",
+                fault.message
+            );
         }
         message => panic!("{message:?}"),
     }
@@ -901,7 +1448,10 @@ fn a_central_root_serves_one_project(place: Place) {
 fn spare_cells_are_few() {
     let world = World::new(Place::any());
     let mut broker = Broker::greeted(&world);
-    broker.send(&ToBroker::Open(Open { spare: 255, ..opening(&world) }));
+    broker.send(&ToBroker::Open(Open {
+        spare: 255,
+        ..opening(&world)
+    }));
     match broker.message() {
         FromBroker::Fault(_) => return,
         FromBroker::Opened(_) => {}
@@ -935,8 +1485,13 @@ fn expect_refusal_or_end(mut broker: Broker, call: CallId, world: &World) {
     loop {
         match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(_)) | Received::Closed => break,
-            Received::Message(FromBroker::Done { call: of, outcome, .. }) if of == call => {
-                assert!(matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_)), "{outcome:?}");
+            Received::Message(FromBroker::Done {
+                call: of, outcome, ..
+            }) if of == call => {
+                assert!(
+                    matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_)),
+                    "{outcome:?}"
+                );
                 break;
             }
             Received::Message(_) => {}
@@ -951,7 +1506,11 @@ fn expect_refusal_or_end(mut broker: Broker, call: CallId, world: &World) {
 fn assert_healthy(world: &World) {
     let (mut broker, _) = Broker::open(world);
     let done = broker.call(1, Request::Bash(shell("exit 3")));
-    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "the next session: {done:?}");
+    assert_eq!(
+        end_of(&done.outcome),
+        Some(Ended::Exited(3)),
+        "the next session: {done:?}"
+    );
 }
 
 /// A broker that has ended has no figure; that is small too.

@@ -29,8 +29,9 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-const PROGRAMS: [&str; 12] =
-    ["bash", "cat", "ls", "touch", "rm", "chmod", "id", "mkdir", "stat", "env", "true", "readlink"];
+const PROGRAMS: [&str; 12] = [
+    "bash", "cat", "ls", "touch", "rm", "chmod", "id", "mkdir", "stat", "env", "true", "readlink",
+];
 /// What a file of the image has, and none of the machine.
 const MARK: &str = "MARK-OF-THE-IMAGE";
 
@@ -45,15 +46,32 @@ impl Image {
             let path = PathBuf::from(format!("/usr/bin/{program}"));
             let listed = Command::new("ldd").arg(&path).output().unwrap();
             let text = String::from_utf8(listed.stdout).unwrap();
-            files.extend(text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from));
+            files.extend(
+                text.split_whitespace()
+                    .filter(|word| word.starts_with('/'))
+                    .map(PathBuf::from),
+            );
             files.insert(path);
         }
         for file in &files {
             image.put(world, file.to_str().unwrap(), fs::read(file).unwrap());
-            fs::set_permissions(image.at(file.to_str().unwrap()), fs::Permissions::from_mode(0o755)).unwrap();
+            fs::set_permissions(
+                image.at(file.to_str().unwrap()),
+                fs::Permissions::from_mode(0o755),
+            )
+            .unwrap();
         }
         image.put(world, "/etc/os-release", format!("NAME={MARK}\n"));
-        for name in ["var/cache", "home/other", "root", "proc", "dev", "tmp", "run", "sys"] {
+        for name in [
+            "var/cache",
+            "home/other",
+            "root",
+            "proc",
+            "dev",
+            "tmp",
+            "run",
+            "sys",
+        ] {
             world.make_folder(&image.0.join(name));
         }
         image
@@ -71,7 +89,11 @@ impl Image {
 /// `lazaret run` with these options and a script.
 fn cell_with(world: &World, options: &[&str], image: &Path, script: &str) -> Finished {
     let mut command = world.lazaret("run");
-    command.args(options).arg("--image").arg(image).args(["--", "bash", "-c", script]);
+    command
+        .args(options)
+        .arg("--image")
+        .arg(image)
+        .args(["--", "bash", "-c", script]);
     run(&mut command, LIMIT)
 }
 
@@ -96,7 +118,10 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
     let image = Image::new(&world);
     let look = "cat /etc/os-release; cat /etc/passwd; ls /usr/bin /usr /etc /; ls -A ~; ls /home; ls /var; command -v git python3";
     let control = run(&mut world.cell(look), LIMIT).text();
-    assert!(!control.contains(MARK) && control.contains("root:") && control.contains("git"), "{control}");
+    assert!(
+        !control.contains(MARK) && control.contains("root:") && control.contains("git"),
+        "{control}"
+    );
     let done = cell(&world, &image, look);
     let text = done.text();
     assert!(
@@ -105,9 +130,9 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
         done.errors()
     );
     let words: BTreeSet<&str> = text.split_whitespace().collect();
-    for of_the_machine in
-        ["git", "python3", "passwd", "root:", "share", "include", "ssl", "log", ".ssh", ".aws"]
-    {
+    for of_the_machine in [
+        "git", "python3", "passwd", "root:", "share", "include", "ssl", "log", ".ssh", ".aws",
+    ] {
         assert!(!words.contains(of_the_machine), "{of_the_machine}: {text}");
     }
     assert!(!text.contains("root:x"), "{text}");
@@ -117,17 +142,28 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
     assert_eq!(world.get("made"), b"made\n");
     // Nothing of the host that a cell without an image does not see either.
     let secret = world.outside.join("secret.txt").display().to_string();
-    let script = format!("cat {secret}; cat ~/.ssh/id_rsa; cat /proc/1/root/etc/passwd; ls /proc/1/cwd/");
-    assert!(host(&world, &script).text().contains(&world.canary), "the control");
+    let script =
+        format!("cat {secret}; cat ~/.ssh/id_rsa; cat /proc/1/root/etc/passwd; ls /proc/1/cwd/");
+    assert!(
+        host(&world, &script).text().contains(&world.canary),
+        "the control"
+    );
     let done = cell(&world, &image, &script);
-    assert!(!done.text().contains(&world.canary) && !done.text().contains("root:"), "{}", done.text());
+    assert!(
+        !done.text().contains(&world.canary) && !done.text().contains("root:"),
+        "{}",
+        done.text()
+    );
     // File tools and denials know of it.
     let mut command = world.lazaret("session");
     let mut session = Session::start(command.arg("--image").arg(&image.0));
     let read = session.call("file_read", json!({"path": "/usr/bin/readlink"}));
     assert!(read.ok(), "{}", read.result);
     let denied = session.bash("cat /opt/nothing").result["metadata"]["denied"].to_string();
-    assert!(denied.contains("It is not in the image") && !denied.contains("grants"), "{denied}");
+    assert!(
+        denied.contains("It is not in the image") && !denied.contains("grants"),
+        "{denied}"
+    );
 }
 
 fn links_of_an_image_lead_into_the_image(place: Place) {
@@ -150,21 +186,41 @@ fn links_of_an_image_lead_into_the_image(place: Place) {
     ] {
         symlink(target, image.at(link)).unwrap();
     }
-    let files =
-        ["/absolute", "/up", "/folder/secret.txt", "/usr/up", "/var/secret.txt", "/home/outside/secret.txt"];
+    let files = [
+        "/absolute",
+        "/up",
+        "/folder/secret.txt",
+        "/usr/up",
+        "/var/secret.txt",
+        "/home/outside/secret.txt",
+    ];
     let reads = |root: &Path| -> String {
-        files.iter().map(|file| format!("cat {}{file};", root.display())).collect()
+        files
+            .iter()
+            .map(|file| format!("cat {}{file};", root.display()))
+            .collect()
     };
     let control = host(&world, &reads(&image.0)).text();
-    assert_eq!(control.matches(&world.canary).count(), files.len(), "the control: {control}");
+    assert_eq!(
+        control.matches(&world.canary).count(),
+        files.len(),
+        "the control: {control}"
+    );
     let script = reads(Path::new("")) + "cat /inside; ls /folder /var/ /home/";
     let done = cell(&world, &image, &script).text();
-    assert!(!done.contains(&world.canary) && !done.contains("secret.txt"), "{done}");
+    assert!(
+        !done.contains(&world.canary) && !done.contains("secret.txt"),
+        "{done}"
+    );
     assert!(done.contains(MARK), "{done}");
     // The image by a link: what it leads to is checked and shown.
     let link = world.base().join("link");
     symlink(&image.0, &link).unwrap();
-    assert!(cell_with(&world, &[], &link, "cat /etc/os-release").success().contains(MARK));
+    assert!(
+        cell_with(&world, &[], &link, "cat /etc/os-release")
+            .success()
+            .contains(MARK)
+    );
 }
 
 fn an_image_is_not_changed(place: Place) {
@@ -181,13 +237,25 @@ fn an_image_is_not_changed(place: Place) {
     };
     let state = || {
         let listed = "find . -printf '%P %m %s %T@\\n' | sort";
-        run(world.host("bash").args(["-c", listed]).current_dir(&image.0), LIMIT).success().to_owned()
+        run(
+            world
+                .host("bash")
+                .args(["-c", listed])
+                .current_dir(&image.0),
+            LIMIT,
+        )
+        .success()
+        .to_owned()
     };
     let before = state();
     cell(&world, &image, &attack(""));
     assert_eq!(state(), before);
     let control = world.base().join("control");
-    run(world.host("cp").arg("-a").arg(&image.0).arg(&control), LIMIT).success();
+    run(
+        world.host("cp").arg("-a").arg(&image.0).arg(&control),
+        LIMIT,
+    )
+    .success();
     host(&world, &attack(control.to_str().unwrap()));
     for made in ["etc/new", "usr/made", "home/other/new", "new"] {
         assert!(control.join(made).exists(), "the control: {made}");
@@ -199,18 +267,32 @@ fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
         return;
     }
     if !geteuid().is_root() {
-        return eprintln!("only root makes programs of root's and devices: those of an image are not tried");
+        return eprintln!(
+            "only root makes programs of root's and devices: those of an image are not tried"
+        );
     }
     let world = World::new(place);
     let image = Image::new(&world);
     let (id, device) = (image.at("usr/bin/id"), image.at("usr/null"));
     chown(&id, Some(0), Some(0)).unwrap();
     fs::set_permissions(&id, fs::Permissions::from_mode(0o4755)).unwrap();
-    run(Command::new("mknod").arg(&device).args(["c", "1", "3"]), LIMIT).success();
+    run(
+        Command::new("mknod").arg(&device).args(["c", "1", "3"]),
+        LIMIT,
+    )
+    .success();
     fs::set_permissions(&device, fs::Permissions::from_mode(0o666)).unwrap();
-    let script =
-        |root: &Path| format!("{0}/usr/bin/id -u; exec 3< {0}/usr/null && echo opened", root.display());
-    assert_eq!(host(&world, &script(&image.0)).text(), "0\nopened\n", "the control");
+    let script = |root: &Path| {
+        format!(
+            "{0}/usr/bin/id -u; exec 3< {0}/usr/null && echo opened",
+            root.display()
+        )
+    };
+    assert_eq!(
+        host(&world, &script(&image.0)).text(),
+        "0\nopened\n",
+        "the control"
+    );
     let done = cell(&world, &image, &script(Path::new("")));
     let uid = place.account().uid.as_raw();
     assert_eq!(done.text(), format!("{uid}\n"), "{}", done.errors());
@@ -225,8 +307,16 @@ fn sockets_in_an_image_are_not_reached(place: Place) {
     let image = Image::new(&world);
     world.put_helper("attacker");
     // What else it takes of libraries.
-    let needed = Command::new("ldd").arg(world.project.join("attacker")).output().unwrap().stdout;
-    for file in String::from_utf8(needed).unwrap().split_whitespace().filter(|word| word.starts_with('/')) {
+    let needed = Command::new("ldd")
+        .arg(world.project.join("attacker"))
+        .output()
+        .unwrap()
+        .stdout;
+    for file in String::from_utf8(needed)
+        .unwrap()
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
         image.put(&world, file, fs::read(file).unwrap());
         fs::set_permissions(image.at(file), fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -236,7 +326,13 @@ fn sockets_in_an_image_are_not_reached(place: Place) {
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let connect = |path: &Path| format!("./attacker connect unix {}", path.display());
-    run(world.host("bash").args(["-c", &connect(&socket)]).current_dir(&world.project), LIMIT);
+    run(
+        world
+            .host("bash")
+            .args(["-c", &connect(&socket)])
+            .current_dir(&world.project),
+        LIMIT,
+    );
     assert!(listener.accept().is_ok(), "the control");
     let done = cell(&world, &image, &connect(Path::new("/usr/run/s")));
     assert!(listener.accept().is_err(), "{}", done.errors());
@@ -257,10 +353,18 @@ fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
         let script = format!("cat /{name}/secret.txt; true");
         inner.args(["--", "bash", "-c", &script]);
         let words = std::iter::once(inner.get_program()).chain(inner.get_args());
-        let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        let words: Vec<_> = words
+            .map(|word| format!("'{}'", word.to_str().unwrap()))
+            .collect();
         let at = at.display();
-        let mounted = format!("mount --bind {outside} {at} && cat {at}/secret.txt && {}", words.join(" "));
-        let done = run(world.host("unshare").args(["-m", "bash", "-c", &mounted]), LIMIT);
+        let mounted = format!(
+            "mount --bind {outside} {at} && cat {at}/secret.txt && {}",
+            words.join(" ")
+        );
+        let done = run(
+            world.host("unshare").args(["-m", "bash", "-c", &mounted]),
+            LIMIT,
+        );
         assert_eq!(
             done.text().matches(&world.canary).count(),
             1,
@@ -279,7 +383,12 @@ fn what_may_be_no_image_is_refused(place: Place) {
     assert!(cell(&world, &image, "true").code() == 0, "the control");
     let refused = |image: &Path, why: &str| {
         let done = cell_with(&world, &[], image, "true");
-        assert!(done.code() != 0 && done.errors().contains(why), "{}: {}", image.display(), done.errors());
+        assert!(
+            done.code() != 0 && done.errors().contains(why),
+            "{}: {}",
+            image.display(),
+            done.errors()
+        );
     };
     // In reach of commands, or around what they may change.
     let inside = world.project.join("image");
@@ -291,9 +400,17 @@ fn what_may_be_no_image_is_refused(place: Place) {
     let around = image.at("srv/project");
     world.make_folder(&around);
     let mut own = world.program("lazaret");
-    own.arg("run").arg("--project").arg(&around).arg("--central").arg(&world.central);
+    own.arg("run")
+        .arg("--project")
+        .arg(&around)
+        .arg("--central")
+        .arg(&world.central);
     let done = run(own.arg("--image").arg(&image.0).args(["--", "true"]), LIMIT);
-    assert!(done.errors().contains("where commands may write"), "{}", done.errors());
+    assert!(
+        done.errors().contains("where commands may write"),
+        "{}",
+        done.errors()
+    );
     // What no root may be, or what is none.
     refused(Path::new("/"), "where commands may write");
     refused(Path::new("/usr"), "it would open /usr");
@@ -317,7 +434,11 @@ fn what_may_be_no_image_is_refused(place: Place) {
         chown(&image.0, Some(54_321), None).unwrap();
         refused(&image.0, "users other than you and root");
         chown(&image.0, Some(0), Some(0)).unwrap();
-        assert_eq!(cell(&world, &image, "true").code(), 0, "root's own may be used");
+        assert_eq!(
+            cell(&world, &image, "true").code(),
+            0,
+            "root's own may be used"
+        );
     } else {
         eprintln!("only root gives files to others: an image of another user's is not tried");
     }
@@ -333,20 +454,41 @@ fn a_profile_has_an_image_of_its_own(place: Place) {
     }
     let world = World::new(place);
     let image = Image::new(&world);
-    let policy = format!("version = 1\n[profile.boxed]\nimage = '{}'\n", image.0.display());
+    let policy = format!(
+        "version = 1\n[profile.boxed]\nimage = '{}'\n",
+        image.0.display()
+    );
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     let boxed = |options: &[&str]| {
         let mut command = world.lazaret("run");
-        command.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "boxed"]);
-        run(command.args(options).args(["--", "cat", "/etc/os-release"]), LIMIT)
+        command
+            .env("XDG_CONFIG_HOME", world.home.join("settings"))
+            .args(["--profile", "boxed"]);
+        run(
+            command.args(options).args(["--", "cat", "/etc/os-release"]),
+            LIMIT,
+        )
     };
     assert!(boxed(&[]).success().contains(MARK));
-    assert!(boxed(&["--image", image.0.to_str().unwrap()]).success().contains(MARK));
+    assert!(
+        boxed(&["--image", image.0.to_str().unwrap()])
+            .success()
+            .contains(MARK)
+    );
     let other = world.base().join("other");
     run(world.host("cp").arg("-a").arg(&image.0).arg(&other), LIMIT).success();
     let done = boxed(&["--image", other.to_str().unwrap()]);
-    assert!(done.errors().contains("the profile `boxed` has"), "{}", done.errors());
-    assert!(cell_with(&world, &[], &other, "cat /etc/os-release").success().contains(MARK), "the control");
+    assert!(
+        done.errors().contains("the profile `boxed` has"),
+        "{}",
+        done.errors()
+    );
+    assert!(
+        cell_with(&world, &[], &other, "cat /etc/os-release")
+            .success()
+            .contains(MARK),
+        "the control"
+    );
 }
 
 fn the_flat_tier_refuses_with_its_reason(place: Place) {
@@ -356,6 +498,14 @@ fn the_flat_tier_refuses_with_its_reason(place: Place) {
     let world = World::new(place);
     let image = Image::new(&world);
     let done = cell(&world, &image, "cat /etc/os-release");
-    assert!(done.code() != 0 && done.text().is_empty(), "{}", done.text());
-    assert!(done.errors().contains("takes mounts of the session's own"), "{}", done.errors());
+    assert!(
+        done.code() != 0 && done.text().is_empty(),
+        "{}",
+        done.text()
+    );
+    assert!(
+        done.errors().contains("takes mounts of the session's own"),
+        "{}",
+        done.errors()
+    );
 }

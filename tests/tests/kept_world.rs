@@ -23,7 +23,11 @@ impl KeptWorld {
     pub fn of(world: World) -> Self {
         let kept = beside(&world, "kept");
         copy(world.base(), &kept);
-        Self { world, kept, before: OnceLock::new() }
+        Self {
+            world,
+            kept,
+            before: OnceLock::new(),
+        }
     }
 
     /// The world as it was kept: with nothing of any command, and nothing that Lazaret has noted of one.
@@ -41,7 +45,10 @@ impl KeptWorld {
     #[track_caller]
     pub fn cell(&self, script: &str) -> Finished {
         let before = self.before.get_or_init(|| {
-            assert!(self.is_as_kept(), "git is asked before anything else happens");
+            assert!(
+                self.is_as_kept(),
+                "git is asked before anything else happens"
+            );
             GitView::of(&self.world)
         });
         let finished = in_cell(&self.world, script);
@@ -65,7 +72,13 @@ impl KeptWorld {
 
     /// Whether all that a git could read here is as it was kept: not the records, which each session adds to.
     fn is_as_kept(&self) -> bool {
-        let World { project, central, home, outside, .. } = &self.world;
+        let World {
+            project,
+            central,
+            home,
+            outside,
+            ..
+        } = &self.world;
         [project, central, home, outside].into_iter().all(|folder| {
             let below = folder.strip_prefix(self.world.base()).unwrap();
             is_same(&self.kept.join(below), folder, central)
@@ -81,7 +94,9 @@ impl Drop for KeptWorld {
 
 /// Whether two files or trees have the same names, kinds, modes, owners, links and contents, besides Lazaret's own in the central root.
 fn is_same(kept: &Path, now: &Path, central: &Path) -> bool {
-    let (Ok(was), Ok(is)) = (kept.symlink_metadata(), now.symlink_metadata()) else { return false };
+    let (Ok(was), Ok(is)) = (kept.symlink_metadata(), now.symlink_metadata()) else {
+        return false;
+    };
     let facts = |file: &Metadata| (file.file_type(), file.mode(), file.uid(), file.gid());
     if facts(&was) != facts(&is) {
         return false;
@@ -90,15 +105,28 @@ fn is_same(kept: &Path, now: &Path, central: &Path) -> bool {
         return fs::read_link(kept).unwrap() == fs::read_link(now).unwrap();
     }
     if is.is_file() {
-        let (Ok(was), Ok(is)) = (fs::read(kept), fs::read(now)) else { return false };
+        let (Ok(was), Ok(is)) = (fs::read(kept), fs::read(now)) else {
+            return false;
+        };
         return was == is;
     }
     let names = |folder: &Path| -> Option<BTreeSet<OsString>> {
-        let names = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().file_name());
-        Some(names.filter(|name| now != central || name != ".lazaret").collect())
+        let names = fs::read_dir(folder)
+            .ok()?
+            .map(|entry| entry.unwrap().file_name());
+        Some(
+            names
+                .filter(|name| now != central || name != ".lazaret")
+                .collect(),
+        )
     };
-    let (Some(were), Some(are)) = (names(kept), names(now)) else { return false };
-    were == are && are.iter().all(|name| is_same(&kept.join(name), &now.join(name), central))
+    let (Some(were), Some(are)) = (names(kept), names(now)) else {
+        return false;
+    };
+    were == are
+        && are
+            .iter()
+            .all(|name| is_same(&kept.join(name), &now.join(name), central))
 }
 
 fn beside(world: &World, name: &str) -> PathBuf {
@@ -107,7 +135,11 @@ fn beside(world: &World, name: &str) -> PathBuf {
 
 /// With owners, modes, times, links, and files of several names.
 fn copy(from: &Path, to: &Path) {
-    run(Command::new("cp").args(["-a", "--"]).args([from, to]), LIMIT).success();
+    run(
+        Command::new("cp").args(["-a", "--"]).args([from, to]),
+        LIMIT,
+    )
+    .success();
 }
 
 /// What a command does, after which the user's git does what it did before.
@@ -125,7 +157,10 @@ fn in_cell(world: &World, script: &str) -> Finished {
     let started = "cat /proc/self/comm && echo x > .started && rm .started || exit 125";
     let mut finished = run(&mut world.cell(&format!("{started}\n{script}")), LIMIT);
     let own = finished.stdout.strip_prefix(b"cat\n").map(<[u8]>::to_vec);
-    assert!(own.is_some() && finished.code() != 125, "the cell does not work: {script}\n{finished:?}");
+    assert!(
+        own.is_some() && finished.code() != 125,
+        "the cell does not work: {script}\n{finished:?}"
+    );
     finished.stdout = own.unwrap_or_default();
     finished
 }

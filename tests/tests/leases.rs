@@ -5,8 +5,8 @@
 //! granted is the name at its port.
 
 use broker_protocol::{
-    CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease, NetworkRequest,
-    Open, Outcome, Request, ToBroker, Wants,
+    CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease,
+    NetworkRequest, Open, Outcome, Request, ToBroker, Wants,
 };
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
@@ -49,7 +49,10 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let (port, hits) = (
+            listener.local_addr().unwrap().port(),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let counted = hits.clone();
         let serving = Serving::start(listener, move |mut client| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -60,10 +63,15 @@ impl Server {
                 let _ = client.read(&mut request);
                 return;
             }
-            let _ =
-                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
+            let _ = client.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong",
+            );
         });
-        Self { port, hits, _serving: serving }
+        Self {
+            port,
+            hits,
+            _serving: serving,
+        }
     }
 
     fn hits(&self) -> usize {
@@ -107,11 +115,23 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     let (world, host) = (world(place, ""), server.host());
     let mut session = session(&world, &["--leases"]);
     let before = session.bash(&server.ask()).result;
-    assert!(before["result"].as_str().unwrap().contains("not among the hosts"), "the control: {before}");
-    let wait = format!("{}; touch here; while [ -e here ]; do sleep 0.05; done", server.ask());
+    assert!(
+        before["result"]
+            .as_str()
+            .unwrap()
+            .contains("not among the hosts"),
+        "the control: {before}"
+    );
+    let wait = format!(
+        "{}; touch here; while [ -e here ]; do sleep 0.05; done",
+        server.ask()
+    );
     start(&mut session, "a", &wait, &[&host]);
     let question = asked(&mut session, "a");
-    assert_eq!((&question["rule"], &question["session"]), (&json!("lease"), &json!("wants")));
+    assert_eq!(
+        (&question["rule"], &question["session"]),
+        (&json!("lease"), &json!("wants"))
+    );
     assert_eq!(question["wants"], json!({ "hosts": [host] }));
     assert_eq!(server.hits(), 0, "nothing runs before the answer");
     session.send(&json!({"id": "a", "approve": "once"}));
@@ -119,13 +139,22 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     assert!(until(LIMIT, || here.exists()), "the command was not run");
     assert_eq!(server.hits(), 1);
     // While it runs: another call of the session, by any way.
-    let other = format!("{}; curl -sS -x socks5h://127.0.0.1:61080 http://{host}/; true", server.ask());
+    let other = format!(
+        "{}; curl -sS -x socks5h://127.0.0.1:61080 http://{host}/; true",
+        server.ask()
+    );
     let other = session.bash(&other).result;
-    assert!(!other["result"].as_str().unwrap().contains("pong"), "{other}");
+    assert!(
+        !other["result"].as_str().unwrap().contains("pong"),
+        "{other}"
+    );
     assert!(other["metadata"].get("leases").is_none(), "{other}");
     session.send(&json!({"id": "g", "grants": true}));
     let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["host"]), (1, &json!(host)));
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["host"]),
+        (1, &json!(host))
+    );
     fs::remove_file(here).unwrap();
     let answer = session.answer_within("a", LIMIT);
     assert!(answer.success().contains("pong"));
@@ -135,9 +164,16 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     assert_eq!(server.hits(), 1);
     assert!(session.close(LIMIT).success());
     let (begun, ended) = (audited(&world, "lease"), audited(&world, "lease_ended"));
-    assert_eq!((begun.len(), &begun[0]["host"], &begun[0]["grant"]), (1, &json!(host), &json!("once")));
+    assert_eq!(
+        (begun.len(), &begun[0]["host"], &begun[0]["grant"]),
+        (1, &json!(host), &json!("once"))
+    );
     assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("call")));
-    run(dressed(&world, world.program("lazaret")).args(["audit", "verify"]), LIMIT).success();
+    run(
+        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
+        LIMIT,
+    )
+    .success();
 }
 
 fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
@@ -164,15 +200,25 @@ fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
     );
     let id = first.start_call("bash", json!({ "command": hold, "timeout": 60 }));
     let held = until(LIMIT, || {
-        first.event(&id, Duration::from_secs(5)).is_some_and(|event| event.to_string().contains("held"))
+        first
+            .event(&id, Duration::from_secs(5))
+            .is_some_and(|event| event.to_string().contains("held"))
     });
     assert!(held, "no connection to hold");
     first.send(&json!({"id": "g", "grants": true}));
     let listed = first.event("g", LIMIT).unwrap()["grants"].clone();
-    assert!(listed[0]["endsS"].as_u64().unwrap() <= 1800 && listed[0]["calls"] == 2, "{listed}");
+    assert!(
+        listed[0]["endsS"].as_u64().unwrap() <= 1800 && listed[0]["calls"] == 2,
+        "{listed}"
+    );
     first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
     assert_eq!(first.event("r", LIMIT).unwrap()["grants"], json!([]));
-    assert!(first.answer_within(&id, Duration::from_secs(20)).success().contains("ended"));
+    assert!(
+        first
+            .answer_within(&id, Duration::from_secs(20))
+            .success()
+            .contains("ended")
+    );
     assert!(!first.bash(&server.ask()).text().contains("pong"));
     first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
     assert_eq!(first.event("r", LIMIT).unwrap()["event"], "notice");
@@ -182,9 +228,21 @@ fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
 }
 
 fn broker(world: &World) -> Broker {
-    let network = Some(NetworkRequest { leases: true, ..NetworkRequest::default() });
-    let open = Open { network, profile: "net".into(), ..opening(world) };
-    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+    let network = Some(NetworkRequest {
+        leases: true,
+        ..NetworkRequest::default()
+    });
+    let open = Open {
+        network,
+        profile: "net".into(),
+        ..opening(world)
+    };
+    Broker::open_by(
+        world,
+        dressed(world, world.program("lazaret-executor")),
+        open,
+    )
+    .0
 }
 
 fn command(text: &str) -> Request {
@@ -193,16 +251,31 @@ fn command(text: &str) -> Request {
 
 #[track_caller]
 fn ask(broker: &mut Broker, call: CallId, request: Request, hosts: &[&str]) -> Challenge {
-    let wants = Wants { hosts: hosts.iter().map(ToString::to_string).collect(), ..Wants::default() };
-    broker.send(&ToBroker::WantingCall { call, request, wants });
+    let wants = Wants {
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        ..Wants::default()
+    };
+    broker.send(&ToBroker::WantingCall {
+        call,
+        request,
+        wants,
+    });
     match broker.message() {
-        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        FromBroker::Asked {
+            call: of,
+            challenge,
+        } if of == call => challenge,
         other => panic!("call {call} was not asked about: {other:?}"),
     }
 }
 
 fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
-    ToBroker::Grant(Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent })
+    ToBroker::Grant(Grant {
+        call,
+        digest: challenge.digest,
+        nonce: challenge.nonce,
+        extent,
+    })
 }
 
 #[track_caller]
@@ -233,41 +306,96 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     );
     // Widened: the same command with another host, and with one more.
     let mut tried = 0;
-    for (call, hosts) in [(2, &["b.example:443"][..]), (3, &["a.example:443", "b.example:443"])] {
+    for (call, hosts) in [
+        (2, &["b.example:443"][..]),
+        (3, &["a.example:443", "b.example:443"]),
+    ] {
         let wide = ask(&mut first, call, command("true"), hosts);
         assert_ne!(wide.digest, narrow.digest);
-        assert_eq!(fault(&mut first, &yes(call, &narrow, Extent::Session)), GrantFault::OtherQuestion);
-        let forged = Challenge { nonce: wide.nonce, ..narrow.clone() };
-        assert_eq!(fault(&mut first, &yes(call, &forged, Extent::Session)), GrantFault::OtherCall);
+        assert_eq!(
+            fault(&mut first, &yes(call, &narrow, Extent::Session)),
+            GrantFault::OtherQuestion
+        );
+        let forged = Challenge {
+            nonce: wide.nonce,
+            ..narrow.clone()
+        };
+        assert_eq!(
+            fault(&mut first, &yes(call, &forged, Extent::Session)),
+            GrantFault::OtherCall
+        );
         first.send(&ToBroker::Refuse { call });
-        assert_eq!(first.done(call).outcome.error(), Some(ErrorKind::DeniedUser));
+        assert_eq!(
+            first.done(call).outcome.error(),
+            Some(ErrorKind::DeniedUser)
+        );
         tried += 2;
     }
     // Other input.
     let other = ask(&mut first, 4, command("false"), &["a.example:443"]);
-    let forged = Challenge { nonce: other.nonce, ..narrow.clone() };
-    assert_eq!(fault(&mut first, &yes(4, &forged, Extent::Once)), GrantFault::OtherCall);
+    let forged = Challenge {
+        nonce: other.nonce,
+        ..narrow.clone()
+    };
+    assert_eq!(
+        fault(&mut first, &yes(4, &forged, Extent::Once)),
+        GrantFault::OtherCall
+    );
     // Another session's.
     let mut second = broker(&world);
     let theirs = ask(&mut second, 1, command("true"), &["a.example:443"]);
     assert_ne!(theirs.digest, narrow.digest);
-    assert_eq!(fault(&mut second, &yes(1, &narrow, Extent::Session)), GrantFault::OtherQuestion);
+    assert_eq!(
+        fault(&mut second, &yes(1, &narrow, Extent::Session)),
+        GrantFault::OtherQuestion
+    );
     // The honest one, and replayed.
     first.send(&yes(1, &narrow, Extent::Once));
     let granted = leases(&mut first);
-    assert_eq!((granted.len(), granted[0].call, granted[0].opens.host()), (1, 1, Some("a.example:443")));
+    assert_eq!(
+        (granted.len(), granted[0].call, granted[0].opens.host()),
+        (1, 1, Some("a.example:443"))
+    );
     assert!(granted[0].key.is_some());
-    assert_eq!(leases(&mut first), [], "it ends with its call, before its end is told");
+    assert_eq!(
+        leases(&mut first),
+        [],
+        "it ends with its call, before its end is told"
+    );
     assert!(matches!(first.done(1).outcome, Outcome::Ran(_)));
-    assert_eq!(fault(&mut first, &yes(1, &narrow, Extent::Session)), GrantFault::NotWaiting);
+    assert_eq!(
+        fault(&mut first, &yes(1, &narrow, Extent::Session)),
+        GrantFault::NotWaiting
+    );
     let again = ask(&mut first, 1, command("true"), &["a.example:443"]);
-    assert_eq!(fault(&mut first, &yes(1, &narrow, Extent::Session)), GrantFault::OtherQuestion);
+    assert_eq!(
+        fault(&mut first, &yes(1, &narrow, Extent::Session)),
+        GrantFault::OtherQuestion
+    );
     first.send(&yes(1, &again, Extent::Once));
-    assert_ne!(leases(&mut first)[0].key, granted[0].key, "a key is used once");
-    let nothing = Wants { hosts: vec!["x".into(); 17], ..Wants::default() };
-    second.send(&ToBroker::WantingCall { call: 9, request: command("true"), wants: nothing });
-    assert_eq!(second.done(9).outcome.error(), Some(ErrorKind::InvalidInput));
-    println!("{place:?}: {} of {} grants for something else refused", tried + 4, tried + 4);
+    assert_ne!(
+        leases(&mut first)[0].key,
+        granted[0].key,
+        "a key is used once"
+    );
+    let nothing = Wants {
+        hosts: vec!["x".into(); 17],
+        ..Wants::default()
+    };
+    second.send(&ToBroker::WantingCall {
+        call: 9,
+        request: command("true"),
+        wants: nothing,
+    });
+    assert_eq!(
+        second.done(9).outcome.error(),
+        Some(ErrorKind::InvalidInput)
+    );
+    println!(
+        "{place:?}: {} of {} grants for something else refused",
+        tried + 4,
+        tried + 4
+    );
 }
 
 fn nobody_is_asked_where_nobody_answers(place: Place) {
@@ -277,7 +405,11 @@ fn nobody_is_asked_where_nobody_answers(place: Place) {
     start(&mut quiet, "a", &server.ask(), &[&server.host()]);
     let answer = quiet.answer_within("a", LIMIT);
     assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
-    assert!(answer.text().contains("grants no more hosts"), "{}", answer.text());
+    assert!(
+        answer.text().contains("grants no more hosts"),
+        "{}",
+        answer.text()
+    );
     assert!(answer.events.is_empty() && server.hits() == 0);
     assert!(quiet.close(LIMIT).success());
     // Nor is there an answer when the client has said its last word.
@@ -319,7 +451,9 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
         assert_eq!(answer.kind(), "denied_policy");
         let advice = &answer.result["metadata"]["denied"][0]["remedy"]["advice"];
         assert!(
-            advice.as_str().is_some_and(|text| text.contains("use a foreground `bash` call for `wants`")),
+            advice
+                .as_str()
+                .is_some_and(|text| text.contains("use a foreground `bash` call for `wants`")),
             "{}",
             answer.result
         );
@@ -327,7 +461,10 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
     // Two questions are one: the policy's, and the host's. The answer for the session is to the host alone.
     start(&mut session, "b", &server.ask(), &[&server.host()]);
     let question = asked(&mut session, "b");
-    assert_eq!((&question["rule"], &question["session"]), (&json!("trust:guided"), &json!("wants")));
+    assert_eq!(
+        (&question["rule"], &question["session"]),
+        (&json!("trust:guided"), &json!("wants"))
+    );
     session.send(&json!({"id": "b", "approve": "session"}));
     assert!(session.answer_within("b", LIMIT).success().contains("pong"));
     let id = session.start_call("bash", json!({ "command": server.ask() }));
@@ -336,7 +473,10 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
     assert!(session.answer_within(&id, LIMIT).success().contains("pong"));
     assert!(session.close(LIMIT).success());
     // A scope that closes the network to commands leaves nothing to grant.
-    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: true, network: false }\n");
+    world.put(
+        "scope.yaml",
+        "tool_permissions:\n  bash: { allowed: true, network: false }\n",
+    );
     let scope = world.project.join("scope.yaml");
     let mut scoped = self::session(&world, &["--leases", "--scope", scope.to_str().unwrap()]);
     start(&mut scoped, "a", &server.ask(), &[&server.host()]);
@@ -346,16 +486,29 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
 
 fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Place) {
     let server = Server::start();
-    let world = world(place, "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false");
+    let world = world(
+        place,
+        "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false",
+    );
     // Nor in what the session opens with: of that nobody is asked.
     let data = world.outside.to_str().unwrap();
-    for wider in
-        [["--allow-host", &*server.host()], ["--allow-net", "npm"], ["--read", data], ["--write", data]]
-    {
+    for wider in [
+        ["--allow-host", &*server.host()],
+        ["--allow-net", "npm"],
+        ["--read", data],
+        ["--write", data],
+    ] {
         let mut command = dressed(&world, world.lazaret("run"));
-        let done = run(command.args(["--profile", "net"]).args(wider).args(["--", "true"]), LIMIT);
+        let done = run(
+            command
+                .args(["--profile", "net"])
+                .args(wider)
+                .args(["--", "true"]),
+            LIMIT,
+        );
         assert!(
-            done.errors().contains("answers from `lazaret approve` alone"),
+            done.errors()
+                .contains("answers from `lazaret approve` alone"),
             "{wider:?}: {}",
             done.errors()
         );
@@ -366,16 +519,30 @@ fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Pl
         start(&mut session, id, &server.ask(), &[&server.host()]);
         assert_eq!(asked(&mut session, id)["channel"], "separate");
         session.send(&json!({"id": id, "approve": "session"}));
-        assert_eq!(session.event(id, LIMIT).unwrap()["event"], "notice", "it was taken");
+        assert_eq!(
+            session.event(id, LIMIT).unwrap()["event"],
+            "notice",
+            "it was taken"
+        );
         let shown = approver.answer(approve);
         assert!(shown.to_string().contains(&server.host()), "{shown}");
-        assert_eq!(session.answer_within(id, LIMIT).text().contains("pong"), want);
+        assert_eq!(
+            session.answer_within(id, LIMIT).text().contains("pong"),
+            want
+        );
     }
     assert_eq!(server.hits(), 1);
     assert!(session.close(LIMIT).success());
     // Nor is a person's answer for good taken from here.
     let mut command = dressed(&world, world.lazaret("run"));
-    command.args(["--profile", "net", "--", "bash", "-c", &format!("{} | grep pong", server.ask())]);
+    command.args([
+        "--profile",
+        "net",
+        "--",
+        "bash",
+        "-c",
+        &format!("{} | grep pong", server.ask()),
+    ]);
     let mut terminal = Terminal::start(&mut command, 24, 300);
     terminal.expect("for this session / no", LIMIT);
     thread::sleep(Duration::from_millis(800));
@@ -403,7 +570,12 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
             thread::sleep(Duration::from_millis(800));
             terminal.send(line);
         }
-        assert_eq!(terminal.finish(LIMIT).code(), Some(1), "{}", terminal.screen());
+        assert_eq!(
+            terminal.finish(LIMIT).code(),
+            Some(1),
+            "{}",
+            terminal.screen()
+        );
         assert_eq!(terminal.screen().matches("run\r\n").count(), 1);
     }
     assert_eq!(server.hits(), 0, "the control");
@@ -420,7 +592,10 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
     let mut terminal = start(&format!("{}; true", server.ask()));
     assert!(terminal.finish(LIMIT).success() && !terminal.screen().contains(&question));
     let mut piped = dressed(&world, world.lazaret("run"));
-    let done = run(piped.args(["--profile", "net", "--", "bash", "-c", &script]), LIMIT);
+    let done = run(
+        piped.args(["--profile", "net", "--", "bash", "-c", &script]),
+        LIMIT,
+    );
     assert!(done.code() == 1 && !done.errors().contains(&question));
     assert_eq!(server.hits(), 1);
 }
@@ -431,7 +606,14 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     let file = world.home.join("settings/lazaret/policy.toml");
     let before = fs::read_to_string(&file).unwrap();
     let mut command = dressed(&world, world.lazaret("run"));
-    command.args(["--profile", "net", "--", "bash", "-c", &format!("{} | grep pong", server.ask())]);
+    command.args([
+        "--profile",
+        "net",
+        "--",
+        "bash",
+        "-c",
+        &format!("{} | grep pong", server.ask()),
+    ]);
     let mut terminal = Terminal::start(&mut command, 24, 300);
     terminal.expect("/ always / no", LIMIT);
     thread::sleep(Duration::from_millis(800));
@@ -447,39 +629,72 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     terminal.expect("pong", LIMIT);
     assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
     let after = fs::read_to_string(&file).unwrap();
-    assert!(after.contains("# Mine") && after.contains("# Allowed always by `lazaret run`"), "{after}");
-    let backups = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
+    assert!(
+        after.contains("# Mine") && after.contains("# Allowed always by `lazaret run`"),
+        "{after}"
+    );
+    let backups = fs::read_dir(file.parent().unwrap())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
     let backups: Vec<_> = backups.filter(|path| *path != file).collect();
     assert_eq!(backups.len(), 1, "{backups:?}");
     assert_eq!(fs::read_to_string(&backups[0]).unwrap(), before);
     // From now on without a question, and for no other host.
     let pipe = |script: &str| {
         let mut command = dressed(&world, world.lazaret("run"));
-        run(command.args(["--profile", "net", "--", "bash", "-c", script]), LIMIT)
+        run(
+            command.args(["--profile", "net", "--", "bash", "-c", script]),
+            LIMIT,
+        )
     };
     assert_eq!(pipe(&server.ask()).success(), "pong");
     let other = Server::start();
-    assert!(!pipe(&format!("{}; true", other.ask())).text().contains("pong") && other.hits() == 0);
+    assert!(
+        !pipe(&format!("{}; true", other.ask()))
+            .text()
+            .contains("pong")
+            && other.hits() == 0
+    );
     // What would say more, or cannot be said, is not written.
     let allow = |host: &str, profile: &str| {
         let mut command = dressed(&world, world.lazaret("policy"));
         run(command.args(["allow", host, "--profile", profile]), LIMIT)
     };
-    for (host, profile) in [("*:443", "net"), ("127.0.0.1:80", "net"), ("a.example:443", "none")] {
+    for (host, profile) in [
+        ("*:443", "net"),
+        ("127.0.0.1:80", "net"),
+        ("a.example:443", "none"),
+    ] {
         assert_ne!(allow(host, profile).code(), 0, "{host} {profile}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
-    world.write(&file, "version = 1\n[profile.my-default]\nextends = 'rust'\n");
+    world.write(
+        &file,
+        "version = 1\n[profile.my-default]\nextends = 'rust'\n",
+    );
     let refused = allow("a.example:443", "default");
-    assert!(refused.code() != 0 && refused.errors().contains("yourself"), "{}", refused.errors());
+    assert!(
+        refused.code() != 0 && refused.errors().contains("yourself"),
+        "{}",
+        refused.errors()
+    );
     world.write(&file, "version = 1\n[network]\nallow = []\n");
-    assert!(allow("a.example:443", "default").errors().contains("does not allow"));
+    assert!(
+        allow("a.example:443", "default")
+            .errors()
+            .contains("does not allow")
+    );
     world.write(
         &file,
         "version = 1\n[profile.net.network]\npresets = ['npm']\n[profile.sub]\nextends = 'net'\n",
     );
     let told = allow("a.example:443", "net");
-    assert!(told.success().contains("to what extends it: sub"), "{}", told.text());
+    assert!(
+        told.success().contains("to what extends it: sub"),
+        "{}",
+        told.text()
+    );
 }
 
 /// The command that denials recommend, on a machine without a policy, and with the file that the README recommends.
@@ -488,29 +703,44 @@ fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) 
     let file = world.home.join("settings/lazaret/policy.toml");
     let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);
     let allow = |words: &[&str]| policy(&[&["allow"], words].concat());
-    let shown =
-        || -> serde_json::Value { serde_json::from_str(&policy(&["show", "--json"]).success()).unwrap() };
+    let shown = || -> serde_json::Value {
+        serde_json::from_str(&policy(&["show", "--json"]).success()).unwrap()
+    };
     let profile = || shown()["profile"].as_str().unwrap().to_owned();
     assert_eq!(profile(), "default");
     let told = allow(&["a.example:443"]);
     assert!(
-        told.success().contains("my-default") && told.text().contains("sessions that name no profile"),
+        told.success().contains("my-default")
+            && told.text().contains("sessions that name no profile"),
         "{}",
         told.text()
     );
     assert_eq!(profile(), "my-default");
-    assert!(shown()["network"].to_string().contains("a.example:443"), "{}", shown()["network"]);
+    assert!(
+        shown()["network"].to_string().contains("a.example:443"),
+        "{}",
+        shown()["network"]
+    );
     // The session that has asked goes on with the profile that it has.
     allow(&["b.example:443", "--profile", "default"]).success();
     allow(&["c.example:443"]).success();
     // A script that sets a machine up may say it again.
     let before = fs::read_to_string(&file).unwrap();
-    assert!(allow(&["b.example:443"]).success().contains("has it already"));
+    assert!(
+        allow(&["b.example:443"])
+            .success()
+            .contains("has it already")
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
     // However fast they come, each text before is kept.
-    let kept = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
-    let kept: Vec<_> =
-        kept.filter(|path| *path != file).map(|path| fs::read_to_string(path).unwrap()).collect();
+    let kept = fs::read_dir(file.parent().unwrap())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let kept: Vec<_> = kept
+        .filter(|path| *path != file)
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     let hosts = |text: &String| text.matches(".example:443").count();
     let mut kept: Vec<_> = kept.iter().map(hosts).collect();
     kept.sort_unstable();
@@ -519,7 +749,12 @@ fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) 
     let read: toml::Table = text.parse().unwrap();
     let own = json!({"extends": "default", "network": {"allow": ["a.example:443", "b.example:443", "c.example:443"]}});
     assert_eq!(json!(read["profile"]["my-default"]), own, "{text}");
-    assert_eq!(text.matches("# Allowed always by `lazaret policy allow`").count(), 4, "{text}");
+    assert_eq!(
+        text.matches("# Allowed always by `lazaret policy allow`")
+            .count(),
+        4,
+        "{text}"
+    );
     // `auto` chooses for every project as before, but for the profile that has more.
     for before in [
         "version = 1\ndefault_profile = \"auto\"\n",
@@ -533,13 +768,19 @@ fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) 
                 world.put(name, "");
                 chosen.push(profile());
             }
-            files.iter().for_each(|name| fs::remove_file(world.project.join(name)).unwrap());
+            files
+                .iter()
+                .for_each(|name| fs::remove_file(world.project.join(name)).unwrap());
             chosen
         };
         assert_eq!(chosen(), ["default", "node", "go", "rust"]);
         world.put("package.json", "");
         let told = allow(&["a.example:443"]);
-        assert!(told.success().contains("`auto` chooses it"), "{}", told.text());
+        assert!(
+            told.success().contains("`auto` chooses it"),
+            "{}",
+            told.text()
+        );
         world.put("Cargo.toml", "");
         allow(&["/var/log"]).success();
         ["package.json", "Cargo.toml"]
@@ -570,7 +811,10 @@ fn programs_are_offline_until_a_host_is_granted(place: Place) {
     start(&mut session, "a", show, &["a.example:443"]);
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "once"}));
-    assert_eq!(session.answer_within("a", LIMIT).success().trim(), "online http");
+    assert_eq!(
+        session.answer_within("a", LIMIT).success().trim(),
+        "online http"
+    );
     assert_eq!(session.bash(show).success().trim(), "1 http");
     assert!(session.close(LIMIT).success());
 }

@@ -33,7 +33,13 @@ fn cell(world: &World, script: &str, code: &str) -> Finished {
 }
 
 fn host(world: &World, script: &str) -> Finished {
-    run(world.host("python3").current_dir(&world.project).arg(script), LIMIT)
+    run(
+        world
+            .host("python3")
+            .current_dir(&world.project)
+            .arg(script),
+        LIMIT,
+    )
 }
 
 const WORK: &str = r#"
@@ -137,8 +143,17 @@ fn programs_talk_to_their_own_servers(place: Place) {
     let world = &World::new(place);
     let inside = cell(world, "work.py", WORK);
     // Where no socket can be taken, none that is connected is reset.
-    let reset = if container() == Some(Runtime::Docker) { "no reset\n" } else { "" };
-    assert_eq!(inside.success(), format!("{reset}ok\n"), "{}", inside.errors());
+    let reset = if container() == Some(Runtime::Docker) {
+        "no reset\n"
+    } else {
+        ""
+    };
+    assert_eq!(
+        inside.success(),
+        format!("{reset}ok\n"),
+        "{}",
+        inside.errors()
+    );
 }
 
 const SUITE: &str = r#"
@@ -179,7 +194,12 @@ fn suites_and_servers_of_others_work(place: Place) {
     if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
         world.put("server.js", NODE);
         let printed = run(&mut world.cell("node server.js"), LIMIT);
-        assert_eq!(printed.success(), "hello 127.0.0.1\nECONNREFUSED\n", "{}", printed.errors());
+        assert_eq!(
+            printed.success(),
+            "hello 127.0.0.1\nECONNREFUSED\n",
+            "{}",
+            printed.errors()
+        );
     }
 }
 
@@ -228,12 +248,16 @@ fn call_while<T>(world: &World, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                let port =
-                    fs::read_to_string(world.project.join("port")).ok().and_then(|text| text.parse().ok());
-                for address in
-                    port.iter().flat_map(|port| addresses.iter().map(|ip| SocketAddr::new(*ip, *port)))
+                let port = fs::read_to_string(world.project.join("port"))
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                for address in port
+                    .iter()
+                    .flat_map(|port| addresses.iter().map(|ip| SocketAddr::new(*ip, *port)))
                 {
-                    if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+                    if let Ok(mut stream) =
+                        TcpStream::connect_timeout(&address, Duration::from_millis(100))
+                    {
                         let _ = stream.write_all(world.canary.as_bytes());
                     }
                 }
@@ -248,7 +272,11 @@ fn call_while<T>(world: &World, work: impl FnOnce() -> T) -> T {
 fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
     let world = &World::new(place);
     world.put("open.py", OPEN);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     for (family, address, port) in [
         (2, "127.0.0.1", free),
         (2, "0.0.0.0", 0),
@@ -261,13 +289,19 @@ fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
     ] {
         let words = format!("open.py {family} {address} {port}");
         let _ = fs::remove_file(world.project.join("port"));
-        let inside = call_while(world, || run(&mut world.cell(&format!("python3 {words}")), LIMIT));
+        let inside = call_while(world, || {
+            run(&mut world.cell(&format!("python3 {words}")), LIMIT)
+        });
         assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
         let _ = fs::remove_file(world.project.join("port"));
         let mut control = world.host("python3");
         control.current_dir(&world.project).args(words.split(' '));
         let outside = call_while(world, || run(&mut control, LIMIT));
-        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {words}");
+        assert_eq!(
+            outside.success(),
+            format!("GOT {}\n", world.canary),
+            "the control of {words}"
+        );
     }
 }
 
@@ -362,12 +396,26 @@ fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     let port = own_port();
     world.put("port", port.to_string());
     world.put("race.py", RACE);
-    let (inside, taken) = take_while(world, port, SHORT, || run(&mut world.cell("python3 race.py 5"), LIMIT));
+    let (inside, taken) = take_while(world, port, SHORT, || {
+        run(&mut world.cell("python3 race.py 5"), LIMIT)
+    });
     assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
     assert!(taken > 20, "the host took the port {taken} times only");
-    let control = || run(world.host("python3").current_dir(&world.project).args(["race.py", "5"]), LIMIT);
+    let control = || {
+        run(
+            world
+                .host("python3")
+                .current_dir(&world.project)
+                .args(["race.py", "5"]),
+            LIMIT,
+        )
+    };
     let (outside, _) = take_while(world, port, SHORT, control);
-    assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control");
+    assert_eq!(
+        outside.success(),
+        format!("GOT {}\n", world.canary),
+        "the control"
+    );
 }
 
 /// Connections that wait for room with a listener, which then goes. The kernel asks again after a second.
@@ -407,12 +455,25 @@ fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
         let port = own_port();
         world.put("port", port.to_string());
         let script = format!("python3 late.py {way}");
-        let (inside, taken) = take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
+        let (inside, taken) =
+            take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
         assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
         assert!(taken > 0, "{way}: the host did not get the port");
-        let control = || run(world.host("python3").current_dir(&world.project).args(["late.py", way]), LIMIT);
+        let control = || {
+            run(
+                world
+                    .host("python3")
+                    .current_dir(&world.project)
+                    .args(["late.py", way]),
+                LIMIT,
+            )
+        };
         let (outside, _) = take_while(world, port, LIMIT, control);
-        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {way}");
+        assert_eq!(
+            outside.success(),
+            format!("GOT {}\n", world.canary),
+            "the control of {way}"
+        );
     }
 }
 
@@ -491,16 +552,27 @@ print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(
     std::thread::scope(|scope| {
         let server = scope.spawn(|| run(&mut world.cell(&served), LIMIT));
         let client = run(&mut world.cell("python3 reach.py"), LIMIT);
-        assert!(client.errors().contains("ConnectionRefusedError"), "{}", client.errors());
+        assert!(
+            client.errors().contains("ConnectionRefusedError"),
+            "{}",
+            client.errors()
+        );
         assert_eq!(server.join().unwrap().text(), "nobody\n");
     });
     fs::remove_file(world.project.join("port")).unwrap();
     std::thread::scope(|scope| {
         let mut command = world.host("python3");
-        command.current_dir(&world.project).arg("serve.py").arg(&world.canary);
+        command
+            .current_dir(&world.project)
+            .arg("serve.py")
+            .arg(&world.canary);
         scope.spawn(move || run(&mut command, LIMIT));
         let client = host(world, "reach.py");
-        assert_eq!(client.success(), format!("{}\n", world.canary), "the control");
+        assert_eq!(
+            client.success(),
+            format!("{}\n", world.canary),
+            "the control"
+        );
     });
 }
 
@@ -511,19 +583,35 @@ fn tcp_has_two_walls(place: Place) {
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {})); print(\"GOT\")'",
         listener.local_addr().unwrap().port()
     );
-    let bind = "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 0)); print(\"GOT\")'";
+    let bind =
+        "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 0)); print(\"GOT\")'";
     let world = &World::new(place);
     for script in [&connect, bind] {
-        assert_eq!(run(world.host("bash").args(["-c", script]), LIMIT).success(), "GOT\n", "the control");
+        assert_eq!(
+            run(world.host("bash").args(["-c", script]), LIMIT).success(),
+            "GOT\n",
+            "the control"
+        );
     }
-    for (without, error) in [("protected-names", "Permission denied"), ("landlock-network", "refused")] {
+    for (without, error) in [
+        ("protected-names", "Permission denied"),
+        ("landlock-network", "refused"),
+    ] {
         let world = World::ablated(world.place, without);
         let inside = run(&mut world.cell(&connect), LIMIT);
-        assert!(inside.errors().contains(error), "without {without}: {}", inside.errors());
+        assert!(
+            inside.errors().contains(error),
+            "without {without}: {}",
+            inside.errors()
+        );
     }
     let world = World::ablated(world.place, "protected-names");
     let inside = run(&mut world.cell(bind), LIMIT);
-    assert!(inside.errors().contains("Permission denied"), "{}", inside.errors());
+    assert!(
+        inside.errors().contains("Permission denied"),
+        "{}",
+        inside.errors()
+    );
 }
 
 /// A cell's own socket, and nothing of the machine's that can be asked through one.
@@ -546,9 +634,14 @@ fn only_what_programs_set_is_set(place: Place) {
     world.put("options.py", OPTIONS);
     let without = host(&world, "options.py").success();
     assert_eq!(without.matches("set\n").count(), 7, "{without}");
-    let (refused, set) =
-        ("1 44 EPERM\n1 60 EPERM\n1 47 EPERM\n0 4 EPERM\n6 30 EPERM\n", "1 9 set\n6 1 set\n");
-    assert_eq!(cell(&world, "options.py", OPTIONS).success(), format!("{refused}{set}"));
+    let (refused, set) = (
+        "1 44 EPERM\n1 60 EPERM\n1 47 EPERM\n0 4 EPERM\n6 30 EPERM\n",
+        "1 9 set\n6 1 set\n",
+    );
+    assert_eq!(
+        cell(&world, "options.py", OPTIONS).success(),
+        format!("{refused}{set}")
+    );
 }
 
 fn a_socket_says_nothing_of_the_machine(place: Place) {
@@ -560,5 +653,9 @@ for request in [0x8912, 0x8915, 0x8927]:
     except PermissionError: print('refused')";
     let inside = cell(world, "ask.py", ask);
     assert_eq!(inside.success(), "refused\nrefused\nrefused\n");
-    assert_eq!(host(world, "ask.py").success(), "GOT\nGOT\nGOT\n", "the control");
+    assert_eq!(
+        host(world, "ask.py").success(),
+        "GOT\nGOT\nGOT\n",
+        "the control"
+    );
 }

@@ -77,7 +77,8 @@ impl Project {
     }
 
     fn policy(&self, text: &str) {
-        self.world.write(&self.settings(), format!("version = 1\n{text}\n"));
+        self.world
+            .write(&self.settings(), format!("version = 1\n{text}\n"));
     }
 
     fn settings(&self) -> PathBuf {
@@ -86,22 +87,41 @@ impl Project {
 
     fn run_with(&self, options: &[&str], script: &str) -> Finished {
         let mut command = self.world.lazaret("run");
-        command.env("XDG_CONFIG_HOME", self.world.home.join("settings")).current_dir(&self.world.project);
-        run(command.args(options).args(["--", "bash", "-c", script]), LIMIT)
+        command
+            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
+            .current_dir(&self.world.project);
+        run(
+            command.args(options).args(["--", "bash", "-c", script]),
+            LIMIT,
+        )
     }
 }
 
 fn a_command_reads_keys_and_placeholders(place: Place) {
     let project = Project::new(place);
-    for name in [".env", "apps/web/.env.local", ".dev.vars", ".env.linked", "linked.txt"] {
+    for name in [
+        ".env",
+        "apps/web/.env.local",
+        ".dev.vars",
+        ".env.linked",
+        "linked.txt",
+    ] {
         let text = run(&mut project.world.cell(&format!("cat {name}")), LIMIT).success();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6, "{name}: {text}");
         assert!(lines[0].starts_with("TOKEN=lazaret-masked-"), "{text}");
-        assert!(lines[1].starts_with("DATABASE_URL=\"postgres://lazaret-masked:"), "{text}");
+        assert!(
+            lines[1].starts_with("DATABASE_URL=\"postgres://lazaret-masked:"),
+            "{text}"
+        );
         assert_eq!(lines[2..4], ["PORT=3000", "DEBUG=true"]);
         assert!(
-            lines[4].strip_prefix("PIN=").unwrap().parse::<u32>().is_ok() && lines[5] == "EMPTY=",
+            lines[4]
+                .strip_prefix("PIN=")
+                .unwrap()
+                .parse::<u32>()
+                .is_ok()
+                && lines[5] == "EMPTY=",
             "{text}"
         );
         assert!(!project.shows(&text), "{text}");
@@ -110,12 +130,22 @@ fn a_command_reads_keys_and_placeholders(place: Place) {
     let read = |session: &mut Session| session.bash("cat .env").success().to_owned();
     let (one, other) = (read(&mut session), read(&mut session));
     assert_eq!(one, other, "the placeholders of a session stay");
-    assert!(session.ready["notices"].to_string().contains("placeholders"), "{}", session.ready);
+    assert!(
+        session.ready["notices"]
+            .to_string()
+            .contains("placeholders"),
+        "{}",
+        session.ready
+    );
     let next = read(&mut Session::open(&project.world));
     assert_ne!(one, next, "those of another session are others");
     let python = "import mmap,os; f = open('.env'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); \
                   assert os.fstat(f.fileno()).st_size == len(m); print(m[:20].decode())";
-    let mapped = run(&mut project.world.cell(&format!("python3 -c \"{python}\"")), LIMIT).success();
+    let mapped = run(
+        &mut project.world.cell(&format!("python3 -c \"{python}\"")),
+        LIMIT,
+    )
+    .success();
     assert!(mapped.starts_with("TOKEN=lazaret-masked"), "{mapped}");
 }
 
@@ -152,7 +182,13 @@ fn a_masked_file_stays_as_it_is(place: Place) {
     let name = project.world.project.join(".env");
     let state = || {
         let metadata = std::fs::symlink_metadata(&name).unwrap();
-        (metadata.ino(), metadata.mode(), metadata.mtime(), metadata.nlink(), project.world.get(".env"))
+        (
+            metadata.ino(),
+            metadata.mode(),
+            metadata.mtime(),
+            metadata.nlink(),
+            project.world.get(".env"),
+        )
     };
     let before = state();
     for script in [
@@ -180,9 +216,13 @@ fn a_masked_file_stays_as_it_is(place: Place) {
     ] {
         run(&mut project.world.cell(script), LIMIT);
         assert_eq!(state(), before, "{script}");
-        assert!(project.world.project.join("apps/web/.env.local").exists(), "{script}");
         assert!(
-            !project.world.project.join("hard").exists() && !project.world.project.join("l").exists(),
+            project.world.project.join("apps/web/.env.local").exists(),
+            "{script}"
+        );
+        assert!(
+            !project.world.project.join("hard").exists()
+                && !project.world.project.join("l").exists(),
             "{script}"
         );
     }
@@ -194,10 +234,16 @@ fn what_is_not_in_dotenv_form_stays_hidden(place: Place) {
     let forms = [
         (".env.json", format!("{{\"token\": \"{secret}\"}}\n")),
         (".env.raw", format!("{secret}\n")),
-        (".env.base64", "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=\n".to_owned()),
+        (
+            ".env.base64",
+            "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=\n".to_owned(),
+        ),
         (".env.open", format!("A='{secret}\n")),
         (".env.nul", format!("A={secret}\0\n")),
-        (".env.large", format!("A={secret}\n{}", "# x\n".repeat(20_000))),
+        (
+            ".env.large",
+            format!("A={secret}\n{}", "# x\n".repeat(20_000)),
+        ),
         ("id_rsa", format!("A={secret}\n")),
         ("credentials.json", format!("A={secret}\n")),
     ];
@@ -206,18 +252,35 @@ fn what_is_not_in_dotenv_form_stays_hidden(place: Place) {
     }
     let mut session = Session::open(&project.world);
     for (name, content) in &forms {
-        assert!(!project.on_host(&format!("cat {name}")).text().is_empty(), "the control");
+        assert!(
+            !project.on_host(&format!("cat {name}")).text().is_empty(),
+            "the control"
+        );
         let answer = session.bash(&format!("cat {name}"));
         let text = answer.result.to_string();
         assert!(
-            answer.exit_code() != Some(0) && !text.contains(content.trim()) && !project.shows(&text),
+            answer.exit_code() != Some(0)
+                && !text.contains(content.trim())
+                && !project.shows(&text),
             "{name}: {text}"
         );
     }
     let notices = session.ready["notices"].to_string();
-    assert!(notices.contains(".env.raw") && notices.contains("line 1 is no plain"), "{notices}");
-    assert!(!notices.contains("id_rsa") && !project.shows(&notices), "{notices}");
-    assert!(session.bash("cat .env").success().contains("lazaret-masked-"), "the others are masked");
+    assert!(
+        notices.contains(".env.raw") && notices.contains("line 1 is no plain"),
+        "{notices}"
+    );
+    assert!(
+        !notices.contains("id_rsa") && !project.shows(&notices),
+        "{notices}"
+    );
+    assert!(
+        session
+            .bash("cat .env")
+            .success()
+            .contains("lazaret-masked-"),
+        "the others are masked"
+    );
 }
 
 fn the_policy_says_how_each_name_is_seen(place: Place) {
@@ -243,10 +306,20 @@ fn the_policy_says_how_each_name_is_seen(place: Place) {
         project.shows(&String::from_utf8_lossy(&project.world.get(".env"))),
         "what is shown is not changed"
     );
-    project.policy(&format!("[secrets]\n'.env' = 'mask'\n[profile.own.secrets]\n{secrets}"));
-    assert_eq!(seen(&own, ".env"), "mask", "a file's bound counts for every profile");
+    project.policy(&format!(
+        "[secrets]\n'.env' = 'mask'\n[profile.own.secrets]\n{secrets}"
+    ));
+    assert_eq!(
+        seen(&own, ".env"),
+        "mask",
+        "a file's bound counts for every profile"
+    );
     let refused = project.run_with(&["--reveal", ".env"], "cat .env");
-    assert!(refused.code() != 0 && refused.errors().contains("`[secrets]`"), "{}", refused.errors());
+    assert!(
+        refused.code() != 0 && refused.errors().contains("`[secrets]`"),
+        "{}",
+        refused.errors()
+    );
     assert!(!project.shows(&refused.text()));
 }
 
@@ -254,9 +327,15 @@ fn a_file_is_revealed_for_one_session(place: Place) {
     let project = Project::new(place);
     let revealed = project.run_with(&["--reveal", ".env"], "cat .env");
     assert!(project.shows(&revealed.success()));
-    let others = project.run_with(&["--reveal", ".env"], "cat .dev.vars linked.txt; echo x >> .env");
+    let others = project.run_with(
+        &["--reveal", ".env"],
+        "cat .dev.vars linked.txt; echo x >> .env",
+    );
     assert!(!project.shows(&others.text()), "{}", others.text());
-    assert!(!String::from_utf8_lossy(&project.world.get(".env")).ends_with("x\n"), "it is not changed");
+    assert!(
+        !String::from_utf8_lossy(&project.world.get(".env")).ends_with("x\n"),
+        "it is not changed"
+    );
     let by_link = project.run_with(&["--reveal", ".env.linked"], "cat .env.linked");
     assert!(project.shows(&by_link.success()));
     let later = run(&mut project.world.cell("cat .env"), LIMIT);
@@ -264,7 +343,11 @@ fn a_file_is_revealed_for_one_session(place: Place) {
     project.world.put("id_rsa", "x");
     for path in ["id_rsa", "none", "apps", "/etc/passwd", "../x"] {
         let refused = project.run_with(&["--reveal", path], "true");
-        assert!(refused.code() != 0 && refused.errors().contains("--reveal"), "{path}: {}", refused.errors());
+        assert!(
+            refused.code() != 0 && refused.errors().contains("--reveal"),
+            "{path}: {}",
+            refused.errors()
+        );
     }
 }
 
@@ -274,7 +357,9 @@ fn what_git_tracks_is_not_masked(place: Place) {
     let make = "git init -q . && git config user.name t && git config user.email t@t.invalid && git add -f .env && git commit -qm one";
     project.on_host(make).success();
     project.write(".env");
-    project.world.put(".env", format!("TOKEN={}\nNEW=1\n", project.secret));
+    project
+        .world
+        .put(".env", format!("TOKEN={}\nNEW=1\n", project.secret));
     let mut session = Session::open(&project.world);
     let notices = session.ready["notices"].to_string();
     assert!(notices.contains("git tracks it"), "{notices}");
@@ -284,17 +369,43 @@ fn what_git_tracks_is_not_masked(place: Place) {
         "{}",
         answer.result
     );
-    assert!(!project.on_host("git log -p --all").text().contains("lazaret-masked"));
-    project.on_host("git rm -q --cached .env && git commit -qm three && git add -f .dev.vars").success();
+    assert!(
+        !project
+            .on_host("git log -p --all")
+            .text()
+            .contains("lazaret-masked")
+    );
+    project
+        .on_host("git rm -q --cached .env && git commit -qm three && git add -f .dev.vars")
+        .success();
     let mut session = Session::open(&project.world);
-    assert!(session.bash("cat .env").success().contains("lazaret-masked-"), "untracked again");
-    assert_ne!(session.bash("cat .dev.vars").exit_code(), Some(0), "in the index alone");
+    assert!(
+        session
+            .bash("cat .env")
+            .success()
+            .contains("lazaret-masked-"),
+        "untracked again"
+    );
+    assert_ne!(
+        session.bash("cat .dev.vars").exit_code(),
+        Some(0),
+        "in the index alone"
+    );
     // A repository inside the project.
     project.on_host("mkdir inner && cd inner && git init -q . && git config user.name t && git config user.email t@t.invalid").success();
     project.write("inner/.env");
-    project.on_host("cd inner && git add -f .env && git commit -qm one").success();
-    project.world.put("inner/.env", format!("TOKEN={}\nNEW=1\n", project.secret));
-    assert_ne!(Session::open(&project.world).bash("cat inner/.env").exit_code(), Some(0));
+    project
+        .on_host("cd inner && git add -f .env && git commit -qm one")
+        .success();
+    project
+        .world
+        .put("inner/.env", format!("TOKEN={}\nNEW=1\n", project.secret));
+    assert_ne!(
+        Session::open(&project.world)
+            .bash("cat inner/.env")
+            .exit_code(),
+        Some(0)
+    );
 }
 
 fn git_takes_in_no_placeholder_by_itself(place: Place) {
@@ -303,11 +414,23 @@ fn git_takes_in_no_placeholder_by_itself(place: Place) {
     let host = project.on_host("git status --short").success();
     assert!(host.contains(".env"), "the control: nothing ignores it");
     let mut session = Session::open(&project.world);
-    session.bash("echo code > code; git add -A && git commit -qm two && git stash -u || true").success();
-    let tree = project.on_host("git ls-tree -r --name-only HEAD; git stash list").success();
+    session
+        .bash("echo code > code; git add -A && git commit -qm two && git stash -u || true")
+        .success();
+    let tree = project
+        .on_host("git ls-tree -r --name-only HEAD; git stash list")
+        .success();
     assert!(tree.lines().any(|name| name == "code"), "{tree}");
-    assert!(!FILES.iter().any(|file| tree.lines().any(|name| name == *file)), "{tree}");
-    assert_eq!(project.on_host("git status --short .env").success(), "?? .env\n");
+    assert!(
+        !FILES
+            .iter()
+            .any(|file| tree.lines().any(|name| name == *file)),
+        "{tree}"
+    );
+    assert_eq!(
+        project.on_host("git status --short .env").success(),
+        "?? .env\n"
+    );
 }
 
 fn what_appears_or_changes_later_is_not_masked(place: Place) {
@@ -316,7 +439,11 @@ fn what_appears_or_changes_later_is_not_masked(place: Place) {
     let masked = session.bash("cat .env").success().to_owned();
     let changed = format!("TOKEN={}-changed\nADDED=1\n", project.secret);
     project.world.put(".env", &changed);
-    assert_eq!(session.bash("cat .env").success(), masked, "a mask is made once");
+    assert_eq!(
+        session.bash("cat .env").success(),
+        masked,
+        "a mask is made once"
+    );
     project.world.put("later/.env", &changed);
     let later = session.bash("cat later/.env");
     if place.tier == Tier::Flat {
@@ -326,7 +453,10 @@ fn what_appears_or_changes_later_is_not_masked(place: Place) {
             later.result
         );
     }
-    let own = session.bash("echo OWN=1 > .env.own && cat .env.own").success().to_owned();
+    let own = session
+        .bash("echo OWN=1 > .env.own && cat .env.own")
+        .success()
+        .to_owned();
     assert_eq!(own, "OWN=1\n", "what a command has made is its own");
 }
 
@@ -339,10 +469,18 @@ fn a_hostile_file_delays_no_session(place: Place) {
     project.on_host(make).success();
     let started = std::time::Instant::now();
     let mut session = Session::open(&project.world);
-    assert!(session.bash("cat .env").success().contains("lazaret-masked-"));
+    assert!(
+        session
+            .bash("cat .env")
+            .success()
+            .contains("lazaret-masked-")
+    );
     assert!(started.elapsed() < LIMIT / 4, "{:?}", started.elapsed());
     let all = session.bash("timeout 2 head -c 1000 .env.zero .env.out .env.sparse .env.long | cat");
-    assert!(project.on_host("cat .env.out").text().contains("s3cr3t"), "the control");
+    assert!(
+        project.on_host("cat .env.out").text().contains("s3cr3t"),
+        "the control"
+    );
     assert!(!all.result.to_string().contains("s3cr3t"), "{}", all.result);
 }
 
@@ -353,15 +491,30 @@ fn file_tools_refuse_and_name_the_remedy(place: Place) {
         ("file_read", json!({"path": ".env"})),
         ("grep", json!({"pattern": "TOKEN", "path": ".env"})),
         ("file_write", json!({"path": ".env", "content": "x"})),
-        ("file_edit", json!({"path": ".env", "edits": [{"old": "TOKEN", "new": "x"}]})),
+        (
+            "file_edit",
+            json!({"path": ".env", "edits": [{"old": "TOKEN", "new": "x"}]}),
+        ),
     ] {
         let answer = session.call(tool, input);
         let text = answer.result.to_string();
-        assert!(!project.shows(&text) && !text.contains("lazaret-masked-"), "{tool}: {text}");
+        assert!(
+            !project.shows(&text) && !text.contains("lazaret-masked-"),
+            "{tool}: {text}"
+        );
         if tool == "file_read" {
-            assert!(text.contains("placeholders") && text.contains("--reveal"), "{text}");
+            assert!(
+                text.contains("placeholders") && text.contains("--reveal"),
+                "{text}"
+            );
         }
     }
-    let everywhere = session.call("grep", json!({"pattern": "TOKEN", "ignored": true})).result.to_string();
-    assert!(!everywhere.contains("lazaret-masked-") && !project.shows(&everywhere), "{everywhere}");
+    let everywhere = session
+        .call("grep", json!({"pattern": "TOKEN", "ignored": true}))
+        .result
+        .to_string();
+    assert!(
+        !everywhere.contains("lazaret-masked-") && !project.shows(&everywhere),
+        "{everywhere}"
+    );
 }

@@ -10,8 +10,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 fn protected() -> Vec<ProtectedName> {
-    let host = Host { home: "/home/u".into(), ..Host::default() };
-    Policies::load(vec![]).unwrap().resolve("default", &host).unwrap().protected.to_vec()
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    Policies::load(vec![])
+        .unwrap()
+        .resolve("default", &host)
+        .unwrap()
+        .protected
+        .to_vec()
 }
 
 #[test]
@@ -20,8 +28,13 @@ fn each_recorded_name_is_decided() {
     for (program, names) in &recorded {
         assert_eq!(undecided(names, &protected, &open), [""; 0], "{program}");
     }
-    for program in ["claude", "codex", "opencode", "gemini", "qwen", "npm", "git", "python3"] {
-        assert!(recorded.iter().any(|(known, _)| known == program), "{program} is not recorded");
+    for program in [
+        "claude", "codex", "opencode", "gemini", "qwen", "npm", "git", "python3",
+    ] {
+        assert!(
+            recorded.iter().any(|(known, _)| known == program),
+            "{program} is not recorded"
+        );
     }
 }
 
@@ -31,7 +44,11 @@ fn a_name_that_nobody_decided_on_is_found() {
     let (mut protected, mut open, recorded) = (protected(), known_open(), recorded());
     let names = |program: &str| &recorded.iter().find(|(name, _)| name == program).unwrap().1;
     protected.retain(|name| !name.pattern.contains("tui"));
-    assert!(undecided(names("opencode"), &protected, &open).iter().any(|name| name.starts_with("tui.json")));
+    assert!(
+        undecided(names("opencode"), &protected, &open)
+            .iter()
+            .any(|name| name.starts_with("tui.json"))
+    );
     open.retain(|(pattern, _)| pattern != "package.json");
     assert!(undecided(names("npm"), &protected, &open).contains(&"package.json".to_owned()));
 }
@@ -55,7 +72,16 @@ fn names_are_read_from_a_trace() {
         13 openat(AT_FDCWD</home>, \"y\", O_RDONLY) = 3</home/y>\n\
         13 +++ exited with 0 +++\n\
         13 openat(AT_FDCWD</p>, \"./.env.123456.tmp\", O_RDONLY <unfinished ...>\n";
-    let names: BTreeSet<String> =
-        [".npmrc", "tui.json", "sub/x", "new", "old", "link", ".env.000000.tmp"].map(str::to_owned).into();
+    let names: BTreeSet<String> = [
+        ".npmrc",
+        "tui.json",
+        "sub/x",
+        "new",
+        "old",
+        "link",
+        ".env.000000.tmp",
+    ]
+    .map(str::to_owned)
+    .into();
     assert_eq!(looked_for(log, Path::new("/p")), names);
 }

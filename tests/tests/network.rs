@@ -4,7 +4,8 @@
 //! a policy opens by its `private` places; that a name on the list reaches no such address without is a test of its own.
 
 use broker_protocol::{
-    ConnectionReport, ConnectionVerdict, ErrorKind, Failed, FromBroker, NetworkRequest, Open, ToBroker,
+    ConnectionReport, ConnectionVerdict, ErrorKind, Failed, FromBroker, NetworkRequest, Open,
+    ToBroker,
 };
 use lazaret_tests::suite::{self, Test};
 use lazaret_tests::wire::{Received, opening};
@@ -34,7 +35,9 @@ pub fn tests() -> Vec<Test> {
         the_relay_ends_with_its_session,
         reports_of_connections_are_held_to_the_protocol
     ];
-    tests.extend(suite::flat_only(in_each_place![the_relay_of_a_flat_session_serves_its_cells_only]));
+    tests.extend(suite::flat_only(in_each_place![
+        the_relay_of_a_flat_session_serves_its_cells_only
+    ]));
     tests
 }
 
@@ -48,15 +51,23 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let (port, hits) = (
+            listener.local_addr().unwrap().port(),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let counted = hits.clone();
         let serving = Serving::start(listener, move |mut client| {
             counted.fetch_add(1, Ordering::SeqCst);
             let _ = client.read(&mut [0; 4096]);
-            let _ =
-                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
+            let _ = client.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong",
+            );
         });
-        Self { port, hits, _serving: serving }
+        Self {
+            port,
+            hits,
+            _serving: serving,
+        }
     }
 
     fn hits(&self) -> usize {
@@ -80,7 +91,10 @@ fn dressed(world: &World, mut command: Command) -> Command {
 /// `script` in a cell of the profile `net`, with these options before.
 fn cell_with(world: &World, options: &[&str], script: &str) -> Finished {
     let mut command = dressed(world, world.lazaret("run"));
-    command.args(["--profile", "net"]).args(options).args(["--", "bash", "-c", script]);
+    command
+        .args(["--profile", "net"])
+        .args(options)
+        .args(["--", "bash", "-c", script]);
     run(&mut command, LIMIT)
 }
 
@@ -97,10 +111,17 @@ fn allowing(server: &Server) -> String {
 /// The records of the audit of this kind.
 fn audited(world: &World, kind: &str) -> Vec<Value> {
     let folder = world.state.join("lazaret/audit");
-    let files = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
     let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines.map(|path| fs::read_to_string(path).unwrap()).collect();
-    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let texts: String = lines
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let records = texts
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     records.filter(|record| record["kind"] == kind).collect()
 }
 
@@ -121,35 +142,69 @@ fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
     let want = json!(["localhost", port, "allowed"]);
     assert!(
         records.len() == 4
-            && records.iter().all(|one| json!([one["host"], one["port"], one["verdict"]]) == want)
+            && records
+                .iter()
+                .all(|one| json!([one["host"], one["port"], one["verdict"]]) == want)
     );
-    run(dressed(&world, world.program("lazaret")).args(["audit", "verify"]), LIMIT).success();
+    run(
+        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
+        LIMIT,
+    )
+    .success();
 }
 
 fn a_host_that_is_not_allowed_is_refused_named_and_recorded(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
-    let done = cell(&world, "curl -sS http://other.example/; curl -sS https://registry.npmjs.org/; true");
-    assert!(done.text().contains("other.example:80 is not among the hosts"), "{}", done.text());
+    let done = cell(
+        &world,
+        "curl -sS http://other.example/; curl -sS https://registry.npmjs.org/; true",
+    );
+    assert!(
+        done.text()
+            .contains("other.example:80 is not among the hosts"),
+        "{}",
+        done.text()
+    );
     let errors = done.errors();
     assert!(errors.contains("403"), "{errors}");
     assert!(
-        errors.contains("refused: other.example:80") && errors.contains("--allow-host other.example:80"),
+        errors.contains("refused: other.example:80")
+            && errors.contains("--allow-host other.example:80"),
         "{errors}"
     );
     assert!(errors.contains("--allow-net npm allows it"), "{errors}");
     let records = audited(&world, "connection");
-    let verdicts: Vec<_> = records.iter().map(|one| (one["host"].clone(), one["verdict"].clone())).collect();
+    let verdicts: Vec<_> = records
+        .iter()
+        .map(|one| (one["host"].clone(), one["verdict"].clone()))
+        .collect();
     assert_eq!(
         json!(verdicts),
-        json!([["other.example", "not_listed"], ["registry.npmjs.org", "not_listed"]])
+        json!([
+            ["other.example", "not_listed"],
+            ["registry.npmjs.org", "not_listed"]
+        ])
     );
-    let runs = fs::read_dir(world.state.join("lazaret/runs")).unwrap().flatten().next().unwrap();
+    let runs = fs::read_dir(world.state.join("lazaret/runs"))
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap();
     let log = fs::read_to_string(runs.path().join("runlog.jsonl")).unwrap();
-    let line = log.lines().find(|line| line.contains("\"connection\"")).unwrap();
+    let line = log
+        .lines()
+        .find(|line| line.contains("\"connection\""))
+        .unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(line["payload"]["verdict"], "not_listed");
-    assert!(line["payload"]["why"].as_str().unwrap().contains("--allow-host"), "{line}");
+    assert!(
+        line["payload"]["why"]
+            .as_str()
+            .unwrap()
+            .contains("--allow-host"),
+        "{line}"
+    );
 }
 
 /// In every front end the result of the command says it: a program may hide what it was told.
@@ -157,13 +212,20 @@ fn a_refused_host_stands_in_the_result(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
     let wants = "curl -sS https://registry.npmjs.org/ >/dev/null 2>&1; curl -sS http://other.example:81/ >/dev/null 2>&1; true";
-    let mut session = Session::start(dressed(&world, world.lazaret("session")).args(["--profile", "net"]));
+    let mut session =
+        Session::start(dressed(&world, world.lazaret("session")).args(["--profile", "net"]));
     let quiet = session.bash("true").result;
     assert!(quiet["metadata"].get("denied").is_none(), "{quiet}");
     let result = session.bash(wants).result;
     let told = |metadata: &Value| {
         let denied = metadata["denied"].as_array().cloned().unwrap_or_default();
-        let one = |one: &Value| json!([one["what"]["target"], one["by"]["kind"], one["remedy"]["option"]]);
+        let one = |one: &Value| {
+            json!([
+                one["what"]["target"],
+                one["by"]["kind"],
+                one["remedy"]["option"]
+            ])
+        };
         denied.iter().map(one).collect::<Vec<_>>()
     };
     let want = vec![
@@ -180,13 +242,24 @@ fn a_refused_host_stands_in_the_result(place: Place) {
     ];
     assert_eq!(told(&result["metadata"]), want, "{result}");
     // A command that succeeds in spite of it needs no advice.
-    assert!(!result["result"].as_str().unwrap().contains("--allow-net npm"), "{result}");
+    assert!(
+        !result["result"]
+            .as_str()
+            .unwrap()
+            .contains("--allow-net npm"),
+        "{result}"
+    );
     let mut call = dressed(&world, world.lazaret("call"));
-    call.args(["--profile", "net", "--json", "bash"]).arg(json!({"command": wants}).to_string());
+    call.args(["--profile", "net", "--json", "bash"])
+        .arg(json!({"command": wants}).to_string());
     let called: Value = serde_json::from_str(&run(&mut call, LIMIT).text()).unwrap();
     assert_eq!(told(&called["metadata"]), want, "{called}");
     let printed = cell(&world, wants).errors();
-    assert_eq!(printed.matches("registry.npmjs.org").count(), 1, "once: {printed}");
+    assert_eq!(
+        printed.matches("registry.npmjs.org").count(),
+        1,
+        "once: {printed}"
+    );
 }
 
 /// Ways to a server that do not ask the relay, one a line: `NAME GOT` or `NAME` and why not.
@@ -231,8 +304,15 @@ fn nothing_goes_past_the_relay(place: Place) {
     let world = world(place, &allowing(&server), "");
     world.put("past.py", PAST);
     let ports = [server.port.to_string(), udp.to_string()];
-    let outside =
-        run(world.host("python3").current_dir(&world.project).arg("past.py").args(&ports), LIMIT).success();
+    let outside = run(
+        world
+            .host("python3")
+            .current_dir(&world.project)
+            .arg("past.py")
+            .args(&ports),
+        LIMIT,
+    )
+    .success();
     assert!(
         outside.lines().count() == 6 && outside.lines().all(|line| line.ends_with(" GOT")),
         "the control: {outside}"
@@ -240,10 +320,16 @@ fn nothing_goes_past_the_relay(place: Place) {
     let before = server.hits();
     let inside = cell(
         &world,
-        &format!("python3 past.py {}; getent hosts localhost.example. || echo no names", ports.join(" ")),
+        &format!(
+            "python3 past.py {}; getent hosts localhost.example. || echo no names",
+            ports.join(" ")
+        ),
     );
     let inside = inside.success();
-    assert!(inside.lines().count() == 7 && !inside.contains("GOT"), "{inside}");
+    assert!(
+        inside.lines().count() == 7 && !inside.contains("GOT"),
+        "{inside}"
+    );
     assert!(inside.ends_with("no names\n"), "{inside}");
     assert_eq!(server.hits(), before);
     println!("{place:?}: 6 of 6 ways past the relay refused");
@@ -267,10 +353,15 @@ fn a_name_reaches_no_private_address_by_itself(place: Place) {
         .iter()
         .map(|name| format!("printf 'CONNECT {name}:{port} HTTP/1.1\\r\\n\\r\\nGET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3; exec 3<>/dev/tcp/127.0.0.1/61080; "))
         .collect();
-    let done = cell(&world, &format!("exec 3<>/dev/tcp/127.0.0.1/61080; {script}"));
+    let done = cell(
+        &world,
+        &format!("exec 3<>/dev/tcp/127.0.0.1/61080; {script}"),
+    );
     let answers = done.success();
-    let refused =
-        answers.lines().filter(|line| line.starts_with("HTTP/1.1 403 Forbidden: lazaret: ")).count();
+    let refused = answers
+        .lines()
+        .filter(|line| line.starts_with("HTTP/1.1 403 Forbidden: lazaret: "))
+        .count();
     assert_eq!((refused, server.hits()), (names.len(), 0), "{answers}");
     // The same server is reached where the policy names it: the control.
     let open = self::world(place, &allowing(&server), "");
@@ -279,27 +370,60 @@ fn a_name_reaches_no_private_address_by_itself(place: Place) {
     );
     assert!(cell(&open, &script).success().ends_with("pong"));
     assert_eq!(
-        audited(&world, "connection").iter().filter(|one| one["verdict"] == "not_public").count(),
+        audited(&world, "connection")
+            .iter()
+            .filter(|one| one["verdict"] == "not_public")
+            .count(),
         names.len()
     );
 }
 
 fn programs_know_of_the_relay_where_there_is_one(place: Place) {
-    let world = world(place, "allow = ['a.example']", "[profile.off]\nextends = ['node', 'python']\n");
+    let world = world(
+        place,
+        "allow = ['a.example']",
+        "[profile.off]\nextends = ['node', 'python']\n",
+    );
     let with = cell(&world, "env").success();
-    for variable in ["HTTPS_PROXY", "http_proxy", "npm_config_https_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"] {
-        assert!(with.contains(&format!("{variable}=http://127.0.0.1:61080\n")), "{variable}: {with}");
+    for variable in [
+        "HTTPS_PROXY",
+        "http_proxy",
+        "npm_config_https_proxy",
+        "PIP_PROXY",
+        "CARGO_HTTP_PROXY",
+    ] {
+        assert!(
+            with.contains(&format!("{variable}=http://127.0.0.1:61080\n")),
+            "{variable}: {with}"
+        );
     }
     let mut off = dressed(&world, world.lazaret("run"));
-    off.args(["--profile", "off", "--", "bash", "-c", "env; exec 3<>/dev/tcp/127.0.0.1/61080"]);
+    off.args([
+        "--profile",
+        "off",
+        "--",
+        "bash",
+        "-c",
+        "env; exec 3<>/dev/tcp/127.0.0.1/61080",
+    ]);
     let off = run(&mut off, LIMIT);
-    assert!(!off.text().to_lowercase().contains("proxy"), "{}", off.text());
-    assert!(off.text().contains("PIP_NO_INDEX=1") && off.errors().contains("refused"), "{}", off.errors());
+    assert!(
+        !off.text().to_lowercase().contains("proxy"),
+        "{}",
+        off.text()
+    );
+    assert!(
+        off.text().contains("PIP_NO_INDEX=1") && off.errors().contains("refused"),
+        "{}",
+        off.errors()
+    );
     let mut on = dressed(&world, world.lazaret("run"));
     on.args(["--profile", "off", "--allow-host", "a.example", "--", "env"]);
     let on = run(&mut on, LIMIT).success();
     assert!(
-        on.contains("HTTPS_PROXY=") && !on.contains("PIP_NO_INDEX") && !on.contains("npm_config_offline"),
+        on.contains("HTTPS_PROXY=")
+            && !on.contains("PIP_NO_INDEX")
+            && !on.contains("npm_config_offline"),
         "{on}"
     );
 }
@@ -310,31 +434,74 @@ fn files_of_the_policy_bound_what_a_session_asks_for(place: Place) {
     let asked = format!("localhost:{port}");
     let script = format!("curl -sS --noproxy '' http://localhost:{port}/");
     let free = world(place, &format!("private = ['{asked}']"), "");
-    assert_eq!(cell_with(&free, &["--allow-host", &asked], &script).success(), "pong", "the control");
-    let bounded = world(place, &format!("private = ['{asked}']"), "[network]\nallow = ['*.example']\n");
+    assert_eq!(
+        cell_with(&free, &["--allow-host", &asked], &script).success(),
+        "pong",
+        "the control"
+    );
+    let bounded = world(
+        place,
+        &format!("private = ['{asked}']"),
+        "[network]\nallow = ['*.example']\n",
+    );
     let done = cell_with(&bounded, &["--allow-host", &asked], &script);
     assert_ne!(done.code(), 0);
-    assert!(done.errors().contains("does not allow cells to reach localhost"), "{}", done.errors());
-    let wide = cell_with(&bounded, &["--allow-host", "*"], &format!("{script}; curl -sS http://b.test/"));
-    assert!(wide.text().contains("b.test:80 is not among"), "{} {}", wide.text(), wide.errors());
-    let closed = world(place, &allowing(&server), "[network]\nallow = []\nprivate = []\n");
-    let done = cell(&closed, "env | grep -ci proxy; exec 3<>/dev/tcp/127.0.0.1/61080");
-    assert!(done.text() == "0\n" && done.errors().contains("refused"), "{} {}", done.text(), done.errors());
+    assert!(
+        done.errors()
+            .contains("does not allow cells to reach localhost"),
+        "{}",
+        done.errors()
+    );
+    let wide = cell_with(
+        &bounded,
+        &["--allow-host", "*"],
+        &format!("{script}; curl -sS http://b.test/"),
+    );
+    assert!(
+        wide.text().contains("b.test:80 is not among"),
+        "{} {}",
+        wide.text(),
+        wide.errors()
+    );
+    let closed = world(
+        place,
+        &allowing(&server),
+        "[network]\nallow = []\nprivate = []\n",
+    );
+    let done = cell(
+        &closed,
+        "env | grep -ci proxy; exec 3<>/dev/tcp/127.0.0.1/61080",
+    );
+    assert!(
+        done.text() == "0\n" && done.errors().contains("refused"),
+        "{} {}",
+        done.text(),
+        done.errors()
+    );
     for (options, want) in [
-        (["--allow-net", "nmp"], "there is no preset `nmp`; there are: crates"),
+        (
+            ["--allow-net", "nmp"],
+            "there is no preset `nmp`; there are: crates",
+        ),
         (["--allow-host", "https://a.example"], "a host is"),
         (["--allow-host", "0x7f.1"], "a host is"),
     ] {
         let done = cell_with(&free, &options, "true");
-        assert!(done.code() != 0 && done.errors().contains(want), "{options:?}: {}", done.errors());
+        assert!(
+            done.code() != 0 && done.errors().contains(want),
+            "{options:?}: {}",
+            done.errors()
+        );
     }
 }
 
 fn a_repository_opens_no_host(place: Place) {
     let server = Server::start();
     let world = World::new(place);
-    let text =
-        format!("version = 1\n[profile.default.network]\n{}\n[network]\nallow = ['*']\n", allowing(&server));
+    let text = format!(
+        "version = 1\n[profile.default.network]\n{}\n[network]\nallow = ['*']\n",
+        allowing(&server)
+    );
     for name in [
         "policy.toml",
         "lazaret/policy.toml",
@@ -344,7 +511,10 @@ fn a_repository_opens_no_host(place: Place) {
     ] {
         world.put(name, &text);
     }
-    let script = format!("curl -sS --noproxy '' -x http://127.0.0.1:61080 http://localhost:{}/", server.port);
+    let script = format!(
+        "curl -sS --noproxy '' -x http://127.0.0.1:61080 http://localhost:{}/",
+        server.port
+    );
     let done = run(&mut world.cell(&script), LIMIT);
     assert!(done.code() != 0 && server.hits() == 0, "{}", done.text());
 }
@@ -356,22 +526,32 @@ fn a_session_carries_the_network_of_all_its_calls(place: Place) {
     command.args(["--profile", "net", "--allow-net", "pypi"]);
     let mut session = Session::start(&mut command);
     let hosts = session.ready["hosts"].to_string();
-    assert!(hosts.contains("localhost") && hosts.contains("pypi.org:443"), "{hosts}");
+    assert!(
+        hosts.contains("localhost") && hosts.contains("pypi.org:443"),
+        "{hosts}"
+    );
     let script = format!("curl -sS --noproxy '' http://localhost:{port}/");
     for _ in 0..3 {
         assert!(session.bash(&script).success().contains("pong"));
     }
-    let background =
-        session.call("bash", json!({"command": format!("{script} >got; sleep 60"), "background": true}));
+    let background = session.call(
+        "bash",
+        json!({"command": format!("{script} >got; sleep 60"), "background": true}),
+    );
     background.success();
     let come = lazaret_tests::process::until(LIMIT, || {
         fs::read(world.project.join("got")).is_ok_and(|got| got == b"pong")
     });
     assert!(come, "a background process has no network");
     // A scope can close it again.
-    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: true, network: false }\n");
+    world.put(
+        "scope.yaml",
+        "tool_permissions:\n  bash: { allowed: true, network: false }\n",
+    );
     let mut closed = dressed(&world, world.lazaret("call"));
-    closed.args(["--profile", "net", "--scope"]).arg(world.project.join("scope.yaml"));
+    closed
+        .args(["--profile", "net", "--scope"])
+        .arg(world.project.join("scope.yaml"));
     closed.args(["bash", r#"{"command":"env | grep -ci proxy; true"}"#]);
     assert!(run(&mut closed, LIMIT).success().starts_with('0'));
     assert!(session.close(LIMIT).success());
@@ -414,19 +594,28 @@ fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
     let inside = session.bash(&format!("curl -sS --noproxy '' http://localhost:{port}/"));
     assert!(inside.success().contains("pong"), "the control");
     // Suites run side by side: each that is new is tried, ours among them.
-    let relays: Vec<_> = drawn_listeners().into_iter().filter(|at| !before.contains(at)).collect();
+    let relays: Vec<_> = drawn_listeners()
+        .into_iter()
+        .filter(|at| !before.contains(at))
+        .collect();
     assert!(!relays.is_empty(), "the relay is not found");
     let hits = server.hits();
     for at in relays {
-        let Ok(mut stranger) = TcpStream::connect(at) else { continue };
+        let Ok(mut stranger) = TcpStream::connect(at) else {
+            continue;
+        };
         stranger.set_read_timeout(Some(LIMIT)).unwrap();
-        let _ = stranger
-            .write_all(format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n").as_bytes());
+        let _ = stranger.write_all(
+            format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n").as_bytes(),
+        );
         let mut answer = Vec::new();
         let _ = stranger.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer);
         // A server of a suite beside this one may be among them; a relay speaks HTTP.
-        assert!(!answer.contains("HTTP/") && !answer.contains("pong"), "{at}: {answer}");
+        assert!(
+            !answer.contains("HTTP/") && !answer.contains("pong"),
+            "{at}: {answer}"
+        );
     }
     assert_eq!(server.hits(), hits);
     // Nor the cell of a session that has no network.
@@ -436,7 +625,11 @@ fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
     let names = session.bash("python3 -c \"import socket; s = socket.socket(); s.connect(('127.0.0.1', 61080)); print(s.getpeername())
 try: socket.socket().bind(('127.0.0.1', 61080))
 except OSError as error: print(error.errno)\"");
-    assert!(names.success().contains("('127.0.0.1', 61080)\n98"), "{}", names.text());
+    assert!(
+        names.success().contains("('127.0.0.1', 61080)\n98"),
+        "{}",
+        names.text()
+    );
     assert!(session.close(LIMIT).success());
 }
 
@@ -450,8 +643,11 @@ fn the_relay_ends_with_its_session(place: Place) {
         "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT localhost:{} HTTP/1.1\\r\\n\\r\\n' >&3; head -1 <&3 >got; sleep 600",
         server.port
     );
-    session.call("bash", json!({"command": hold, "background": true})).success();
-    let open = || fs::read(world.project.join("got")).is_ok_and(|got| got.starts_with(b"HTTP/1.1 200"));
+    session
+        .call("bash", json!({"command": hold, "background": true}))
+        .success();
+    let open =
+        || fs::read(world.project.join("got")).is_ok_and(|got| got.starts_with(b"HTTP/1.1 200"));
     assert!(lazaret_tests::process::until(LIMIT, open));
     let below = lazaret_tests::process::tree(session.pid());
     session.child.kill().unwrap();
@@ -462,7 +658,11 @@ fn the_relay_ends_with_its_session(place: Place) {
 fn reports_of_connections_are_held_to_the_protocol(place: Place) {
     let report = |host: &str| {
         let verdict = ConnectionVerdict::Allowed;
-        ToBroker::Connected(ConnectionReport { host: host.into(), port: 443, verdict })
+        ToBroker::Connected(ConnectionReport {
+            host: host.into(),
+            port: 443,
+            verdict,
+        })
     };
     let fault = |broker: &mut Broker| match broker.receive(LIMIT) {
         Received::Message(FromBroker::Fault(Failed { kind, message })) => (kind, message),
@@ -473,9 +673,16 @@ fn reports_of_connections_are_held_to_the_protocol(place: Place) {
     assert_eq!(opened.network, None);
     none.send(&report("a.example"));
     let (kind, message) = fault(&mut none);
-    assert!(kind == ErrorKind::Protocol && message.contains("no network"), "{message}");
+    assert!(
+        kind == ErrorKind::Protocol && message.contains("no network"),
+        "{message}"
+    );
     let asking = |hosts: Vec<String>| Open {
-        network: Some(NetworkRequest { hosts, presets: vec![], leases: false }),
+        network: Some(NetworkRequest {
+            hosts,
+            presets: vec![],
+            leases: false,
+        }),
         ..opening(&world)
     };
     let open = |open: Open| {
@@ -484,13 +691,22 @@ fn reports_of_connections_are_held_to_the_protocol(place: Place) {
         broker
     };
     let mut with = open(asking(vec!["a.example:443".into()]));
-    let Received::Message(FromBroker::Opened(opened)) = with.receive(LIMIT) else { panic!("no session") };
-    assert_eq!(opened.network.unwrap().lists[0].allow.as_ref().unwrap()[..], ["a.example:443".to_owned()]);
+    let Received::Message(FromBroker::Opened(opened)) = with.receive(LIMIT) else {
+        panic!("no session")
+    };
+    assert_eq!(
+        opened.network.unwrap().lists[0].allow.as_ref().unwrap()[..],
+        ["a.example:443".to_owned()]
+    );
     with.send(&report("a.example"));
     with.send(&report("a\u{1b}[0m"));
     assert_eq!(fault(&mut with).0, ErrorKind::Protocol);
     assert_eq!(audited(&world, "connection").len(), 1);
-    for hosts in [vec!["A B".to_owned()], vec!["x".repeat(261)], vec!["a.example".to_owned(); 257]] {
+    for hosts in [
+        vec!["A B".to_owned()],
+        vec!["x".repeat(261)],
+        vec!["a.example".to_owned(); 257],
+    ] {
         assert_eq!(fault(&mut open(asking(hosts))).0, ErrorKind::InvalidInput);
     }
 }

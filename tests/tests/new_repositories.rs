@@ -41,7 +41,10 @@ fn scene(place: Place, is_repository: bool) -> World {
     world.put("src/deep/f", "x\n");
     world.put("docs.git/notes", "x\n");
     if is_repository {
-        on_host(&world, &format!("git init -q -b main; {IDENTITY}; git add -f .; git commit -qm one"));
+        on_host(
+            &world,
+            &format!("git init -q -b main; {IDENTITY}; git add -f .; git commit -qm one"),
+        );
     }
     world
 }
@@ -91,7 +94,10 @@ fn attacks() -> Vec<String> {
     ]
     .into_iter()
     .map(str::to_owned)
-    .chain([format!("git init -q n; {EXCHANGE}"), format!("{RESTORED}; git init -q src")])
+    .chain([
+        format!("git init -q n; {EXCHANGE}"),
+        format!("{RESTORED}; git init -q src"),
+    ])
     .collect()
 }
 
@@ -110,10 +116,14 @@ fn no_repository_comes_about_over_the_users_directory(place: Place) {
 fn where_there_is_no_repository_none_comes_about_over_what_is_there(place: Place) {
     let kept = KeptWorld::of(scene(place, false));
     let before = found(kept.restore());
-    for attack in ["git init -q .", "git init -q n; mv n/.git .", "mkdir .hg; touch .hg/requires"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(attacks())
+    for attack in [
+        "git init -q .",
+        "git init -q n; mv n/.git .",
+        "mkdir .hg; touch .hg/requires",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain(attacks())
     {
         kept.contains(&attack, |world| {
             on_host(world, "mkdir -p src/deep docs.git");
@@ -126,15 +136,27 @@ fn where_there_is_no_repository_none_comes_about_over_what_is_there(place: Place
 const WORK: [(&str, &str); 14] = [
     ("git init -q a", "a"),
     ("mkdir -p b/c; cd b/c; git init -q", "b/c"),
-    ("mkdir d; echo x > d/f; mkdir d/e; git -C d init -q; git -C d add f", "d"),
+    (
+        "mkdir d; echo x > d/f; mkdir d/e; git -C d init -q; git -C d add f",
+        "d",
+    ),
     ("git init -q d/e", "d/e"),
     ("git clone -q . src/sub", "src/sub"),
-    ("git clone -q --bare . store.git; git clone -q store.git work", "work"),
+    (
+        "git clone -q --bare . store.git; git clone -q store.git work",
+        "work",
+    ),
     ("git worktree add -q w 2>&1", "w"),
     ("git worktree remove w; git worktree add -q w", "w"),
     ("git worktree add -q -b x src/w", "src/w"),
-    ("git init -q m; mv m moved; echo x > moved/f; git -C moved add f", "moved"),
-    ("mkdir -p o; mv src/deep o/; git init -q o; mv o/deep src/", "o"),
+    (
+        "git init -q m; mv m moved; echo x > moved/f; git -C moved add f",
+        "moved",
+    ),
+    (
+        "mkdir -p o; mv src/deep o/; git init -q o; mv o/deep src/",
+        "o",
+    ),
     ("rm -rf a; git init -q a", "a"),
     (
         "cd $(mktemp -d); git init -q t; cd t; echo x > f; git add f; cd $TMPDIR; git init -q u; git -C u status",
@@ -149,20 +171,35 @@ fn repositories_come_about_in_new_directories(place: Place) {
     for (work, directory) in WORK {
         let answer = session.bash(&format!("set -e; {work}"));
         answer.success();
-        assert!(!denied(&answer).contains("would come about"), "{work}: {}", denied(&answer));
-        let is_one = on_host(&world, &format!("cd {directory}; git rev-parse --show-toplevel"));
+        assert!(
+            !denied(&answer).contains("would come about"),
+            "{work}: {}",
+            denied(&answer)
+        );
+        let is_one = on_host(
+            &world,
+            &format!("cd {directory}; git rev-parse --show-toplevel"),
+        );
         let whole = world.project.join(directory).canonicalize().unwrap();
         assert_eq!(is_one.trim(), whole.to_str().unwrap(), "{work}");
     }
     // A directory that a file tool has made is a call's too.
     for file in ["by/tool/a.txt", "by/tool/b.txt"] {
-        session.call("file_write", json!({"path": file, "content": "x"})).success();
+        session
+            .call("file_write", json!({"path": file, "content": "x"}))
+            .success();
     }
-    session.bash("git init -q by/tool && git -C by/tool add .").success();
+    session
+        .bash("git init -q by/tool && git -C by/tool add .")
+        .success();
     session.close(LIMIT);
     // In a later session they are repositories like any other, and stay that.
     let later = "cd d; git status --porcelain; git -c user.name=t -c user.email=t@t commit -qm x; cd ../w; git log --oneline | wc -l";
-    assert!(run(&mut world.cell(later), LIMIT).success().ends_with("1\n"));
+    assert!(
+        run(&mut world.cell(later), LIMIT)
+            .success()
+            .ends_with("1\n")
+    );
 }
 
 /// `lazaret run` with this directory as its root.
@@ -170,7 +207,12 @@ fn in_root(world: &World, root: &str, script: &str) -> Command {
     let central = world.home.join(format!("central of {root}"));
     world.make_folder(&central);
     let mut command = world.program("lazaret");
-    command.arg("run").arg("--project").arg(world.outside.join(root)).arg("--central").arg(central);
+    command
+        .arg("run")
+        .arg("--project")
+        .arg(world.outside.join(root))
+        .arg("--central")
+        .arg(central);
     command.args(["--", "bash", "-c", script]);
     command
 }
@@ -185,10 +227,23 @@ fn an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not(place: Pla
         ),
     );
     let script = "echo x > f; git init -q . && git add f && git status --porcelain";
-    assert_eq!(run(&mut in_root(&world, "new", script), LIMIT).success(), "A  f\n");
-    assert_eq!(run(&mut in_root(&world, "sub", "git init -q new && ls -A new"), LIMIT).success(), ".git\n");
+    assert_eq!(
+        run(&mut in_root(&world, "new", script), LIMIT).success(),
+        "A  f\n"
+    );
+    assert_eq!(
+        run(
+            &mut in_root(&world, "sub", "git init -q new && ls -A new"),
+            LIMIT
+        )
+        .success(),
+        ".git\n"
+    );
     let refused = run(&mut in_root(&world, "used", script), LIMIT);
-    assert!(refused.code() != 0 && !world.outside.join("used/.git").exists(), "{refused:?}");
+    assert!(
+        refused.code() != 0 && !world.outside.join("used/.git").exists(),
+        "{refused:?}"
+    );
     // A command cannot set the times by which this is told.
     let pretend = "touch -d \"$(stat -c %w .)\" .; git init -q .";
     run(&mut in_root(&world, "used", pretend), LIMIT);
@@ -206,9 +261,19 @@ fn what_would_be_over_the_users_directory_is_named_with_the_remedy(place: Place)
         "git init -q --bare docs.git",
     ] {
         let said = denied(&session.bash(attack));
-        assert!(said.contains("A repository would come about over a directory"), "{attack}: {said}");
-        let place = if attack.contains("docs") { world.project.join("docs.git") } else { src.clone() };
-        assert!(said.contains(&format!("run `git init` in {}", place.display())), "{attack}: {said}");
+        assert!(
+            said.contains("A repository would come about over a directory"),
+            "{attack}: {said}"
+        );
+        let place = if attack.contains("docs") {
+            world.project.join("docs.git")
+        } else {
+            src.clone()
+        };
+        assert!(
+            said.contains(&format!("run `git init` in {}", place.display())),
+            "{attack}: {said}"
+        );
     }
     let said = denied(&session.bash("mkdir src/.hg"));
     assert!(said.contains("run `hg init` in"), "{said}");
@@ -230,7 +295,11 @@ fn file_tools_make_no_repository(place: Place) {
     session.bash("git init -q n").success();
     for (path, content) in files {
         let answer = session.call("file_write", json!({"path": path, "content": content}));
-        assert!(!answer.ok() && !world.project.join(path).exists(), "{path}: {}", answer.result);
+        assert!(
+            !answer.ok() && !world.project.join(path).exists(),
+            "{path}: {}",
+            answer.result
+        );
     }
     // Nor does a command complete what a file tool could begin.
     let complete = "mkdir -p src/.git; echo ref: refs/heads/m > src/.git/HEAD; mkdir docs.git/objects docs.git/refs; echo ref: refs/heads/m > docs.git/HEAD";
@@ -282,7 +351,10 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     for (attack, directory) in left() {
         let control = kept.restore();
         run(control.host("bash").args(["-c", &attack]), LIMIT);
-        assert!(is_run_on_entering(control, directory), "the control of {attack}");
+        assert!(
+            is_run_on_entering(control, directory),
+            "the control of {attack}"
+        );
         let world = kept.restore();
         let mut session = Session::open(world);
         let said = session.bash(&attack).result.to_string();
@@ -293,11 +365,20 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
         assert!(!is_run_on_entering(world, directory), "{attack}, again");
         session.close(LIMIT);
     }
-    for made in ["git init -q n/m; cd n/m", "git worktree add -q n; cd n", "git init -q n; mv n o; cd o"] {
+    for made in [
+        "git init -q n/m; cd n/m",
+        "git worktree add -q n; cd n",
+        "git init -q n; mv n o; cd o",
+    ] {
         let attack = format!("{made}; {BAD_INDEX}");
         let sprung = |world: &World| {
-            on_host(world, "for d in n n/m o; do git -C $d restore . 2>&1 || true; done");
-            ["n/sprung.txt", "sprung.txt"].iter().any(|path| world.project.join(path).exists())
+            on_host(
+                world,
+                "for d in n n/m o; do git -C $d restore . 2>&1 || true; done",
+            );
+            ["n/sprung.txt", "sprung.txt"]
+                .iter()
+                .any(|path| world.project.join(path).exists())
         };
         let control = kept.restore();
         on_host(control, &attack);
@@ -319,7 +400,11 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     );
     let answer = session.bash(&work);
     answer.success();
-    assert!(answer.result["metadata"].get("found").is_none(), "{}", answer.result);
+    assert!(
+        answer.result["metadata"].get("found").is_none(),
+        "{}",
+        answer.result
+    );
 }
 
 fn no_index_of_a_repository_within_the_project_writes_outside(place: Place) {
@@ -345,11 +430,18 @@ fn granted_trees_are_watched_as_the_project_is(place: Place) {
     );
     let granted = |script: &str| {
         let mut command = world.lazaret("run");
-        command.args(["--write", &at, "-v", "--", "bash", "-c", &format!("cd '{at}'; {script}")]);
+        command.args([
+            "--write",
+            &at,
+            "-v",
+            "--",
+            "bash",
+            "-c",
+            &format!("cd '{at}'; {script}"),
+        ]);
         run(&mut command, LIMIT)
     };
-    let counter =
-        "mkdir rebase-merge; echo '$(touch ~/ran)' > rebase-merge/msgnum; echo 1 > rebase-merge/end";
+    let counter = "mkdir rebase-merge; echo '$(touch ~/ran)' > rebase-merge/msgnum; echo 1 > rebase-merge/end";
     for (directory, script) in [
         ("app", format!("cd app/.git; {counter}")),
         ("new", format!("git init -q new; cd new/.git; {counter}")),
@@ -357,7 +449,10 @@ fn granted_trees_are_watched_as_the_project_is(place: Place) {
         let said = granted(&script).errors();
         let entered = data.join(directory).display().to_string();
         assert!(!is_run_on_entering(&world, &entered), "{script}: {said}");
-        assert!(said.contains("found: prompt text") && said.contains("(removed)"), "{script}: {said}");
+        assert!(
+            said.contains("found: prompt text") && said.contains("(removed)"),
+            "{script}: {said}"
+        );
         on_host(
             &world,
             &format!(
@@ -365,14 +460,23 @@ fn granted_trees_are_watched_as_the_project_is(place: Place) {
             ),
         );
         assert!(is_run_on_entering(&world, &entered), "the control");
-        on_host(&world, &format!("rm ~/ran; rm -r '{entered}/.git/rebase-merge'"));
+        on_host(
+            &world,
+            &format!("rm ~/ran; rm -r '{entered}/.git/rebase-merge'"),
+        );
     }
     let said = granted("git init -q src || git init -q .").errors();
-    assert!(said.contains("A repository would come about over a directory"), "{said}");
+    assert!(
+        said.contains("A repository would come about over a directory"),
+        "{said}"
+    );
     assert!(!data.join("src/.git").exists() && !data.join(".git").exists());
     granted(&format!("cd app; {BAD_INDEX}"));
     on_host(&world, &format!("cd '{at}/app'; git restore . || true"));
     assert!(!data.join("sprung.txt").exists());
-    on_host(&world, &format!("cd '{at}/app'; {BAD_INDEX}; git restore . || true"));
+    on_host(
+        &world,
+        &format!("cd '{at}/app'; {BAD_INDEX}; git restore . || true"),
+    );
     assert!(data.join("sprung.txt").exists(), "the control");
 }

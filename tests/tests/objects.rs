@@ -6,7 +6,9 @@ use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::programs::path;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run};
+use lazaret_tests::{
+    Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run,
+};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -85,9 +87,14 @@ impl Attack {
         (self.scene)(&world);
         let kept = KeptWorld::of(world);
         let world = kept.restore();
-        let worked = |said: Finished| (self.worked)(world, &format!("{}{}", said.text(), said.errors()));
+        let worked =
+            |said: Finished| (self.worked)(world, &format!("{}{}", said.text(), said.errors()));
         let outside = run(world.host("bash").args(["-c", self.script]), LIMIT);
-        assert!(worked(outside), "the control does not work: {}", self.script);
+        assert!(
+            worked(outside),
+            "the control does not work: {}",
+            self.script
+        );
         kept.restore();
         assert!(!worked(kept.cell(self.script)), "{}", self.script);
     }
@@ -121,12 +128,24 @@ fn is_link(world: &World, name: &str) -> bool {
 /// What no cell may bring about, each with what the look at the user's git then says.
 const SEEN: [(&str, &str); 12] = [
     ("git config core.fsmonitor 'touch sprung; false'", "it runs"),
-    ("git config core.fsmonitor 'touch sprung; false'", "a new setting: local"),
-    ("git config include.path ../dev.gitconfig; git config -f dev.gitconfig user.name x", "it reads"),
+    (
+        "git config core.fsmonitor 'touch sprung; false'",
+        "a new setting: local",
+    ),
+    (
+        "git config include.path ../dev.gitconfig; git config -f dev.gitconfig user.name x",
+        "it reads",
+    ),
     // Git reads attributes when it compares content: that of a file of the same size.
-    ("echo '*.md diff=x' > .git/info/attributes; printf two > a", "it reads"),
+    (
+        "echo '*.md diff=x' > .git/info/attributes; printf two > a",
+        "it reads",
+    ),
     ("echo /nowhere > .git/objects/info/alternates", "it reads"),
-    ("printf '#!/bin/sh\n' > .git/hooks/pre-commit", "a hook lies ready"),
+    (
+        "printf '#!/bin/sh\n' > .git/hooks/pre-commit",
+        "a hook lies ready",
+    ),
     ("git config --unset user.name", "gone: local"),
     (
         "rm .git/HEAD; mkdir objects refs; echo ref: refs/heads/m > HEAD
@@ -138,7 +157,10 @@ const SEEN: [(&str, &str); 12] = [
          printf '[core]\nbare = false\nworktree = ..\nfsmonitor = touch sprung\n' > n/config",
         "a new setting: local",
     ),
-    ("git init -q n; git -C n config diff.external tools/x", "a new setting: local"),
+    (
+        "git init -q n; git -C n config diff.external tools/x",
+        "a new setting: local",
+    ),
     ("git init -q --separate-git-dir ../outside/g n", "it reads"),
     ("rm .git/index; mkfifo .git/index", "`git status` ends with"),
 ];
@@ -154,7 +176,10 @@ fn what_changes_for_the_users_git_is_seen() {
         let world = World::new(Place::any());
         world.put("a", "one");
         repository(&world);
-        on_host(&world, &format!("{IDENTITY}; git add a; git commit -qm one"));
+        on_host(
+            &world,
+            &format!("{IDENTITY}; git add a; git commit -qm one"),
+        );
         world
     };
     for (script, said) in SEEN {
@@ -162,7 +187,10 @@ fn what_changes_for_the_users_git_is_seen() {
         let before = GitView::of(&world);
         on_host(&world, script);
         let changes = before.changes(&GitView::of(&world));
-        assert!(changes.iter().any(|change| change.contains(said)), "{script}: {changes:?}");
+        assert!(
+            changes.iter().any(|change| change.contains(said)),
+            "{script}: {changes:?}"
+        );
     }
     let world = scene();
     let before = GitView::of(&world);
@@ -246,7 +274,11 @@ const WAYS: [(&str, &str, &str); 8] = [
         "mv c4/gh o; mkdir -p n/hooks; echo sprung > n/hooks/x.json; mv n c4/gh",
         ".github/hooks/x.json",
     ),
-    ("ln -s nodir/x .cargo", "mkdir -p n/x; echo sprung > n/x/config.toml; mv n nodir", ".cargo/config.toml"),
+    (
+        "ln -s nodir/x .cargo",
+        "mkdir -p n/x; echo sprung > n/x/config.toml; mv n nodir",
+        ".cargo/config.toml",
+    ),
     (
         "ln -s nodir/../there/x .cargo",
         "mkdir -p d/e d/there/x; echo sprung > d/there/x/config.toml; ln -s d/e nodir",
@@ -272,9 +304,16 @@ fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
         let kept = KeptWorld::of(world);
         let sprung = |in_cell: bool| {
             let world = kept.restore();
-            let finished = if in_cell { kept.cell(script) } else { host(world, script) };
+            let finished = if in_cell {
+                kept.cell(script)
+            } else {
+                host(world, script)
+            };
             let found = host(world, &format!("cat {file}")).text();
-            (found.contains("sprung"), format!("{script}\n{}", finished.errors()))
+            (
+                found.contains("sprung"),
+                format!("{script}\n{}", finished.errors()),
+            )
         };
         let (worked, said) = sprung(false);
         assert!(worked, "the control does not work: {said}");
@@ -296,15 +335,30 @@ fn directories_beside_such_a_way_are_moved(place: Place) {
 
 /// Roots inside the user's project, each with what the user has made, what a command there does, and what then tells.
 const ROOTS: [(&str, &str, &str, &str); 10] = [
-    ("mkdir .vscode; git init -q .vscode", ".vscode", "echo sprung > tasks.json", "cat .vscode/tasks.json"),
-    ("mkdir .claude .claude/.git", ".claude", "echo sprung > settings.json", "cat .claude/settings.json"),
+    (
+        "mkdir .vscode; git init -q .vscode",
+        ".vscode",
+        "echo sprung > tasks.json",
+        "cat .vscode/tasks.json",
+    ),
+    (
+        "mkdir .claude .claude/.git",
+        ".claude",
+        "echo sprung > settings.json",
+        "cat .claude/settings.json",
+    ),
     (
         "mkdir -p .github/hooks; git init -q .github/hooks",
         ".github/hooks",
         "echo sprung > x.json",
         "cat .github/hooks/x.json",
     ),
-    ("mkdir envs; echo S=1 > envs/dev; ln -s envs/dev .env", "envs", "echo sprung > dev", "cat envs/dev"),
+    (
+        "mkdir envs; echo S=1 > envs/dev; ln -s envs/dev .env",
+        "envs",
+        "echo sprung > dev",
+        "cat envs/dev",
+    ),
     (
         "mkdir envs; echo sprung > envs/dev; ln -s ../envs/dev src/.env",
         "envs",
@@ -323,17 +377,39 @@ const ROOTS: [(&str, &str, &str, &str); 10] = [
         "echo sprung > settings.json",
         "cat .claude/settings.json",
     ),
-    ("mkdir -p a/vs; ln -s a/vs .vscode", "a/vs", "echo sprung > tasks.json", "cat .vscode/tasks.json"),
-    ("git init -q --bare x.git", "x.git/hooks", "echo sprung > pre-receive", "cat x.git/hooks/pre-receive"),
-    ("git init -q --bare x", "x/info", "echo sprung > attributes", "cat x/info/attributes"),
+    (
+        "mkdir -p a/vs; ln -s a/vs .vscode",
+        "a/vs",
+        "echo sprung > tasks.json",
+        "cat .vscode/tasks.json",
+    ),
+    (
+        "git init -q --bare x.git",
+        "x.git/hooks",
+        "echo sprung > pre-receive",
+        "cat x.git/hooks/pre-receive",
+    ),
+    (
+        "git init -q --bare x",
+        "x/info",
+        "echo sprung > attributes",
+        "cat x/info/attributes",
+    ),
 ];
 
 /// `lazaret run` with a directory of the project as its root.
 fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
-    let central = world.home.join(format!("central of {}", root.replace('/', "_")));
+    let central = world
+        .home
+        .join(format!("central of {}", root.replace('/', "_")));
     world.make_folder(&central);
     let mut command = world.program("lazaret");
-    command.arg("run").arg("--project").arg(world.project.join(root)).arg("--central").arg(central);
+    command
+        .arg("run")
+        .arg("--project")
+        .arg(world.project.join(root))
+        .arg("--central")
+        .arg(central);
     command.args(["--", "bash", "-c", script]);
     command
 }
@@ -354,7 +430,10 @@ fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: P
             let told = host(world, tell).text();
             (told.contains("sprung"), finished.errors())
         };
-        assert!(sprung(false).0, "the control does not work: {root}: {script}");
+        assert!(
+            sprung(false).0,
+            "the control does not work: {root}: {script}"
+        );
         let (worked, said) = sprung(true);
         assert!(!worked, "{root}: {script}: {said}");
     }
@@ -364,7 +443,11 @@ fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: P
     world.put("packages/a/code", "code");
     world.put("packages/.env", &world.canary);
     assert_eq!(
-        run(&mut cell_in(&world, "packages/a", "echo x > new; cat code new"), LIMIT).success(),
+        run(
+            &mut cell_in(&world, "packages/a", "echo x > new; cat code new"),
+            LIMIT
+        )
+        .success(),
         "codex\n"
     );
 }
@@ -379,11 +462,18 @@ fn checkouts_in_closed_directories_are_projects(place: Place) {
         git clone -q --bare . store.git && git -C store.git worktree add -q main";
     run(world.host("bash").args(["-c", make]), LIMIT).success();
     for root in [".claude/worktrees/w", "store/main", "store.git/main"] {
-        run(&mut cell_in(&world, root, "echo x > new && cat code new"), LIMIT).success();
+        run(
+            &mut cell_in(&world, root, "echo x > new && cat code new"),
+            LIMIT,
+        )
+        .success();
     }
     // What a file `.git` says alone is no such.
     world.put(".claude/plain/.git", "gitdir: ../../.git/worktrees/w\n");
-    assert_ne!(run(&mut cell_in(&world, ".claude/plain", "true"), LIMIT).code(), 0);
+    assert_ne!(
+        run(&mut cell_in(&world, ".claude/plain", "true"), LIMIT).code(),
+        0
+    );
 }
 
 /// A command of an earlier session may have closed a directory to listing, in which a link says what is protected.
@@ -395,20 +485,27 @@ fn what_holds_the_project_is_looked_through_or_no_session_opens(place: Place) {
     repository(&world);
     world.put("envs/dev", "x");
     link(&world, "../envs/dev", "src/.env");
-    let mode =
-        |mode| fs::set_permissions(world.project.join("src"), fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |mode| {
+        fs::set_permissions(world.project.join("src"), fs::Permissions::from_mode(mode)).unwrap()
+    };
     mode(0o311);
     let finished = run(&mut cell_in(&world, "envs", "true"), LIMIT);
     mode(0o755);
     assert_ne!(finished.code(), 0);
-    assert!(finished.errors().contains("cannot be listed"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("cannot be listed"),
+        "{}",
+        finished.errors()
+    );
     run(&mut cell_in(&world, "envs", "! cat dev"), LIMIT).success();
 }
 
 fn links_with_protected_names_stay(place: Place) {
-    for script in
-        ["rm -f .claude .git", "mv .claude x; mv .git y", "ln -sfn other .claude; ln -sfn other .git"]
-    {
+    for script in [
+        "rm -f .claude .git",
+        "mv .claude x; mv .git y",
+        "ln -sfn other .claude; ln -sfn other .git",
+    ] {
         Attack {
             scene: |world| {
                 world.make_folder(&world.project.join("conf"));
@@ -419,7 +516,8 @@ fn links_with_protected_names_stay(place: Place) {
             script,
             worked: |world, _| {
                 let says = |name: &str, target: &str| {
-                    fs::read_link(world.project.join(name)).is_ok_and(|link| link == Path::new(target))
+                    fs::read_link(world.project.join(name))
+                        .is_ok_and(|link| link == Path::new(target))
                 };
                 !says(".claude", "conf") || !says(".git", "store")
             },
@@ -440,31 +538,56 @@ fn a_repository_elsewhere_is_protected_as_dot_git(place: Place) {
         },
         |world| {
             let store = world.project.join("store");
-            run(world.host("git").args(["init", "-q", "--separate-git-dir"]).arg(&store), LIMIT).success();
+            run(
+                world
+                    .host("git")
+                    .args(["init", "-q", "--separate-git-dir"])
+                    .arg(&store),
+                LIMIT,
+            )
+            .success();
         },
         |world| {
-            run(world.host("git").args(["init", "-q", "--bare", "store"]), LIMIT).success();
+            run(
+                world.host("git").args(["init", "-q", "--bare", "store"]),
+                LIMIT,
+            )
+            .success();
         },
     ];
     for scene in scenes {
         let worked = |world: &World, _: &str| {
-            let read = |path: &str| fs::read_to_string(world.project.join(path)).unwrap_or_default();
+            let read =
+                |path: &str| fs::read_to_string(world.project.join(path)).unwrap_or_default();
             ["store/config", "store/hooks/pre-commit", "s/config"]
                 .iter()
                 .any(|path| read(path).contains("sprung"))
         };
-        Attack { scene, script: SCRIPT, worked }.is_contained(place);
+        Attack {
+            scene,
+            script: SCRIPT,
+            worked,
+        }
+        .is_contained(place);
     }
 }
 
 fn the_users_git_works_with_a_repository_elsewhere(place: Place) {
     let world = World::new(place);
     let store = world.project.join("store");
-    run(world.host("git").args(["init", "-q", "--separate-git-dir"]).arg(&store), LIMIT).success();
+    run(
+        world
+            .host("git")
+            .args(["init", "-q", "--separate-git-dir"])
+            .arg(&store),
+        LIMIT,
+    )
+    .success();
     world.put("code", "x");
     let git = "git -c user.name=t -c user.email=t@t.invalid";
-    let script =
-        format!("{git} add code && {git} commit -qm x && {git} checkout -qb other && git status --short");
+    let script = format!(
+        "{git} add code && {git} commit -qm x && {git} checkout -qb other && git status --short"
+    );
     run(&mut world.cell(&script), LIMIT).success();
 }
 
@@ -492,28 +615,64 @@ const USERS_GIT: &str = "git status; echo two > a.txt; echo two > b.md; git diff
 
 /// Settings, the file that they name, and where it has to be made first.
 const SETTINGS: [(&str, &str); 20] = [
-    ("[core]\n\thooksPath = tools/git-hooks\n", "tools/git-hooks/pre-commit"),
-    ("[CORE]\n\tHooksPath = \"tools/my hooks\" ; mine\n", "tools/my hooks/post-commit"),
+    (
+        "[core]\n\thooksPath = tools/git-hooks\n",
+        "tools/git-hooks/pre-commit",
+    ),
+    (
+        "[CORE]\n\tHooksPath = \"tools/my hooks\" ; mine\n",
+        "tools/my hooks/post-commit",
+    ),
     ("[include]\n\tpath = ../dev.gitconfig\n", "dev.gitconfig"),
-    ("[includeIf \"onbranch:main\"]\n\tpath = ../conf/git\n", "conf/git"),
+    (
+        "[includeIf \"onbranch:main\"]\n\tpath = ../conf/git\n",
+        "conf/git",
+    ),
     ("[core]\n\tfsmonitor = tools/fsm\n", "tools/fsm"),
-    ("[filter \"f\"]\n\tclean = ./tools/clean %f\n", "tools/clean"),
-    ("[filter \"f\"]\n\tclean = sh tools/clean.sh\n", "tools/clean.sh"),
+    (
+        "[filter \"f\"]\n\tclean = ./tools/clean %f\n",
+        "tools/clean",
+    ),
+    (
+        "[filter \"f\"]\n\tclean = sh tools/clean.sh\n",
+        "tools/clean.sh",
+    ),
     ("[diff \"f\"]\n\ttextconv = tools/conv\n", "tools/conv"),
     ("[diff]\n\texternal = tools/differ\n", "tools/differ"),
     ("[alias]\n\tx = !tools/alias now\n", "tools/alias"),
-    ("[alias]\n\tx = !\"$(git rev-parse --show-toplevel)/tools/y\"\n", "tools/y"),
+    (
+        "[alias]\n\tx = !\"$(git rev-parse --show-toplevel)/tools/y\"\n",
+        "tools/y",
+    ),
     ("[alias]\n\tx = !sh \"$PWD/tools/z\"\n", "tools/z"),
-    ("[core]\n\tsshCommand = tools/ssh\n[alias]\n\tx = fetch ssh://h.invalid/x\n", "tools/ssh"),
-    ("[gpg]\n\tprogram = tools/gpg\n[commit]\n\tgpgSign = true\n", "tools/gpg"),
-    ("[core]\n\thooksPath = ~{user}/../../../..{project}/tools/git-hooks\n", "tools/git-hooks/pre-commit"),
-    ("[include]\n\tpath = ~{user}/../../../..{project}/dev.gitconfig\n", "dev.gitconfig"),
-    ("[filter \"f\"]\n\tclean = $HOME/../../../../../../..{project}/tools/clean %f\n", "tools/clean"),
+    (
+        "[core]\n\tsshCommand = tools/ssh\n[alias]\n\tx = fetch ssh://h.invalid/x\n",
+        "tools/ssh",
+    ),
+    (
+        "[gpg]\n\tprogram = tools/gpg\n[commit]\n\tgpgSign = true\n",
+        "tools/gpg",
+    ),
+    (
+        "[core]\n\thooksPath = ~{user}/../../../..{project}/tools/git-hooks\n",
+        "tools/git-hooks/pre-commit",
+    ),
+    (
+        "[include]\n\tpath = ~{user}/../../../..{project}/dev.gitconfig\n",
+        "dev.gitconfig",
+    ),
+    (
+        "[filter \"f\"]\n\tclean = $HOME/../../../../../../..{project}/tools/clean %f\n",
+        "tools/clean",
+    ),
     (
         "[filter \"f\"]\n\tclean = sh \\\"${HOME}/../../../../../../..{project}/my tools\\\"/clean\n",
         "my tools/clean",
     ),
-    ("[filter \"f\"]\n\tclean = {project}/my\\\\ tools/clean\n", "my tools/clean"),
+    (
+        "[filter \"f\"]\n\tclean = {project}/my\\\\ tools/clean\n",
+        "my tools/clean",
+    ),
     (
         "[core]\n\tattributesFile = tools/attributes\n[diff \"g\"]\n\ttextconv = touch sprung; cat\n",
         "tools/attributes",
@@ -537,10 +696,20 @@ fn commit(place: Place) -> KeptWorld {
     KeptWorld::of(world)
 }
 
-fn springs(kept: &KeptWorld, scene: &dyn Fn(&World), file: &str, attack: &str, in_cell: bool) -> bool {
+fn springs(
+    kept: &KeptWorld,
+    scene: &dyn Fn(&World),
+    file: &str,
+    attack: &str,
+    in_cell: bool,
+) -> bool {
     let world = kept.restore();
     // To git the files are new ones: before it looked into them, it would run what a setting names already here.
-    run(world.host("git").args(["update-index", "-q", "--refresh"]), LIMIT).success();
+    run(
+        world.host("git").args(["update-index", "-q", "--refresh"]),
+        LIMIT,
+    )
+    .success();
     scene(world);
     let script = format!("F='{file}'; {PUT}; {attack}");
     match in_cell {
@@ -635,20 +804,33 @@ fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
             let scene = |world: &World| {
                 let user = run(world.host("id").arg("-un"), LIMIT).success();
                 let project = world.project.display().to_string();
-                let settings = settings.replace("{user}", user.trim()).replace("{project}", &project);
+                let settings = settings
+                    .replace("{user}", user.trim())
+                    .replace("{project}", &project);
                 add_settings(world, &settings);
                 if there {
                     world.put_program(
                         file,
-                        if file.contains("conf") || file.contains("attributes") { "" } else { "#!/bin/sh\n" },
+                        if file.contains("conf") || file.contains("attributes") {
+                            ""
+                        } else {
+                            "#!/bin/sh\n"
+                        },
                     );
                 }
             };
             // Without a cell there is no tier: one is enough for each user.
             let works = place.tier != Tier::Flat || springs(&kept, &scene, file, "true", false);
             assert!(works, "the control does not work: {settings}");
-            let attack = if there { format!("{BY_RENAME}; {BY_DIRECTORY}") } else { BY_DIRECTORY.to_owned() };
-            assert!(!springs(&kept, &scene, file, &attack, true), "{settings} there: {there}");
+            let attack = if there {
+                format!("{BY_RENAME}; {BY_DIRECTORY}")
+            } else {
+                BY_DIRECTORY.to_owned()
+            };
+            assert!(
+                !springs(&kept, &scene, file, &attack, true),
+                "{settings} there: {there}"
+            );
         }
     }
 }
@@ -657,25 +839,41 @@ fn what_the_accounts_git_settings_name_is_closed(place: Place) {
     let kept = commit(place);
     for (named_by, text) in [
         (".gitconfig", "[core]\n\thooksPath = tools/git-hooks\n"),
-        (".config/git/config", "[core]\n\thooksPath = tools/git-hooks\n"),
+        (
+            ".config/git/config",
+            "[core]\n\thooksPath = tools/git-hooks\n",
+        ),
         (".gitconfig", "[include]\n\tpath = more/git\n"),
         (".gitconfig", "[include]\n\tpath = ~/more/git\n"),
     ] {
         let scene = |world: &World| {
             world.write(&world.home.join(named_by), text);
-            world.write(&world.home.join("more/git"), "[core]\n\thooksPath = tools/git-hooks\n");
+            world.write(
+                &world.home.join("more/git"),
+                "[core]\n\thooksPath = tools/git-hooks\n",
+            );
         };
         let file = "tools/git-hooks/pre-commit";
         let works = springs(&kept, &scene, file, "true", false);
         assert!(works, "the control does not work: {named_by} {text}");
-        assert!(!springs(&kept, &scene, file, "true", true), "{named_by} {text}");
+        assert!(
+            !springs(&kept, &scene, file, "true", true),
+            "{named_by} {text}"
+        );
     }
     // The account's settings are a link into the project, as those who keep such files in a repository have it.
     let scene = |world: &World| {
         world.put("dot/gitconfig", "");
-        symlink(world.project.join("dot/gitconfig"), world.home.join(".gitconfig")).unwrap();
+        symlink(
+            world.project.join("dot/gitconfig"),
+            world.home.join(".gitconfig"),
+        )
+        .unwrap();
     };
-    assert!(springs(&kept, &scene, "dot/gitconfig", "true", false), "the control does not work");
+    assert!(
+        springs(&kept, &scene, "dot/gitconfig", "true", false),
+        "the control does not work"
+    );
     assert!(!springs(&kept, &scene, "dot/gitconfig", "true", true));
 }
 
@@ -691,8 +889,19 @@ fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
         git l | wc -l >/dev/null; for f in main simple vim less git-lfs origin tools/x src/b.git README.md; do echo x > $f; done; mv src s
         rm tools/x; git log --format=%s";
     let finished = run(&mut world.cell(script), LIMIT);
-    assert_eq!(finished.success(), "#!/bin/sh\nexit 0\ntwo\none\n", "{}", finished.errors());
-    let change = ["-v", "--", "bash", "-c", "echo x >> tools/git-hooks/pre-commit"];
+    assert_eq!(
+        finished.success(),
+        "#!/bin/sh\nexit 0\ntwo\none\n",
+        "{}",
+        finished.errors()
+    );
+    let change = [
+        "-v",
+        "--",
+        "bash",
+        "-c",
+        "echo x >> tools/git-hooks/pre-commit",
+    ];
     let finished = run(world.lazaret("run").args(change), LIMIT);
     assert_ne!(finished.code(), 0, "control");
     let line = format!(
@@ -713,32 +922,63 @@ fn settings_over_a_bound_open_no_session(place: Place) {
     world.write(&world.project.join(".git/more"), file((256 << 10) + 1));
     let finished = run(&mut world.cell("true"), LIMIT);
     assert_ne!(finished.code(), 0);
-    assert!(finished.errors().contains("more of git's settings than are read"), "{}", finished.errors());
-    world.write(&world.project.join(".git/more"), "[core]\n\thooksPath = ..\n");
+    assert!(
+        finished
+            .errors()
+            .contains("more of git's settings than are read"),
+        "{}",
+        finished.errors()
+    );
+    world.write(
+        &world.project.join(".git/more"),
+        "[core]\n\thooksPath = ..\n",
+    );
     fs::create_dir_all(world.project.join("d")).unwrap();
     let finished = run(&mut world.cell("true"), LIMIT);
-    assert!(finished.errors().contains("names a root of the session"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("names a root of the session"),
+        "{}",
+        finished.errors()
+    );
 }
 
 fn file_tools_know_what_links_lead_to(place: Place) {
     let world = World::new(place);
     world.put("conf/prod", &world.canary);
     link(&world, "conf/prod", ".env");
-    run(world.host("git").args(["init", "-q", "--bare", "store"]), LIMIT).success();
+    run(
+        world.host("git").args(["init", "-q", "--bare", "store"]),
+        LIMIT,
+    )
+    .success();
     let config = world.get("store/config");
     let mut session = Session::open(&world);
     let read = session.call("file_read", json!({"path": "conf/prod"}));
-    assert!(!read.ok() && !read.result.to_string().contains(&world.canary), "{}", read.result);
-    let written = session.call("file_write", json!({"path": "store/config", "content": "x"}));
+    assert!(
+        !read.ok() && !read.result.to_string().contains(&world.canary),
+        "{}",
+        read.result
+    );
+    let written = session.call(
+        "file_write",
+        json!({"path": "store/config", "content": "x"}),
+    );
     assert!(!written.ok(), "{}", written.result);
     let found = session.call("grep", json!({"pattern": "CANARY", "ignored": true}));
-    assert!(!found.result.to_string().contains(&world.canary), "{}", found.result);
+    assert!(
+        !found.result.to_string().contains(&world.canary),
+        "{}",
+        found.result
+    );
     assert_eq!(world.get("store/config"), config);
 }
 
 fn a_directory_that_cannot_be_listed_is_closed(place: Place) {
     for mode in [0o311, 0o600] {
-        assert!(unlisted_secret(&World::new(place), mode, false), "the control does not work");
+        assert!(
+            unlisted_secret(&World::new(place), mode, false),
+            "the control does not work"
+        );
         assert!(!unlisted_secret(&World::new(place), mode, true), "{mode:o}");
     }
 }
@@ -764,7 +1004,11 @@ fn a_root_that_cannot_be_listed_opens_no_session(place: Place) {
     let finished = run(&mut world.cell("true"), LIMIT);
     fs::set_permissions(&world.project, fs::Permissions::from_mode(0o755)).unwrap();
     assert_ne!(finished.code(), 0);
-    assert!(finished.errors().contains("cannot be listed"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("cannot be listed"),
+        "{}",
+        finished.errors()
+    );
 }
 
 /// Two trees, each short enough, and the one moved to the bottom of the other.
@@ -784,11 +1028,24 @@ os.rename(top + \"/one\", \"one\", dst_dir_fd=bottom)
 print(\"MOVED\")'";
     let moved = run(&mut world.cell(deep), LIMIT);
     if place.tier == Tier::Namespaced {
-        assert!(moved.text().contains("MOVED"), "the control: {}", moved.errors());
+        assert!(
+            moved.text().contains("MOVED"),
+            "the control: {}",
+            moved.errors()
+        );
     } else {
-        run(world.host("bash").args(["-c", &format!("rm -rf one two; {deep}")]), LIMIT).success();
+        run(
+            world
+                .host("bash")
+                .args(["-c", &format!("rm -rf one two; {deep}")]),
+            LIMIT,
+        )
+        .success();
     }
-    let finished = run(&mut world.cell("cat code; find two -name .env -exec cat {} +"), LIMIT);
+    let finished = run(
+        &mut world.cell("cat code; find two -name .env -exec cat {} +"),
+        LIMIT,
+    );
     assert!(finished.text().starts_with("code"), "{}", finished.errors());
     run(world.host("rm").args(["-rf", "two"]), LIMIT).success();
 }
@@ -804,20 +1061,39 @@ fn more_secrets_than_can_be_held_one_by_one_open_a_session(place: Place) {
     assert!(!finished.text().contains(&world.canary));
     let session = Session::open(&world);
     let said = session.ready.to_string();
-    assert_eq!(said.contains("alsoClosed"), place.tier == Tier::Namespaced, "{said}");
+    assert_eq!(
+        said.contains("alsoClosed"),
+        place.tier == Tier::Namespaced,
+        "{said}"
+    );
 }
 
 fn another_name_of_a_protected_file_is_closed_and_named(place: Place) {
     let world = World::new(place);
     world.put("src/main.rs", &world.canary);
-    fs::hard_link(world.project.join("src/main.rs"), world.project.join(".env")).unwrap();
+    fs::hard_link(
+        world.project.join("src/main.rs"),
+        world.project.join(".env"),
+    )
+    .unwrap();
     let mut session = Session::open(&world);
     let said = session.ready.to_string();
-    assert!(said.contains("alsoClosed") && said.contains("src/main.rs"), "{said}");
+    assert!(
+        said.contains("alsoClosed") && said.contains("src/main.rs"),
+        "{said}"
+    );
     let read = session.bash("cat src/main.rs");
-    assert!(!read.result.to_string().contains(&world.canary), "{}", read.result);
+    assert!(
+        !read.result.to_string().contains(&world.canary),
+        "{}",
+        read.result
+    );
     let read = session.call("file_read", json!({"path": "src/main.rs"}));
-    assert!(!read.result.to_string().contains(&world.canary), "{}", read.result);
+    assert!(
+        !read.result.to_string().contains(&world.canary),
+        "{}",
+        read.result
+    );
 }
 
 /// An inode that the file system gives again is another file.
@@ -863,9 +1139,16 @@ fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
         let answer = session.bash(script);
         assert!(!answer.ok(), "{place}: {script}: {}", answer.result);
     }
-    assert_eq!(fs::metadata("/dev/null").unwrap().ctime_nsec(), times, "{place}");
-    run(&mut world.cell("echo x > /dev/null && head -c1 /dev/zero | wc -c && ! echo x > /dev/full"), LIMIT)
-        .success();
+    assert_eq!(
+        fs::metadata("/dev/null").unwrap().ctime_nsec(),
+        times,
+        "{place}"
+    );
+    run(
+        &mut world.cell("echo x > /dev/null && head -c1 /dev/zero | wc -c && ! echo x > /dev/full"),
+        LIMIT,
+    )
+    .success();
     assert_eq!(mode("/dev/full"), before);
 }
 
@@ -906,7 +1189,10 @@ fn with_ignored_secret(place: Place) -> World {
     let world = World::new(place);
     world.put(".gitignore", ".env\n");
     repository(&world);
-    on_host(&world, &format!("{IDENTITY}; git add .gitignore; git commit -qm a"));
+    on_host(
+        &world,
+        &format!("{IDENTITY}; git add .gitignore; git commit -qm a"),
+    );
     world.put(".env", &world.canary);
     world
 }
@@ -928,13 +1214,19 @@ fn reads_secret(world: &World) -> (bool, String) {
 /// A command puts the name of the user's secret into the index or a commit, under content of its own; then the user commits all.
 fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
     const ENTRY: &str = "o=$(echo x | git hash-object -w --stdin); add() { git update-index --add --cacheinfo 100644,$o,.env; }";
-    const COMMIT: &str = "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; t=$(git write-tree); rm i";
+    const COMMIT: &str =
+        "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; t=$(git write-tree); rm i";
     const ALL: &str = "git reset -q; git commit -qam b";
     const DONE: &str = "has made git track this secret";
     // What a call does before, the attack, what the user does then, and what the result says.
     let attacks = [
         ("true", "add".to_owned(), "git commit -qam b", DONE),
-        ("true", "add; git update-index --index-version 4".into(), "git commit -qam b", DONE),
+        (
+            "true",
+            "add; git update-index --index-version 4".into(),
+            "git commit -qam b",
+            DONE,
+        ),
         // Written by hand, and committed by another index.
         (
             "true",
@@ -942,7 +1234,12 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
             "git commit -qam b",
             DONE,
         ),
-        ("true", format!("{COMMIT}; git update-ref HEAD $(git commit-tree -p HEAD -m x $t)"), ALL, DONE),
+        (
+            "true",
+            format!("{COMMIT}; git update-ref HEAD $(git commit-tree -p HEAD -m x $t)"),
+            ALL,
+            DONE,
+        ),
         // A branch that leads to another one.
         (
             "git branch other; git symbolic-ref $(git symbolic-ref HEAD) refs/heads/other",
@@ -979,7 +1276,10 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         on_host(&world, before);
         on_host(&world, &attack);
         on_host(&world, host);
-        assert!(reads_secret(&world).0, "the control does not work: {attack}");
+        assert!(
+            reads_secret(&world).0,
+            "the control does not work: {attack}"
+        );
 
         let world = with_ignored_secret(place);
         let seen = GitView::of(&world);
@@ -987,7 +1287,10 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         session.bash(before).success();
         let said = session.bash(&attack).result.to_string();
         seen.assert_unchanged(&world, &attack);
-        assert!(said.contains(want) && said.contains(".env"), "{attack}: {said}");
+        assert!(
+            said.contains(want) && said.contains(".env"),
+            "{attack}: {said}"
+        );
         let later = session.bash("echo y > y; git add y").result.to_string();
         assert!(!later.contains("git track"), "it is said once: {later}");
         session.close(LIMIT);
@@ -1017,7 +1320,10 @@ fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
         let world = with_ignored_secret(place);
         let mut session = Session::open(&world);
         let said = session.bash(attack).result.to_string();
-        assert!(said.contains("cannot be read as a whole") && said.contains(".env"), "{attack}: {said}");
+        assert!(
+            said.contains("cannot be read as a whole") && said.contains(".env"),
+            "{attack}: {said}"
+        );
         session.close(LIMIT);
         assert!(!reads_secret(&world).0, "{attack}");
     }
@@ -1039,8 +1345,7 @@ fn what_the_user_tracks_is_nobody_elses(place: Place) {
 /// A command makes a repository where the project has a submodule that is not checked out, with the address of a private one: the
 /// user's `git pull` goes on into it.
 fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
-    const NAMES: &str =
-        "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t";
+    const NAMES: &str = "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t";
     const UPSTREAM: &str = "git init -q -b main $O/private; cd $O/private; echo $S > s; git add s; git commit -qm s
         git init -q -b main $O/up; cd $O/up; git update-index --add --cacheinfo 160000,$(git -C $O/private rev-parse HEAD),lib
         printf '[submodule \"lib\"]\n\tpath = lib\n\turl = https://h.invalid/lib\n' > .gitmodules; git add .gitmodules; git commit -qm one
@@ -1052,14 +1357,22 @@ fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
     let scene = || {
         let world = World::new(place);
         let places = [("O", &world.outside), ("P", &world.project)];
-        let places: String =
-            places.iter().map(|(name, path)| format!("{name}='{}'; ", path.display())).collect();
-        on_host(&world, &format!("{NAMES}; S={}; {places}{UPSTREAM}", world.canary));
+        let places: String = places
+            .iter()
+            .map(|(name, path)| format!("{name}='{}'; ", path.display()))
+            .collect();
+        on_host(
+            &world,
+            &format!("{NAMES}; S={}; {places}{UPSTREAM}", world.canary),
+        );
         (world, format!("{NAMES}; {places}"))
     };
     let pulled = |world: &World| {
-        on_host(world, "git pull -q 2>&1 || true; git -C lib show origin/main:s 2>&1 || true")
-            .contains(&world.canary)
+        on_host(
+            world,
+            "git pull -q 2>&1 || true; git -C lib show origin/main:s 2>&1 || true",
+        )
+        .contains(&world.canary)
     };
     assert!(!pulled(&scene().0), "nothing is fetched without the attack");
     let (world, places) = scene();
@@ -1068,18 +1381,36 @@ fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
     let lib_of = |world: &World| world.project.join("lib").display().to_string();
     let (world, places) = scene();
     let mut session = Session::open(&world);
-    let said = session.bash("git init -q other; git status -s").result.to_string();
+    let said = session
+        .bash("git init -q other; git status -s")
+        .result
+        .to_string();
     assert!(!said.contains("submodule"), "{said}");
-    let said = session.bash(&format!("{places}{ATTACK}")).result.to_string();
-    assert!(said.contains("where the project has a submodule") && said.contains(&lib_of(&world)), "{said}");
+    let said = session
+        .bash(&format!("{places}{ATTACK}"))
+        .result
+        .to_string();
+    assert!(
+        said.contains("where the project has a submodule") && said.contains(&lib_of(&world)),
+        "{said}"
+    );
     let later = session.bash("true").result.to_string();
     assert!(!later.contains("submodule"), "it is said once: {later}");
     session.close(LIMIT);
     // Made where no submodule was, until a later session.
     let (world, places) = scene();
-    Session::open(&world).bash(&format!("git rm -q --cached lib; {places}{ATTACK}")).result.to_string();
-    let said = Session::open(&world).bash("git reset -q").result.to_string();
-    assert!(said.contains("where the project has a submodule") && said.contains(&lib_of(&world)), "{said}");
+    Session::open(&world)
+        .bash(&format!("git rm -q --cached lib; {places}{ATTACK}"))
+        .result
+        .to_string();
+    let said = Session::open(&world)
+        .bash("git reset -q")
+        .result
+        .to_string();
+    assert!(
+        said.contains("where the project has a submodule") && said.contains(&lib_of(&world)),
+        "{said}"
+    );
 }
 
 /// A name that no command may make, in a commit, where the user's `git status` does not look.
@@ -1096,9 +1427,14 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
         before.assert_unchanged(&world, &attack);
         // The attack works as far as the user's git goes.
         assert_eq!(on_host(&world, "git status --porcelain"), "", "{flag}");
-        assert!(said.contains(".vscode/tasks.json") && said.contains("does not show it"), "{flag}: {said}");
-        let later =
-            session.bash("git commit -q --allow-empty -m y; echo a > a; git add a").result.to_string();
+        assert!(
+            said.contains(".vscode/tasks.json") && said.contains("does not show it"),
+            "{flag}: {said}"
+        );
+        let later = session
+            .bash("git commit -q --allow-empty -m y; echo a > a; git add a")
+            .result
+            .to_string();
         assert!(!later.contains("tasks.json"), "it is said once: {later}");
         session.close(LIMIT);
         // What was hidden before is the user's own.
@@ -1122,9 +1458,18 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     assert!(!harmless.contains("git's index"), "the control: {harmless}");
     let said = session.bash(&attack("sub/.lfsconfig")).result.to_string();
     // The attack works as far as git goes.
-    assert_eq!(on_host(&world, "git config --blob :sub/.lfsconfig lfs.url"), "https://lfs.invalid\n");
-    assert!(said.contains("sub/.lfsconfig") && said.contains("into git's index"), "{said}");
-    let later = session.bash("git commit -q -m y; echo a > a; git add a").result.to_string();
+    assert_eq!(
+        on_host(&world, "git config --blob :sub/.lfsconfig lfs.url"),
+        "https://lfs.invalid\n"
+    );
+    assert!(
+        said.contains("sub/.lfsconfig") && said.contains("into git's index"),
+        "{said}"
+    );
+    let later = session
+        .bash("git commit -q -m y; echo a > a; git add a")
+        .result
+        .to_string();
     assert!(!later.contains("lfsconfig"), "it is said once: {later}");
     session.close(LIMIT);
     // What the user has in the index is the user's own.
@@ -1146,15 +1491,33 @@ fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
             "refs/replace",
         ),
         ("touch .git/index.lock", "git add .gitignore", "index.lock"),
-        ("touch .git/HEAD.lock", "git commit -q --allow-empty -m c", "HEAD.lock"),
-        ("git rev-parse HEAD > .git/shallow", "git rev-parse -q --verify HEAD~", "shallow"),
-        ("git rev-parse HEAD > .git/info/grafts", "git rev-parse -q --verify HEAD~", "grafts"),
+        (
+            "touch .git/HEAD.lock",
+            "git commit -q --allow-empty -m c",
+            "HEAD.lock",
+        ),
+        (
+            "git rev-parse HEAD > .git/shallow",
+            "git rev-parse -q --verify HEAD~",
+            "shallow",
+        ),
+        (
+            "git rev-parse HEAD > .git/info/grafts",
+            "git rev-parse -q --verify HEAD~",
+            "grafts",
+        ),
     ];
     for (attack, works, said) in ATTACKS {
         let world = with_ignored_secret(place);
-        on_host(&world, &format!("git commit -q --allow-empty -m b; {works}"));
+        on_host(
+            &world,
+            &format!("git commit -q --allow-empty -m b; {works}"),
+        );
         let mut session = Session::open(&world);
-        let before = session.bash("git add .gitignore; git pack-refs --all").result.to_string();
+        let before = session
+            .bash("git add .gitignore; git pack-refs --all")
+            .result
+            .to_string();
         assert!(!before.contains(said), "{attack}: {before}");
         let after = session.bash(attack).result.to_string();
         let there = run(world.host("bash").args(["-ec", works]), LIMIT);
@@ -1194,7 +1557,11 @@ open(file, "wb").write(data + name.digest())
 '"#;
 
 fn no_index_writes_outside_the_work_tree(place: Place) {
-    for attack in ["../sprung.txt sprung", ".git/hooks/post-checkout sprung", "../sprung.txt sprung split"] {
+    for attack in [
+        "../sprung.txt sprung",
+        ".git/hooks/post-checkout sprung",
+        "../sprung.txt sprung split",
+    ] {
         let script = format!("{RAW_INDEX} {attack}");
         let sprung = |world: &World| {
             run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
@@ -1211,8 +1578,13 @@ fn no_index_writes_outside_the_work_tree(place: Place) {
         answer.success();
         let said = answer.result.to_string();
         assert!(!sprung(&world), "{attack}: {said}");
-        assert!(said.contains("has left an index that contains the name"), "{attack}: {said}");
-        session.bash("git reset -q && git status --porcelain").success();
+        assert!(
+            said.contains("has left an index that contains the name"),
+            "{attack}: {said}"
+        );
+        session
+            .bash("git reset -q && git status --porcelain")
+            .success();
     }
     // A work tree's own names, in every form that git has for them.
     let world = with_ignored_secret(place);
@@ -1235,7 +1607,10 @@ fn names_that_an_index_in_two_files_hides_are_said(place: Place) {
     assert_eq!(on_host(&world, "git status --porcelain"), "");
     assert!(said.contains("not all can be read"), "{said}");
     let later = session.bash("echo a > a; git add a").result.to_string();
-    assert!(!later.contains("not all can be read"), "it is said once: {later}");
+    assert!(
+        !later.contains("not all can be read"),
+        "it is said once: {later}"
+    );
 }
 
 /// Ways to have the user's next commit copy a file to where commands read it.
@@ -1250,8 +1625,14 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     for attack in RERERE {
         let script = format!("H=$(printf 1%.0s $(seq 40)); mkdir -p .git/rr-cache/$H; {attack}");
         let leaks = |world: &World| {
-            run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
-            on_host(world, "cat .git/rr-cache/*/postimage 2>/dev/null || true").contains(&world.canary)
+            run(
+                world
+                    .host("git")
+                    .args(["commit", "-q", "--allow-empty", "-m", "x"]),
+                LIMIT,
+            );
+            on_host(world, "cat .git/rr-cache/*/postimage 2>/dev/null || true")
+                .contains(&world.canary)
         };
         let control = with_ignored_secret(place);
         on_host(&control, &script);
@@ -1269,13 +1650,23 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     // What an earlier session has left goes when the next one opens.
     let left = world.put(name, content);
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
-    fs::File::options().write(true).open(&left).unwrap().set_modified(long_ago).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&left)
+        .unwrap()
+        .set_modified(long_ago)
+        .unwrap();
     run(&mut world.cell("true"), LIMIT).success();
     assert!(!left.exists());
 }
 
 fn what_gits_prompt_would_run_does_not_stay(place: Place) {
-    for file in ["rebase-merge/msgnum", "rebase-merge/end", "rebase-apply/next", "rebase-apply/last"] {
+    for file in [
+        "rebase-merge/msgnum",
+        "rebase-merge/end",
+        "rebase-apply/next",
+        "rebase-apply/last",
+    ] {
         let path = format!(".git/{file}");
         let script = format!("mkdir -p $(dirname {path}); echo '$(id)1' > {path}");
         let control = with_ignored_secret(place);
@@ -1295,9 +1686,18 @@ fn what_gits_prompt_would_run_does_not_stay(place: Place) {
 const BRANCHES: [(&str, &str); 7] = [
     ("git checkout -q -b \"$b\"", "."),
     ("git switch -q -c \"$b\"", "."),
-    ("git branch \"$b\"; git symbolic-ref HEAD \"refs/heads/$b\"", "."),
-    ("echo \"ref: refs/heads/$b\" > .git/HEAD.lock; mv .git/HEAD.lock .git/HEAD", "."),
-    ("git branch \"$b\"; git symbolic-ref $(git symbolic-ref HEAD) \"refs/heads/$b\"", "."),
+    (
+        "git branch \"$b\"; git symbolic-ref HEAD \"refs/heads/$b\"",
+        ".",
+    ),
+    (
+        "echo \"ref: refs/heads/$b\" > .git/HEAD.lock; mv .git/HEAD.lock .git/HEAD",
+        ".",
+    ),
+    (
+        "git branch \"$b\"; git symbolic-ref $(git symbolic-ref HEAD) \"refs/heads/$b\"",
+        ".",
+    ),
     ("git worktree add -q -b \"$b\" w", "w"),
     (
         "git checkout -q --detach; mkdir .git/rebase-merge; echo \"refs/heads/$b\" > .git/rebase-merge/head-name",
@@ -1309,7 +1709,12 @@ fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
     // As many people have it in `PROMPT_COMMAND`.
     let prompt = "PS1=\"\\w ($(git branch 2>/dev/null | sed -n 's/^[*] //p')) $(git branch --show-current)\"; : \"${PS1@P}\"";
     let ran = |world: &World, directory: &str| {
-        run(world.host("bash").args(["-c", &format!("cd {directory} 2>/dev/null; {prompt}")]), LIMIT);
+        run(
+            world
+                .host("bash")
+                .args(["-c", &format!("cd {directory} 2>/dev/null; {prompt}")]),
+            LIMIT,
+        );
         world.project.join(directory).join("ran").exists()
     };
     for (script, directory) in BRANCHES {
@@ -1331,18 +1736,33 @@ fn ordinary_names_of_branches_work(place: Place) {
     // The user's own may have any name, and stays.
     on_host(&world, "git branch plain; git checkout -q -b 'mine(1)'");
     let mut session = Session::open(&world);
-    session.bash("git commit -q --allow-empty -m b; git status").success();
+    session
+        .bash("git commit -q --allow-empty -m b; git status")
+        .success();
     assert_eq!(on_host(&world, "git branch --show-current"), "mine(1)\n");
-    for name in
-        ["feat/\u{44f}-\u{1f600}_1.2+3", "a#4@5=6,7%8!9", "dependabot/npm_and_yarn/@types/node-20.1.0"]
-    {
+    for name in [
+        "feat/\u{44f}-\u{1f600}_1.2+3",
+        "a#4@5=6,7%8!9",
+        "dependabot/npm_and_yarn/@types/node-20.1.0",
+    ] {
         let script = format!(
             "git checkout -q -b '{name}'; git commit -q --allow-empty -m b; git rebase -q plain; git worktree add -q -f w '{name}'"
         );
         let done = session.bash(&script);
-        assert_eq!(done.result["denied"].as_array().map(Vec::len).unwrap_or_default(), 0, "{}", done.result);
         assert_eq!(
-            on_host(&world, "git branch --show-current; git worktree prune; rm -rf w"),
+            done.result["denied"]
+                .as_array()
+                .map(Vec::len)
+                .unwrap_or_default(),
+            0,
+            "{}",
+            done.result
+        );
+        assert_eq!(
+            on_host(
+                &world,
+                "git branch --show-current; git worktree prune; rm -rf w"
+            ),
             format!("{name}\n")
         );
     }
@@ -1355,7 +1775,12 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
         git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),.vscode/tasks.json
         git commit-tree -p $h -p $n -m w $(git write-tree) > .git/MERGE_AUTOSTASH; rm i";
     let applied = |world: &World| {
-        run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
+        run(
+            world
+                .host("git")
+                .args(["commit", "-q", "--allow-empty", "-m", "x"]),
+            LIMIT,
+        );
         world.project.join(".vscode/tasks.json").exists()
     };
     let control = with_ignored_secret(place);
@@ -1367,13 +1792,22 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
     answer.success();
     let said = answer.result.to_string();
     assert!(!applied(&world), "{said}");
-    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("(removed)"), "{said}");
+    assert!(
+        said.contains("MERGE_AUTOSTASH") && said.contains("(removed)"),
+        "{said}"
+    );
 }
 
 /// What a command leaves in the user's repository for the user's programs to act on, each as a script and the file.
 const LEFT: [(&str, &str); 2] = [
-    ("mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum", ".git/rebase-merge/msgnum"),
-    ("git rev-parse HEAD > .git/MERGE_AUTOSTASH", ".git/MERGE_AUTOSTASH"),
+    (
+        "mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum",
+        ".git/rebase-merge/msgnum",
+    ),
+    (
+        "git rev-parse HEAD > .git/MERGE_AUTOSTASH",
+        ".git/MERGE_AUTOSTASH",
+    ),
 ];
 
 /// It is judged when the command ends, although its call ended when it began.
@@ -1386,7 +1820,8 @@ fn what_a_background_command_leaves_is_judged(place: Place) {
         let world = with_ignored_secret(place);
         let mut session = Session::open(&world);
         in_background(&mut session, &format!("{script}; touch done"));
-        assert!(until(LIMIT, || world.project.join("done").exists() && !world.project.join(file).exists()));
+        assert!(until(LIMIT, || world.project.join("done").exists()
+            && !world.project.join(file).exists()));
         // The first result after the look has it; the file may be gone before the look has ended.
         let name = file.rsplit('/').next().unwrap();
         let mut said = String::new();
@@ -1419,7 +1854,9 @@ fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
          {RAW_INDEX} XX/sprung.txt sprung"
     );
     for (prepare, file) in [(prepare_counter, counter), (prepare_index, ".git/index")] {
-        let evil = |world: &World| world.project.join(file).exists() && world.get(file) == world.get("evil");
+        let evil = |world: &World| {
+            world.project.join(file).exists() && world.get(file) == world.get("evil")
+        };
         let control = with_ignored_secret(place);
         on_host(&control, &format!("{prepare}; touch go; {MAPPED} {file} 0"));
         assert!(evil(&control), "the control: {file}");
@@ -1428,9 +1865,15 @@ fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
             on_host(&world, &prepare);
             let mut session = Session::open(&world);
             in_background(&mut session, &format!("{MAPPED} {file} {stays}"));
-            assert!(until(LIMIT, || world.project.join("ready").exists()), "{file}");
+            assert!(
+                until(LIMIT, || world.project.join("ready").exists()),
+                "{file}"
+            );
             let said = session.bash("true").result.to_string();
-            assert!(!said.contains("denied") && !said.contains("\"found\""), "nothing is wrong yet: {said}");
+            assert!(
+                !said.contains("denied") && !said.contains("\"found\""),
+                "nothing is wrong yet: {said}"
+            );
             session.bash("touch go").success();
             assert!(until(LIMIT, || world.project.join("done").exists()));
             if stays != "0" {
@@ -1501,12 +1944,14 @@ fn an_index_that_takes_too_long_to_read_is_set_aside(place: Place) {
     let world = with_ignored_secret(place);
     let said = Session::open(&world).bash(LONG_INDEX).result.to_string();
     assert!(!sprung(&world), "{said}");
-    assert!(said.contains("has left an index that cannot be read"), "{said}");
+    assert!(
+        said.contains("has left an index that cannot be read"),
+        "{said}"
+    );
 }
 
 fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
-    let script =
-        "mkdir .git/rebase-merge; echo '$(id)' > .git/rebase-merge/msgnum; chmod 555 .git/rebase-merge";
+    let script = "mkdir .git/rebase-merge; echo '$(id)' > .git/rebase-merge/msgnum; chmod 555 .git/rebase-merge";
     let world = with_ignored_secret(place);
     let said = Session::open(&world).bash(script).result.to_string();
     assert!(said.contains("(removed)"), "{said}");
@@ -1524,9 +1969,15 @@ fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
             // A call that ends meanwhile is not the last look.
             session.bash("true").success();
             session.close(LIMIT);
-            assert!(until(LIMIT, || !world.project.join(file).exists()), "{forever}: {file}");
+            assert!(
+                until(LIMIT, || !world.project.join(file).exists()),
+                "{forever}: {file}"
+            );
             std::thread::sleep(std::time::Duration::from_millis(200));
-            assert!(!world.project.join(file).exists(), "{forever}: {file} is there again");
+            assert!(
+                !world.project.join(file).exists(),
+                "{forever}: {file} is there again"
+            );
         }
     }
 }
@@ -1536,32 +1987,52 @@ fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
     let world = with_ignored_secret(place);
     let before = on_host(&world, "git rev-parse HEAD");
     let mut session = Session::open(&world);
-    in_background(&mut session, "rm -rf .git/HEAD .git/refs .git/objects; touch done; sleep 300");
+    in_background(
+        &mut session,
+        "rm -rf .git/HEAD .git/refs .git/objects; touch done; sleep 300",
+    );
     assert!(until(LIMIT, || world.project.join("done").exists()));
     session.close(LIMIT);
     let parts = ["HEAD", "refs", "objects"].map(|part| world.project.join(".git").join(part));
-    assert!(until(LIMIT, || parts.iter().all(|part| part.exists())), "{parts:?}, at {before}");
-    assert_eq!(on_host(&world, "git rev-parse --show-toplevel").trim(), world.project.to_str().unwrap());
+    assert!(
+        until(LIMIT, || parts.iter().all(|part| part.exists())),
+        "{parts:?}, at {before}"
+    );
+    assert_eq!(
+        on_host(&world, "git rev-parse --show-toplevel").trim(),
+        world.project.to_str().unwrap()
+    );
 }
 
 #[track_caller]
 fn in_background(session: &mut Session, command: &str) {
-    session.call("bash", json!({"command": command, "background": true})).success();
+    session
+        .call("bash", json!({"command": command, "background": true}))
+        .success();
 }
 
 /// npm moves a package aside before it removes it. Many packages come with the settings of their authors' build servers.
 fn packages_of_the_users_are_removed_and_installed_again(place: Place) {
     let world = World::new(place);
     for packages in ["node_modules/x", "lib/site-packages/x"] {
-        for file in [".travis.yml", ".github/workflows/ci.yml", ".npmrc", "index.js"] {
+        for file in [
+            ".travis.yml",
+            ".github/workflows/ci.yml",
+            ".npmrc",
+            "index.js",
+        ] {
             world.put(&format!("{packages}/{file}"), "theirs");
         }
     }
     world.put("y/.travis.yml", "mine");
     world.put("node_modules/z/.vscode/tasks.json", "theirs");
     let mut session = Session::open(&world);
-    session.bash("mv node_modules/x node_modules/.x-1 && rm -rf node_modules/.x-1 lib && ! ls lib").success();
-    session.bash("mkdir -p node_modules/x && echo theirs > node_modules/x/.travis.yml").success();
+    session
+        .bash("mv node_modules/x node_modules/.x-1 && rm -rf node_modules/.x-1 lib && ! ls lib")
+        .success();
+    session
+        .bash("mkdir -p node_modules/x && echo theirs > node_modules/x/.travis.yml")
+        .success();
     for stays in ["y", "node_modules/z"] {
         let said = session.bash(&format!("rm -rf {stays}")).result.to_string();
         assert!(world.project.join(stays).exists(), "{said}");
@@ -1587,7 +2058,10 @@ fn ordinary_merges_and_rebases_go_on(place: Place) {
         session.bash(&work).success();
     }
     session.close(LIMIT);
-    on_host(&world, "git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine");
+    on_host(
+        &world,
+        "git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine",
+    );
 }
 
 /// A mount goes along with a directory above it that is moved, and what is protected in it was known by its path.
@@ -1602,15 +2076,27 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
     let above = control.outside.join("above");
     fs::create_dir_all(above.join("project")).unwrap();
     let mut plain = std::process::Command::new("bash");
-    run(plain.current_dir(above.join("project")).args(["-c", &script(&above)]), LIMIT);
-    assert!(control.outside.join("above.moved/project/.bashrc").exists(), "the control");
+    run(
+        plain
+            .current_dir(above.join("project"))
+            .args(["-c", &script(&above)]),
+        LIMIT,
+    );
+    assert!(
+        control.outside.join("above.moved/project/.bashrc").exists(),
+        "the control"
+    );
     let world = World::new(place);
     run(&mut world.cell(&script(world.base())), LIMIT);
     assert!(world.project.join("n").exists(), "the command has run");
-    assert!(!world.project.join(".bashrc").exists() && !world.project.join("n/.git/config").exists());
+    assert!(
+        !world.project.join(".bashrc").exists() && !world.project.join("n/.git/config").exists()
+    );
     // A directory that holds no root moves.
     let moved = run(
-        &mut world.cell("mkdir -p ~/a/b /tmp/c/d d/e && mv ~/a ~/f && mv /tmp/c /tmp/g && mv d h && ls h"),
+        &mut world.cell(
+            "mkdir -p ~/a/b /tmp/c/d d/e && mv ~/a ~/f && mv /tmp/c /tmp/g && mv d h && ls h",
+        ),
         LIMIT,
     );
     assert_eq!(moved.success(), "e\n");
@@ -1618,8 +2104,12 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
 
 /// As after a build in the project's own clone, and with settings that are kept in a repository.
 fn lazarets_own_programs_and_settings_stay(place: Place) {
-    const KEPT: [&str; 4] =
-        ["bin/lazaret", "bin/lazaret-executor", "bin/lazaret-worker", "dotfiles/lazaret/policy.toml"];
+    const KEPT: [&str; 4] = [
+        "bin/lazaret",
+        "bin/lazaret-executor",
+        "bin/lazaret-worker",
+        "dotfiles/lazaret/policy.toml",
+    ];
     const SCRIPT: &str = "mv bin/lazaret-executor x; cp x bin/lazaret-executor; echo sprung >> bin/lazaret; rm bin/lazaret-worker
         ln bin/lazaret y; echo sprung >> y; mv bin b; mkdir bin; echo sprung > bin/lazaret-trace
         echo sprung >> dotfiles/lazaret/policy.toml; mv dotfiles d; echo sprung > ours/policy.toml";
@@ -1631,7 +2121,11 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
         world.put("dotfiles/lazaret/policy.toml", "version = 1\n");
         let settings = world.home.join("settings/lazaret");
         world.make_folder(&settings);
-        symlink(world.project.join("dotfiles/lazaret/policy.toml"), settings.join("policy.toml")).unwrap();
+        symlink(
+            world.project.join("dotfiles/lazaret/policy.toml"),
+            settings.join("policy.toml"),
+        )
+        .unwrap();
         let before = KEPT.map(|name| world.get(name));
         let lazaret = world.project.join("bin/lazaret");
         let mut command = match (in_cell, place.tier) {
@@ -1645,7 +2139,11 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
         };
         command.env("XDG_CONFIG_HOME", world.home.join("settings"));
         if in_cell {
-            command.args(["run", "--project"]).arg(&world.project).arg("--central").arg(&world.central);
+            command
+                .args(["run", "--project"])
+                .arg(&world.project)
+                .arg("--central")
+                .arg(&world.central);
             command.args(["--", "bash"]);
         }
         let finished = run(command.args(["-c", &format!("{SCRIPT}; echo done")]), LIMIT);
@@ -1653,11 +2151,17 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
         let changed: Vec<_> = KEPT
             .iter()
             .zip(before)
-            .filter(|(name, before)| fs::read(world.project.join(name)).ok().as_ref() != Some(before))
+            .filter(|(name, before)| {
+                fs::read(world.project.join(name)).ok().as_ref() != Some(before)
+            })
             .collect();
         let new = world.project.join("bin/lazaret-trace").exists();
         (changed.len(), new)
     };
-    assert_eq!(changed(false), (KEPT.len(), true), "the control does not work");
+    assert_eq!(
+        changed(false),
+        (KEPT.len(), true),
+        "the control does not work"
+    );
     assert_eq!(changed(true), (0, false));
 }

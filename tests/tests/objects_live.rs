@@ -149,9 +149,14 @@ fn file_tools_make_no_repository(place: Place) {
     }
     let world = World::new(place);
     let mut session = Session::open(&world);
-    let answer = session.call("file_write", json!({"path": "bare.git/config", "content": "x"}));
+    let answer = session.call(
+        "file_write",
+        json!({"path": "bare.git/config", "content": "x"}),
+    );
     assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
-    session.call("file_write", json!({"path": "refs/x", "content": "x"})).success();
+    session
+        .call("file_write", json!({"path": "refs/x", "content": "x"}))
+        .success();
 }
 
 /// Ways to a `HEAD` in a directory of an ordinary name, where anybody may make the rest of a repository later.
@@ -164,7 +169,9 @@ const CARRIED: [&str; 3] = [
 fn no_head_is_carried_to_where_none_is_made(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for script in CARRIED {
-        kept.contains(&format!("{TRAP}{script}"), |world| world.project.join("b/1/HEAD").exists());
+        kept.contains(&format!("{TRAP}{script}"), |world| {
+            world.project.join("b/1/HEAD").exists()
+        });
     }
     kept.restore();
     let moves = "set -e; git init -q a; mv a c; git -C c status -s
@@ -178,7 +185,8 @@ const RACES: usize = 300;
 fn no_repository_comes_about_between_two_sessions(place: Place) {
     let scene = || {
         let world = repository(place);
-        (0..RACES).for_each(|number| drop(world.put(&format!("b/{number}/HEAD"), "ref: refs/heads/m\n")));
+        (0..RACES)
+            .for_each(|number| drop(world.put(&format!("b/{number}/HEAD"), "ref: refs/heads/m\n")));
         world
     };
     let script = |name: &str| {
@@ -194,11 +202,16 @@ for n in range({RACES}):
     };
     let complete = |world: &World, command: &dyn Fn(&str) -> Command| {
         let mut both = ["objects", "refs"].map(|name| Running::start(&mut command(&script(name))));
-        both.iter_mut().for_each(|running| drop(running.wait_for("ready\n", LIMIT)));
+        both.iter_mut()
+            .for_each(|running| drop(running.wait_for("ready\n", LIMIT)));
         world.put("go", "");
-        both.into_iter().for_each(|running| drop(running.finish(LIMIT)));
-        let has = |number: usize, name: &str| world.project.join(format!("b/{number}/{name}")).exists();
-        (0..RACES).filter(|number| has(*number, "objects") && has(*number, "refs")).count()
+        both.into_iter()
+            .for_each(|running| drop(running.finish(LIMIT)));
+        let has =
+            |number: usize, name: &str| world.project.join(format!("b/{number}/{name}")).exists();
+        (0..RACES)
+            .filter(|number| has(*number, "objects") && has(*number, "refs"))
+            .count()
     };
     let control = scene();
     let on_host = |script: &str| {
@@ -221,7 +234,10 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
         on_host(world, "git init -q --bare odd && touch go").success();
         running.finish(LIMIT);
         on_host(world, "test -e odd/refs/mine && test -e info/attributes").success();
-        on_host(world, "grep -rls sprung odd | wc -l").text().trim().to_owned()
+        on_host(world, "grep -rls sprung odd | wc -l")
+            .text()
+            .trim()
+            .to_owned()
     };
     let (control, world) = (repository(place), repository(place));
     let mut command = control.host("bash");
@@ -231,11 +247,14 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
 }
 
 fn a_branch_has_no_program_for_a_remote(place: Place) {
-    let script = "git init -q sub; cd sub; git config branch.main.remote 'ext::sh -c touch% sprung'";
-    let planted = |world: &World| String::from_utf8_lossy(&world.get("sub/.git/config")).contains("ext::");
+    let script =
+        "git init -q sub; cd sub; git config branch.main.remote 'ext::sh -c touch% sprung'";
+    let planted =
+        |world: &World| String::from_utf8_lossy(&world.get("sub/.git/config")).contains("ext::");
     let kept = KeptWorld::of(repository(place));
     kept.contains(script, planted);
-    kept.cell("git init -q new; cd new; git config branch.main.remote origin").success();
+    kept.cell("git init -q new; cd new; git config branch.main.remote origin")
+        .success();
 }
 
 /// What git reads without being asked, each with what the user then does.
@@ -243,10 +262,16 @@ const FIFOS: [(&str, &str); 8] = [
     ("mkfifo .git/packed-refs", "git log"),
     ("mkfifo .git/shallow", "git log"),
     ("mkfifo .git/info/grafts", "git log"),
-    ("mkfifo .git/x; mv .git/x .git/MERGE_HEAD", "git commit --allow-empty -m x"),
+    (
+        "mkfifo .git/x; mv .git/x .git/MERGE_HEAD",
+        "git commit --allow-empty -m x",
+    ),
     ("mkfifo x; mv x .git/packed-refs", "git log"),
     ("mkfifo x; ln x .git/packed-refs", "git log"),
-    ("rm -f .git/info/exclude; mkfifo .git/info/exclude", "git status"),
+    (
+        "rm -f .git/info/exclude; mkfifo .git/info/exclude",
+        "git status",
+    ),
     ("mkfifo .mailmap", "git log --use-mailmap --format=%aN"),
 ];
 
@@ -271,7 +296,8 @@ fn the_users_git_waits_for_no_fifo(place: Place) {
     on_host(control, "mkfifo .git/packed-refs");
     assert!(waits(control, "git log"), "the control");
     kept.restore();
-    kept.cell("mkfifo pipe && (cat pipe & echo x > pipe; wait) && rm pipe").success();
+    kept.cell("mkfifo pipe && (cat pipe & echo x > pipe; wait) && rm pipe")
+        .success();
 }
 
 /// Ways to change the settings of the user's repository, which are harmless ones.
@@ -283,7 +309,8 @@ const SETTLED: [&str; 3] = [
 ];
 
 fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
-    let planted = |world: &World| String::from_utf8_lossy(&world.get(".git/config")).contains("planted");
+    let planted =
+        |world: &World| String::from_utf8_lossy(&world.get(".git/config")).contains("planted");
     let kept = KeptWorld::of(repository(place));
     for script in SETTLED {
         kept.contains(script, planted);
@@ -306,17 +333,30 @@ fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
     assert!(!during(world, world.cell(late)), "what came late");
     // Its own it may change, in a later call too.
     let mut session = Session::open(world);
-    session.bash("git init -q own && git -C own config user.name t").success();
-    session.bash("git -C own config user.email t@t && git -C own config user.name").success();
+    session
+        .bash("git init -q own && git -C own config user.name t")
+        .success();
+    session
+        .bash("git -C own config user.email t@t && git -C own config user.name")
+        .success();
 }
 
 /// Names that get into the way of the user's programs, each with what the user then does, which must go on.
 const NAMES: [(&str, &str); 8] = [
     ("mkdir .git/commondir", "git status"),
     ("mkfifo .git/commondir", "timeout 2 git status"),
-    ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".git/commondir\")'", "git status"),
-    ("mkdir -p .git/config.worktree; git config core.x 1 2>/dev/null; :", "! [ -e .git/config.worktree ]"),
-    ("mkdir .mcp.json mise.toml .exrc", "! [ -e .mcp.json ] && ! [ -e mise.toml ] && ! [ -e .exrc ]"),
+    (
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".git/commondir\")'",
+        "git status",
+    ),
+    (
+        "mkdir -p .git/config.worktree; git config core.x 1 2>/dev/null; :",
+        "! [ -e .git/config.worktree ]",
+    ),
+    (
+        "mkdir .mcp.json mise.toml .exrc",
+        "! [ -e .mcp.json ] && ! [ -e mise.toml ] && ! [ -e .exrc ]",
+    ),
     ("mkdir -p .claude/commands", "! [ -e .claude ]"),
     ("rm -rf .git/refs; echo x > .git/refs", "git status"),
     ("mv .git/objects .git/o", "git status"),
@@ -354,7 +394,11 @@ fn no_link_closes_the_users_source(place: Place) {
     }
     kept.restore();
     let ordinary = "ln src/main.rs other; echo x > .env.new; mv src/main.rs src/kept.rs; mv other .env.moved; cat .env.moved";
-    assert_eq!(kept.cell(ordinary).success(), "code\n", "a move to a protected name copies");
+    assert_eq!(
+        kept.cell(ordinary).success(),
+        "code\n",
+        "a move to a protected name copies"
+    );
 }
 
 const REACH: &str = "import socket, sys
@@ -365,7 +409,13 @@ fn sockets_of_the_host_in_a_zone_are_not_reached(place: Place) {
     let world = repository(place);
     let _before = UnixListener::bind(world.project.join("before.sock")).unwrap();
     world.put("reach.py", REACH);
-    run(Command::new("chmod").arg("777").arg(world.project.join("before.sock")), LIMIT).success();
+    run(
+        Command::new("chmod")
+            .arg("777")
+            .arg(world.project.join("before.sock")),
+        LIMIT,
+    )
+    .success();
     let late = "echo ready; until [ -e go ]; do sleep 0.02; done; python3 reach.py late.sock; python3 reach.py before.sock
         ln -s late.sock l; python3 reach.py l; ln late.sock h; python3 reach.py h; mv late.sock m; python3 reach.py m";
     let during = |mut command: Command| {
@@ -391,13 +441,17 @@ fn sockets_of_the_host_in_a_zone_are_not_reached(place: Place) {
     // One that the policy names, and no other.
     let named = world.project.join("before.sock");
     let settings = world.home.join("settings");
-    let policy = format!("version = 1\n[profile.own]\nsockets = ['{}']\n", named.display());
+    let policy = format!(
+        "version = 1\n[profile.own]\nsockets = ['{}']\n",
+        named.display()
+    );
     world.write(&settings.join("lazaret/policy.toml"), &policy);
     let _other = UnixListener::bind(world.project.join("other.sock")).unwrap();
     world.own(&world.project.join("other.sock"));
     let both = "python3 reach.py before.sock; python3 reach.py other.sock; echo end";
     let mut call = world.lazaret("run");
-    call.env("XDG_CONFIG_HOME", settings).args(["--profile", "own", "--", "bash", "-c", both]);
+    call.env("XDG_CONFIG_HOME", settings)
+        .args(["--profile", "own", "--", "bash", "-c", both]);
     assert_eq!(run(&mut call, LIMIT).text(), "REACHED\nend\n");
     // A datagram names its receiver itself.
     let datagram = "python3 -c 'import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)'";
@@ -437,9 +491,16 @@ fn own_sockets_go_on_working_over_several_calls(place: Place) {
     let world = repository(place);
     world.put("server.py", SERVER);
     world.put("reach.py", REACH);
-    let own = if place.tier == broker_protocol::Tier::Namespaced { "OWN_NETWORK=1" } else { "" };
+    let own = if place.tier == broker_protocol::Tier::Namespaced {
+        "OWN_NETWORK=1"
+    } else {
+        ""
+    };
     let mut session = Session::open(&world);
-    assert_eq!(session.bash(&format!("{own} python3 server.py")).text(), "ok\n");
+    assert_eq!(
+        session.bash(&format!("{own} python3 server.py")).text(),
+        "ok\n"
+    );
     let stay = "python3 -c '
 import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"stay.sock\"); s.listen(9); open(\"up\", \"w\")
 while True: s.accept()' & until [ -e up ]; do sleep 0.02; done; python3 reach.py stay.sock; ln stay.sock n; python3 reach.py n";
@@ -486,7 +547,9 @@ fn a_worktree_leads_to_protected_settings_only(place: Place) {
         };
         let control = kept.restore();
         let mut command = control.host("python3");
-        command.args(["-c", SWAP, when]).env("SCRATCH", &control.outside);
+        command
+            .args(["-c", SWAP, when])
+            .env("SCRATCH", &control.outside);
         assert!(sprung(control, command), "the control of {when}");
         let world = kept.restore();
         world.put("swap.py", SWAP);
@@ -502,17 +565,35 @@ fn a_worktree_leads_to_protected_settings_only(place: Place) {
 /// Ways to what the host writes before it renames it to a protected name, each with what was written to, in a directory that
 /// the host has made.
 const TRANSIT: [(&str, &str); 8] = [
-    ("echo planted >> late/.git/config.lock", "late/.git/config.lock"),
-    ("exec 9<>late/.git/config.lock; echo planted >&9", "late/.git/config.lock"),
-    ("ln late/.git/config.lock x; echo planted > x", "late/.git/config.lock"),
-    ("mv late/.git/config.lock x; echo planted > x; mv x late/.git/config.lock", "late/.git/config.lock"),
-    ("truncate -s 0 late/.envrc~; echo planted > late/.envrc~", "late/.envrc~"),
+    (
+        "echo planted >> late/.git/config.lock",
+        "late/.git/config.lock",
+    ),
+    (
+        "exec 9<>late/.git/config.lock; echo planted >&9",
+        "late/.git/config.lock",
+    ),
+    (
+        "ln late/.git/config.lock x; echo planted > x",
+        "late/.git/config.lock",
+    ),
+    (
+        "mv late/.git/config.lock x; echo planted > x; mv x late/.git/config.lock",
+        "late/.git/config.lock",
+    ),
+    (
+        "truncate -s 0 late/.envrc~; echo planted > late/.envrc~",
+        "late/.envrc~",
+    ),
     (
         "python3 -c 'import mmap, os; f = os.open(\"late/.npmrc.4711\", os.O_RDWR); mmap.mmap(f, 7)[:] = b\"planted\"'",
         "late/.npmrc.4711",
     ),
     ("echo planted >> late/.npmrc.a8Xk2P", "late/.npmrc.a8Xk2P"),
-    ("exec 9<late/.mcp.json.tmp.1; echo planted > /proc/self/fd/9", "late/.mcp.json.tmp.1"),
+    (
+        "exec 9<late/.mcp.json.tmp.1; echo planted > /proc/self/fd/9",
+        "late/.mcp.json.tmp.1",
+    ),
 ];
 
 fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
@@ -543,8 +624,7 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
     let world = kept.restore();
     world.put(".npmrc", "");
     world.put(".npmrc.backup", "kept\n");
-    let copy =
-        "cat .npmrc.backup; echo more >> .npmrc.backup; cp .npmrc.backup .npmrc.sample; cat .npmrc.sample";
+    let copy = "cat .npmrc.backup; echo more >> .npmrc.backup; cp .npmrc.backup .npmrc.sample; cat .npmrc.sample";
     assert_eq!(kept.cell(copy).success(), "kept\nkept\nmore\n");
 }
 

@@ -71,11 +71,20 @@ fn steps() -> (Vec<Step>, Vec<Step>) {
         } else {
             format!("executor_{}", folder.trim_end_matches('/'))
         };
-        Some(Step { file: file.to_owned(), function: format!("{krate}::{module}::{function}") })
+        Some(Step {
+            file: file.to_owned(),
+            function: format!("{krate}::{module}::{function}"),
+        })
     };
-    let steps = table.lines().filter(|line| line.starts_with("| `")).map(|line| step(line).unwrap());
+    let steps = table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| step(line).unwrap());
     let mut broker: Vec<Step> = steps.collect();
-    let sent = broker.iter().position(|step| step.file.ends_with("cell_handle.rs")).unwrap();
+    let sent = broker
+        .iter()
+        .position(|step| step.file.ends_with("cell_handle.rs"))
+        .unwrap();
     let cell = broker.split_off(sent + 1);
     (broker, cell)
 }
@@ -83,11 +92,22 @@ fn steps() -> (Vec<Step>, Vec<Step>) {
 /// A debugger on a process, when it has set its breakpoints.
 fn follow(world: &World, pid: i32, steps: &[Step]) -> Running {
     let script = world.put("follow.py", SCRIPT);
-    let functions: Vec<String> =
-        steps.iter().map(|step| format!("{} {}", step.file, step.function)).collect();
+    let functions: Vec<String> = steps
+        .iter()
+        .map(|step| format!("{} {}", step.file, step.function))
+        .collect();
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-batch", "-iex", "set sysroot /", "-iex", "set debuginfod enabled off"]);
-    gdb.arg(programs::path("lazaret-executor")).args(["-p", &pid.to_string(), "-x"]).arg(script);
+    gdb.args([
+        "-nx",
+        "-batch",
+        "-iex",
+        "set sysroot /",
+        "-iex",
+        "set debuginfod enabled off",
+    ]);
+    gdb.arg(programs::path("lazaret-executor"))
+        .args(["-p", &pid.to_string(), "-x"])
+        .arg(script);
     let mut gdb = Running::start(gdb.env("FUNCTIONS", functions.join("\n")));
     gdb.wait_for("ready", LIMIT);
     gdb
@@ -96,8 +116,10 @@ fn follow(world: &World, pid: i32, steps: &[Step]) -> Running {
 /// The files that were entered, up to the last of the steps.
 fn entered(gdb: Running, steps: &[Step]) -> Vec<String> {
     let text = gdb.finish(LIMIT).text();
-    let mut files: Vec<String> =
-        text.lines().filter_map(|line| Some(line.strip_prefix("entered ")?.to_owned())).collect();
+    let mut files: Vec<String> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("entered ")?.to_owned()))
+        .collect();
     // It may wait in the first of them when it is stopped, and go through it anew.
     files.dedup();
     let last = &steps.last().unwrap().file;
@@ -119,7 +141,8 @@ fn has_settled(pid: i32) -> bool {
 }
 
 fn a_call_enters_each_file_once_in_the_order_of_the_page() {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0);
+    let is_root =
+        fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0);
     if !is_root || std::env::var_os("LAZARET_BIN").is_some() || !is_installed("gdb", "gdb") {
         return eprintln!(
             "not tried: it needs root, as cells cannot be traced by others, a debug build, and gdb"
@@ -127,12 +150,19 @@ fn a_call_enters_each_file_once_in_the_order_of_the_page() {
     }
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    let cell = || process::tree(broker.pid()).into_iter().find(|process| process.name == "lazaret-cell");
+    let cell = || {
+        process::tree(broker.pid())
+            .into_iter()
+            .find(|process| process.name == "lazaret-cell")
+    };
     assert!(process::until(LIMIT, || cell().is_some()));
     let cell = cell().unwrap().pid;
     assert!(process::until(LIMIT, || has_settled(broker.pid()) && has_settled(cell)));
     let (in_broker, in_cell) = steps();
-    let debuggers = [follow(&world, broker.pid(), &in_broker), follow(&world, cell, &in_cell)];
+    let debuggers = [
+        follow(&world, broker.pid(), &in_broker),
+        follow(&world, cell, &in_cell),
+    ];
     let done = broker.call(1, Request::Bash(shell("true")));
     assert!(matches!(done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(0)));
     drop(broker);

@@ -36,12 +36,17 @@ fn world(place: Place) -> World {
 
 fn lazaret(world: &World, subcommand: &str, options: &[&str]) -> std::process::Command {
     let mut command = world.lazaret(subcommand);
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).args(options);
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(options);
     command
 }
 
 fn cell(world: &World, options: &[&str], script: &str) -> Finished {
-    run(lazaret(world, "run", options).args(["--", "bash", "-c", script]), LIMIT)
+    run(
+        lazaret(world, "run", options).args(["--", "bash", "-c", script]),
+        LIMIT,
+    )
 }
 
 /// Each way to change `name`.
@@ -61,9 +66,18 @@ fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
         for script in changes(name) {
             let before = world.get(name);
             cell(&world, &[], &script);
-            assert_eq!(world.get(name), before, "closed without the profile: {script}");
+            assert_eq!(
+                world.get(name),
+                before,
+                "closed without the profile: {script}"
+            );
             let done = cell(&world, &["--profile", "own"], &script);
-            assert_eq!(world.get(name) != before, is_opened(name), "{script}: {}", done.errors());
+            assert_eq!(
+                world.get(name) != before,
+                is_opened(name),
+                "{script}: {}",
+                done.errors()
+            );
             let control = run(world.host("bash").args(["-c", &script]), LIMIT);
             assert_eq!(control.code(), 0, "the control of {script}");
             if !name.starts_with(".git/") {
@@ -78,22 +92,46 @@ fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
     )
     .success();
     let mut session = Session::start(&mut lazaret(&world, "session", &["--profile", "own"]));
-    assert!(session.ready["notices"].to_string().contains(".github/workflows"), "{}", session.ready);
-    let write = json!({"path": ".vscode/settings.json", "content": "by a tool\n", "overwrite": true});
-    session.call("file_read", json!({"path": ".vscode/settings.json"})).success();
+    assert!(
+        session.ready["notices"]
+            .to_string()
+            .contains(".github/workflows"),
+        "{}",
+        session.ready
+    );
+    let write =
+        json!({"path": ".vscode/settings.json", "content": "by a tool\n", "overwrite": true});
+    session
+        .call("file_read", json!({"path": ".vscode/settings.json"}))
+        .success();
     session.call("file_write", write).success();
     assert_eq!(world.get(".vscode/settings.json"), b"by a tool\n");
 }
 
 fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
     let world = world(place);
-    for name in
-        [".git/hooks", ".git/config", ".env", ".claude", ".envrc", "src", ".github/workflows/ci.yml", "*"]
-    {
+    for name in [
+        ".git/hooks",
+        ".git/config",
+        ".env",
+        ".claude",
+        ".envrc",
+        "src",
+        ".github/workflows/ci.yml",
+        "*",
+    ] {
         let text = format!("version = 1\n[profile.own]\nopen = ['{name}']\n");
         world.write(&world.home.join("settings/lazaret/policy.toml"), text);
         let refused = cell(&world, &["--profile", "own"], "echo ran");
-        assert!(refused.code() != 0 && !refused.text().contains("ran"), "{name}: {}", refused.text());
-        assert!(refused.errors().contains("open"), "{name}: {}", refused.errors());
+        assert!(
+            refused.code() != 0 && !refused.text().contains("ran"),
+            "{name}: {}",
+            refused.text()
+        );
+        assert!(
+            refused.errors().contains("open"),
+            "{name}: {}",
+            refused.errors()
+        );
     }
 }

@@ -2,8 +2,8 @@
 //! protected there; and what was shown is what is opened.
 
 use broker_protocol::{
-    CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open, Outcome,
-    Request, ToBroker, Wants,
+    CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open,
+    Outcome, Request, ToBroker, Wants,
 };
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
@@ -53,7 +53,10 @@ pub fn tests() -> Vec<Test> {
 /// A world with `data/notes` outside its roots, and a policy with these lines.
 fn world(place: Place, lines: &str) -> (World, PathBuf) {
     let world = World::new(place);
-    world.write(&world.home.join("settings/lazaret/policy.toml"), format!("version = 1\n{lines}\n"));
+    world.write(
+        &world.home.join("settings/lazaret/policy.toml"),
+        format!("version = 1\n{lines}\n"),
+    );
     let runtime = runtime(&world);
     world.make_folder(&runtime);
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
@@ -76,11 +79,18 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
     let read = format!("cat {}", notes.display());
     let mut session = session(&world, &["--leases"]);
     let before = session.bash(&read);
-    assert!(!before.text().contains("NOTES"), "the control: {}", before.text());
+    assert!(
+        !before.text().contains("NOTES"),
+        "the control: {}",
+        before.text()
+    );
     // Not of what lies in /tmp, which is the session's own.
     let denied = session.bash("ls /var/log").result;
     let remedy = denied["metadata"]["denied"][0]["remedy"].to_string();
-    assert!(remedy.contains("--read /var/log") && remedy.contains("wants"), "{denied}");
+    assert!(
+        remedy.contains("--read /var/log") && remedy.contains("wants"),
+        "{denied}"
+    );
     let wants = json!({ "read": [data] });
     start(
         &mut session,
@@ -89,39 +99,77 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
         &wants,
     );
     let question = asked(&mut session, "a");
-    assert_eq!((&question["rule"], &question["session"]), (&json!("lease"), &json!("wants")));
+    assert_eq!(
+        (&question["rule"], &question["session"]),
+        (&json!("lease"), &json!("wants"))
+    );
     assert_eq!(question["wants"], wants);
     let why = question["why"].as_str().unwrap();
-    assert!(why.contains(&format!("read the directory {} with all below it", data.display())), "{why}");
+    assert!(
+        why.contains(&format!(
+            "read the directory {} with all below it",
+            data.display()
+        )),
+        "{why}"
+    );
     session.send(&json!({"id": "a", "approve": "once"}));
     let here = world.project.join("here");
     assert!(until(LIMIT, || here.exists()), "the command was not run");
     let other = session.bash(&read);
-    assert!(!other.text().contains("NOTES"), "another call has it: {}", other.text());
+    assert!(
+        !other.text().contains("NOTES"),
+        "another call has it: {}",
+        other.text()
+    );
     session.send(&json!({"id": "g", "grants": true}));
     let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["read"]), (1, &json!(data)));
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["read"]),
+        (1, &json!(data))
+    );
     fs::remove_file(here).unwrap();
     let answer = session.answer_within("a", LIMIT);
     assert_eq!(answer.success().matches("NOTES").count(), 2);
-    assert_eq!(answer.result["metadata"]["leases"], json!([format!("read {}", data.display())]));
-    assert!(!session.bash(&read).text().contains("NOTES"), "after its end");
+    assert_eq!(
+        answer.result["metadata"]["leases"],
+        json!([format!("read {}", data.display())])
+    );
+    assert!(
+        !session.bash(&read).text().contains("NOTES"),
+        "after its end"
+    );
     // A file alone, and it is only read.
     start(
         &mut session,
         "f",
-        &format!("{read}; echo x >> {}; ls {}", notes.display(), data.display()),
+        &format!(
+            "{read}; echo x >> {}; ls {}",
+            notes.display(),
+            data.display()
+        ),
         &json!({"read": [notes]}),
     );
-    assert!(asked(&mut session, "f")["why"].as_str().unwrap().contains("read the file"));
+    assert!(
+        asked(&mut session, "f")["why"]
+            .as_str()
+            .unwrap()
+            .contains("read the file")
+    );
     session.send(&json!({"id": "f", "approve": "once"}));
     assert!(session.answer_within("f", LIMIT).text().contains("NOTES"));
     assert_eq!(fs::read_to_string(&notes).unwrap(), "NOTES");
     assert!(session.close(LIMIT).success());
     let (begun, ended) = (audited(&world, "lease"), audited(&world, "lease_ended"));
-    assert_eq!((begun.len(), &begun[0]["read"], &begun[0]["grant"]), (2, &json!(data), &json!("once")));
+    assert_eq!(
+        (begun.len(), &begun[0]["read"], &begun[0]["grant"]),
+        (2, &json!(data), &json!("once"))
+    );
     assert_eq!((ended.len(), &ended[0]["end"]), (2, &json!("call")));
-    run(dressed(&world, world.program("lazaret")).args(["audit", "verify"]), LIMIT).success();
+    run(
+        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
+        LIMIT,
+    )
+    .success();
 }
 
 fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(place: Place) {
@@ -132,26 +180,43 @@ fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(
     asked(&mut first, "a");
     first.send(&json!({"id": "a", "approve": "session", "minutes": 30}));
     assert!(first.answer_within("a", LIMIT).success().contains("NOTES"));
-    assert!(first.bash(&read).success().contains("NOTES"), "every call has it");
+    assert!(
+        first.bash(&read).success().contains("NOTES"),
+        "every call has it"
+    );
     // What it covers is not asked about again; to write is more.
-    start(&mut first, "b", &read, &json!({ "read": [data.join("notes")] }));
+    start(
+        &mut first,
+        "b",
+        &read,
+        &json!({ "read": [data.join("notes")] }),
+    );
     assert!(first.answer_within("b", LIMIT).success().contains("NOTES"));
     start(&mut first, "c", &read, &json!({ "write": [data] }));
     asked(&mut first, "c");
     first.send(&json!({"id": "c", "approve": "no"}));
     assert_eq!(first.answer_within("c", LIMIT).kind(), "denied_user");
     let mut second = session(&world, &["--leases"]);
-    assert!(!second.bash(&read).text().contains("NOTES"), "it is of its session");
+    assert!(
+        !second.bash(&read).text().contains("NOTES"),
+        "it is of its session"
+    );
     assert!(second.close(LIMIT).success());
-    let id = first
-        .start_call("bash", json!({ "command": format!("touch here; {read}; sleep 60"), "timeout": 90 }));
+    let id = first.start_call(
+        "bash",
+        json!({ "command": format!("touch here; {read}; sleep 60"), "timeout": 90 }),
+    );
     assert!(until(LIMIT, || world.project.join("here").exists()));
     first.send(&json!({"id": "g", "grants": true}));
     let listed = first.event("g", LIMIT).unwrap()["grants"].clone();
     assert!(listed[0]["endsS"].as_u64().unwrap() <= 1800, "{listed}");
     first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
     assert_eq!(first.event("r", LIMIT).unwrap()["grants"], json!([]));
-    assert_eq!(first.answer_within(&id, LIMIT).kind(), "cancelled", "its command goes on");
+    assert_eq!(
+        first.answer_within(&id, LIMIT).kind(),
+        "cancelled",
+        "its command goes on"
+    );
     assert!(!first.bash(&read).text().contains("NOTES"));
     assert!(first.close(LIMIT).success());
     assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
@@ -167,7 +232,9 @@ fn what_was_shown_is_what_is_opened(place: Place) {
     let mut session = session(&world, &["--leases"]);
     let swaps: [(&str, &dyn Fn()); 3] = [
         ("a link to keys", &|| symlink(&keys, &data).unwrap()),
-        ("a link to another directory", &|| symlink(&other, &data).unwrap()),
+        ("a link to another directory", &|| {
+            symlink(&other, &data).unwrap()
+        }),
         ("another directory", &|| fs::rename(&other, &data).unwrap()),
     ];
     for (name, swap) in swaps {
@@ -178,7 +245,10 @@ fn what_was_shown_is_what_is_opened(place: Place) {
         session.send(&json!({"id": "a", "approve": "session"}));
         let answer = session.answer_within("a", LIMIT);
         assert_eq!(answer.kind(), "denied_policy", "{name}: {}", answer.result);
-        assert!(answer.text().contains("another file lies there") && !answer.text().contains(&world.canary));
+        assert!(
+            answer.text().contains("another file lies there")
+                && !answer.text().contains(&world.canary)
+        );
         // It has ended, and every other call goes on without.
         assert!(!session.bash(&all).text().contains(&world.canary), "{name}");
         match fs::symlink_metadata(&data).unwrap().is_symlink() {
@@ -192,40 +262,83 @@ fn what_was_shown_is_what_is_opened(place: Place) {
     start(&mut session, "a", &all, &json!({ "read": [data] }));
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "session"}));
-    assert!(session.answer_within("a", LIMIT).success().contains("NOTES"));
+    assert!(
+        session
+            .answer_within("a", LIMIT)
+            .success()
+            .contains("NOTES")
+    );
     let with = session.bash(&all);
     assert!(with.text().contains("NOTES"));
-    assert_eq!(with.result["metadata"]["leases"], json!([format!("read {}", data.display())]));
+    assert_eq!(
+        with.result["metadata"]["leases"],
+        json!([format!("read {}", data.display())])
+    );
     let behind = session.call("bash", json!({"command": "true", "background": true}));
-    assert_eq!(behind.result["metadata"]["leases"], Value::Null, "none has paths in the background");
+    assert_eq!(
+        behind.result["metadata"]["leases"],
+        Value::Null,
+        "none has paths in the background"
+    );
     fs::rename(&data, &aside).unwrap();
     fs::rename(&other, &data).unwrap();
     let without = session.bash(&all);
     assert!(!without.text().contains(&world.canary));
-    assert_eq!(without.result["metadata"]["leases"], Value::Null, "it had none");
+    assert_eq!(
+        without.result["metadata"]["leases"],
+        Value::Null,
+        "it had none"
+    );
     session.send(&json!({"id": "g", "grants": true}));
     assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
     assert!(session.close(LIMIT).success());
-    assert!(audited(&world, "lease_ended").iter().all(|record| record["end"] == "changed"));
+    assert!(
+        audited(&world, "lease_ended")
+            .iter()
+            .all(|record| record["end"] == "changed")
+    );
 }
 
 fn broker(world: &World) -> Broker {
-    let network = Some(NetworkRequest { leases: true, ..NetworkRequest::default() });
-    let open = Open { network, ..opening(world) };
-    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+    let network = Some(NetworkRequest {
+        leases: true,
+        ..NetworkRequest::default()
+    });
+    let open = Open {
+        network,
+        ..opening(world)
+    };
+    Broker::open_by(
+        world,
+        dressed(world, world.program("lazaret-executor")),
+        open,
+    )
+    .0
 }
 
 #[track_caller]
 fn ask(broker: &mut Broker, call: CallId, wants: Wants) -> Challenge {
-    broker.send(&ToBroker::WantingCall { call, request: Request::Bash(shell("true")), wants });
+    broker.send(&ToBroker::WantingCall {
+        call,
+        request: Request::Bash(shell("true")),
+        wants,
+    });
     match broker.message() {
-        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        FromBroker::Asked {
+            call: of,
+            challenge,
+        } if of == call => challenge,
         other => panic!("call {call} was not asked about: {other:?}"),
     }
 }
 
 fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
-    ToBroker::Grant(Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent })
+    ToBroker::Grant(Grant {
+        call,
+        digest: challenge.digest,
+        nonce: challenge.nonce,
+        extent,
+    })
 }
 
 #[track_caller]
@@ -241,18 +354,36 @@ fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
 fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     let (world, data) = world(place, "");
     let text = |path: &Path| vec![path.to_str().unwrap().to_owned()];
-    let read = |path: &Path| Wants { read: text(path), ..Wants::default() };
-    let write = Wants { write: text(&data), ..Wants::default() };
-    let both = Wants { write: text(&data), ..read(&data) };
+    let read = |path: &Path| Wants {
+        read: text(path),
+        ..Wants::default()
+    };
+    let write = Wants {
+        write: text(&data),
+        ..Wants::default()
+    };
+    let both = Wants {
+        write: text(&data),
+        ..read(&data)
+    };
     let mut broker = broker(&world);
     let narrow = ask(&mut broker, 1, read(&data.join("notes")));
     for (call, wants) in [(2, read(&data)), (3, write), (4, both)] {
         let wide = ask(&mut broker, call, wants);
         assert_ne!(wide.digest, narrow.digest);
-        let forged = Challenge { nonce: wide.nonce, ..narrow.clone() };
-        assert_eq!(fault(&mut broker, &yes(call, &forged, Extent::Session)), GrantFault::OtherCall);
+        let forged = Challenge {
+            nonce: wide.nonce,
+            ..narrow.clone()
+        };
+        assert_eq!(
+            fault(&mut broker, &yes(call, &forged, Extent::Session)),
+            GrantFault::OtherCall
+        );
         broker.send(&ToBroker::Refuse { call });
-        assert_eq!(broker.done(call).outcome.error(), Some(ErrorKind::DeniedUser));
+        assert_eq!(
+            broker.done(call).outcome.error(),
+            Some(ErrorKind::DeniedUser)
+        );
     }
     // The same words about another object are another question.
     let before = ask(&mut broker, 5, read(&data));
@@ -264,28 +395,48 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     assert_ne!(before.digest, after.digest);
     // The honest one, and replayed.
     broker.send(&yes(5, &after, Extent::Once));
-    let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+    let FromBroker::Leases(granted) = broker.message() else {
+        panic!("no leases")
+    };
     assert_eq!((granted.len(), granted[0].call), (1, 5));
-    assert!(matches!(broker.message(), FromBroker::Leases(none) if none.is_empty()), "it ends with its call");
+    assert!(
+        matches!(broker.message(), FromBroker::Leases(none) if none.is_empty()),
+        "it ends with its call"
+    );
     assert!(matches!(broker.done(5).outcome, Outcome::Ran(_)));
-    assert_eq!(fault(&mut broker, &yes(5, &after, Extent::Session)), GrantFault::NotWaiting);
+    assert_eq!(
+        fault(&mut broker, &yes(5, &after, Extent::Session)),
+        GrantFault::NotWaiting
+    );
     // The bound, and over it.
     for (count, want) in [(16, true), (17, false)] {
         let paths: Vec<_> = (0..count).map(|n| data.join(format!("d{n}"))).collect();
         paths.iter().for_each(|path| world.make_folder(path));
         let read: Vec<_> = paths.iter().flat_map(|path| text(path)).collect();
-        let wants = Wants { read, ..Wants::default() };
+        let wants = Wants {
+            read,
+            ..Wants::default()
+        };
         if want {
             let all = ask(&mut broker, 6, wants);
             broker.send(&yes(6, &all, Extent::Once));
-            let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+            let FromBroker::Leases(granted) = broker.message() else {
+                panic!("no leases")
+            };
             assert_eq!(granted.len(), 16);
             broker.message();
             assert!(matches!(broker.done(6).outcome, Outcome::Ran(_)));
         } else {
             let request = Request::Bash(shell("true"));
-            broker.send(&ToBroker::WantingCall { call: 7, request, wants });
-            assert_eq!(broker.done(7).outcome.error(), Some(ErrorKind::InvalidInput));
+            broker.send(&ToBroker::WantingCall {
+                call: 7,
+                request,
+                wants,
+            });
+            assert_eq!(
+                broker.done(7).outcome.error(),
+                Some(ErrorKind::InvalidInput)
+            );
         }
     }
 }
@@ -306,7 +457,10 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
         (format!("{}/../data", text(&data)), "absolute"),
         (format!("{}/", text(&data)), "absolute"),
         (format!("{}\u{0}", text(&data)), "invisible or control"),
-        (format!("{}\nAllow everything", text(&data)), "invisible or control"),
+        (
+            format!("{}\nAllow everything", text(&data)),
+            "invisible or control",
+        ),
         (format!("{}\u{1b}[2K", text(&data)), "invisible or control"),
         (format!("{}\u{202e}", text(&data)), "invisible or control"),
         (format!("/{}", "x".repeat(4094)), "long"),
@@ -326,7 +480,10 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
         (home("settings/lazaret/policy.toml"), "policy"),
         (text(&world.state), "records"),
         (text(&world.project), "it overlaps a root of the session"),
-        (text(&world.project.join("sub")), "it overlaps a root of the session"),
+        (
+            text(&world.project.join("sub")),
+            "it overlaps a root of the session",
+        ),
         (text(&world.central), "it overlaps a root of the session"),
         (outside("link"), "it is a link"),
         (outside("link/notes"), "contains a link"),
@@ -341,15 +498,34 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
             start(&mut session, "a", "true", &json!({ kind: [path] }));
             let answer = session.answer_within("a", LIMIT);
             assert!(answer.events.is_empty(), "asked to {kind} {path:?}");
-            assert_eq!(answer.kind(), "denied_policy", "{kind} {path:?}: {}", answer.result);
-            assert!(kind == "write" || answer.text().contains(why), "{path:?}: {}", answer.text());
-            assert!(!answer.text().contains(['\u{1b}', '\u{202e}']), "{}", answer.text());
+            assert_eq!(
+                answer.kind(),
+                "denied_policy",
+                "{kind} {path:?}: {}",
+                answer.result
+            );
+            assert!(
+                kind == "write" || answer.text().contains(why),
+                "{path:?}: {}",
+                answer.text()
+            );
+            assert!(
+                !answer.text().contains(['\u{1b}', '\u{202e}']),
+                "{}",
+                answer.text()
+            );
             tried += 1;
         }
     }
     // Longer than any path is no line; nor does a file tool want one, or what runs in the background.
     session.send(&json!({"id": "l", "tool": "bash", "input": {"command": "true"}, "wants": {"read": [format!("/{}", "x".repeat(4095))]}}));
-    assert!(session.event("l", LIMIT).unwrap().to_string().contains("4095"));
+    assert!(
+        session
+            .event("l", LIMIT)
+            .unwrap()
+            .to_string()
+            .contains("4095")
+    );
     for line in [
         json!({"id": "a", "tool": "file_list", "input": {}, "wants": {"read": [data]}}),
         json!({"id": "a", "tool": "bash", "input": {"command": "true", "background": true}, "wants": {"read": [data]}}),
@@ -359,7 +535,10 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
     }
     assert!(session.close(LIMIT).success());
     // Nobody is asked where nobody answers, nor where a scope says which directories commands have.
-    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: true, paths: [\"src/**\"] }\n");
+    world.put(
+        "scope.yaml",
+        "tool_permissions:\n  bash: { allowed: true, paths: [\"src/**\"] }\n",
+    );
     world.make_folder(&world.project.join("src"));
     let scope = world.project.join("scope.yaml");
     for options in [&[][..], &["--leases", "--scope", scope.to_str().unwrap()]] {
@@ -386,15 +565,26 @@ fn keys_in_what_is_granted_stay_closed(place: Place) {
         ".bash_history",
         "id_ed25519",
     ];
-    keys.iter().for_each(|name| world.write(&data.join(name), &world.canary));
+    keys.iter()
+        .for_each(|name| world.write(&data.join(name), &world.canary));
     fs::hard_link(data.join("id_ed25519"), data.join("innocent")).unwrap();
     symlink(".env", data.join("link")).unwrap();
     let names = keys.iter().chain(&["innocent", "link"]);
-    let attack =
-        names.map(|name| format!("cat {}/{name} 2>/dev/null", data.display())).collect::<Vec<_>>().join("; ");
-    let attack = format!("{attack}; cat {}/notes; grep -rs CANARY {}; true", data.display(), data.display());
+    let attack = names
+        .map(|name| format!("cat {}/{name} 2>/dev/null", data.display()))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let attack = format!(
+        "{attack}; cat {}/notes; grep -rs CANARY {}; true",
+        data.display(),
+        data.display()
+    );
     let control = run(world.host("bash").args(["-c", &attack]), LIMIT);
-    assert!(control.text().matches(&world.canary).count() >= 8, "the control: {}", control.text());
+    assert!(
+        control.text().matches(&world.canary).count() >= 8,
+        "the control: {}",
+        control.text()
+    );
     let mut session = session(&world, &["--leases"]);
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
         start(&mut session, "a", &attack, &wants);
@@ -413,10 +603,20 @@ fn keys_in_what_is_granted_stay_closed(place: Place) {
 fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     let (world, data) = world(place, "");
     let at = data.display().to_string();
-    run(world.host("git").args(["init", "-q", &format!("{at}/app")]), LIMIT).success();
+    run(
+        world.host("git").args(["init", "-q", &format!("{at}/app")]),
+        LIMIT,
+    )
+    .success();
     world.write(&data.join("app/.git/hooks/post-checkout"), "before");
     world.write(&data.join(".claude/settings.json"), "before");
-    run(world.host("git").args(["init", "-q", "--bare", &format!("{at}/store")]), LIMIT).success();
+    run(
+        world
+            .host("git")
+            .args(["init", "-q", "--bare", &format!("{at}/store")]),
+        LIMIT,
+    )
+    .success();
     // Each name that the host acts on, and what tries to make or change it.
     let attacks = [
         "echo x > app/.git/hooks/pre-commit",
@@ -436,12 +636,21 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
         "mkdir -p .local/bin; echo x > .local/bin/ls",
         "mkdir -p made/nvim && echo x > made/nvim/init.lua; mv made .config",
     ];
-    let script = |attack: &str, at: &Path| format!("cd {}; ({attack}) 2>/dev/null; true", at.display());
+    let script =
+        |attack: &str, at: &Path| format!("cd {}; ({attack}) 2>/dev/null; true", at.display());
     let planted = |root: &Path| -> Vec<String> {
         let found = "find . -path './*hooks/*' -newer mark -o -name settings.json -newer mark -o -name settings.local.json -o -name .bashrc \
                      -o -path '*/.husky/*' -o -path '*/.git/config' -newer mark -path './app*' -o -name .xprofile -o -path '*/.local/bin/*' -o -path '*/.config/nvim/*' | sort";
-        let found = run(world.host("bash").args(["-c", found]).current_dir(root), LIMIT);
-        found.text().lines().filter(|line| !line.ends_with(".sample")).map(str::to_owned).collect()
+        let found = run(
+            world.host("bash").args(["-c", found]).current_dir(root),
+            LIMIT,
+        );
+        found
+            .text()
+            .lines()
+            .filter(|line| !line.ends_with(".sample"))
+            .map(str::to_owned)
+            .collect()
     };
     run(world.host("bash").args(["-c", "touch -d '1 minute ago' x; find . -exec touch -d '1 hour ago' {} +; touch -d '1 minute ago' mark"]).current_dir(&data), LIMIT)
         .success();
@@ -458,8 +667,17 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     );
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "session"}));
-    assert!(session.answer_within("a", LIMIT).success().contains("NOTES"));
-    assert_eq!(fs::read_to_string(data.join("d/e/made")).unwrap(), "NEW\n", "ordinary work goes on");
+    assert!(
+        session
+            .answer_within("a", LIMIT)
+            .success()
+            .contains("NOTES")
+    );
+    assert_eq!(
+        fs::read_to_string(data.join("d/e/made")).unwrap(),
+        "NEW\n",
+        "ordinary work goes on"
+    );
     for attack in attacks {
         session.bash(&script(attack, &data));
         assert_eq!(planted(&data), [""; 0], "{attack}");
@@ -471,21 +689,37 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     );
     session.bash(&out);
     assert!(!world.outside.join("beside").exists() && !world.outside.join("p").exists());
-    assert!(!world.project.join("linked").exists(), "no file of a lease gets a name in a zone");
+    assert!(
+        !world.project.join("linked").exists(),
+        "no file of a lease gets a name in a zone"
+    );
     assert!(session.close(LIMIT).success());
     for (number, attack) in attacks.iter().enumerate() {
         let copy = world.outside.join(format!("copy-{number}"));
         run(world.host("cp").arg("-a").args([&before, &copy]), LIMIT).success();
-        run(world.host("bash").args(["-c", &script(attack, &copy)]), LIMIT);
-        assert_ne!(planted(&copy), [""; 0], "the control: {attack} plants nothing without");
+        run(
+            world.host("bash").args(["-c", &script(attack, &copy)]),
+            LIMIT,
+        );
+        assert_ne!(
+            planted(&copy),
+            [""; 0],
+            "the control: {attack} plants nothing without"
+        );
     }
-    println!("{place:?}: {} attacks held, each of which works without", attacks.len());
+    println!(
+        "{place:?}: {} attacks held, each of which works without",
+        attacks.len()
+    );
 }
 
 fn policies_bound_which_paths_may_be_granted(place: Place) {
     let (bounded, data) = world(place, "");
     let own = bounded.home.join("settings/lazaret/policy.toml");
-    let lines = format!("version = 1\n[leases]\nread = ['{}']\nwrite = []\n", data.display());
+    let lines = format!(
+        "version = 1\n[leases]\nread = ['{}']\nwrite = []\n",
+        data.display()
+    );
     bounded.write(&own, lines);
     let mut session = session(&bounded, &["--leases"]);
     for (wants, want) in [
@@ -512,30 +746,53 @@ fn who_opens_a_session_names_its_paths(place: Place) {
     let read = format!("cat {}/notes", data.display());
     let lazaret = |options: &[&str], script: &str| {
         let mut command = dressed(&world, world.lazaret("run"));
-        run(command.args(options).args(["--", "bash", "-c", script]), LIMIT)
+        run(
+            command.args(options).args(["--", "bash", "-c", script]),
+            LIMIT,
+        )
     };
     let path = data.to_str().unwrap();
     assert!(!lazaret(&[], &read).text().contains("NOTES"), "the control");
     assert_eq!(lazaret(&["--read", path], &read).success().trim(), "NOTES");
-    assert_ne!(lazaret(&["--read", path], &format!("echo x > {path}/x")).code(), 0);
-    assert_eq!(lazaret(&["--write", path], &format!("echo x > {path}/x")).code(), 0);
+    assert_ne!(
+        lazaret(&["--read", path], &format!("echo x > {path}/x")).code(),
+        0
+    );
+    assert_eq!(
+        lazaret(&["--write", path], &format!("echo x > {path}/x")).code(),
+        0
+    );
     assert_eq!(fs::read_to_string(data.join("x")).unwrap(), "x\n");
     // Behind a link is what cells have under another name: that one is named.
     let link = world.outside.join("link");
     symlink(&data, &link).unwrap();
-    for (option, end, target) in
-        [("--read", "", ""), ("--read", "/", ""), ("--write", "", ""), ("--read", "/notes", "/notes")]
-    {
+    for (option, end, target) in [
+        ("--read", "", ""),
+        ("--read", "/", ""),
+        ("--write", "", ""),
+        ("--read", "/notes", "/notes"),
+    ] {
         let refused = lazaret(&[option, &format!("{}{end}", link.display())], "true");
         let told = format!("name {path}{target} instead");
-        assert!(refused.code() == 125 && refused.errors().contains(&told), "{}", refused.errors());
+        assert!(
+            refused.code() == 125 && refused.errors().contains(&told),
+            "{}",
+            refused.errors()
+        );
     }
     // What is closed is so here too.
     let keys = world.home.join(".ssh");
     let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");
-    assert!(refused.code() != 0 && refused.errors().contains("protected"), "{}", refused.errors());
+    assert!(
+        refused.code() != 0 && refused.errors().contains("protected"),
+        "{}",
+        refused.errors()
+    );
     let mut named = session(&world, &["--read", path]);
-    assert!(named.bash(&read).success().contains("NOTES") && named.bash(&read).success().contains("NOTES"));
+    assert!(
+        named.bash(&read).success().contains("NOTES")
+            && named.bash(&read).success().contains("NOTES")
+    );
     assert!(named.close(LIMIT).success());
     // A command that fails for another reason was not denied what it has.
     let denied = |options: &[&str]| {
@@ -587,7 +844,11 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
     ] {
         let mut terminal = start(&closed);
         assert_ne!(terminal.finish(LIMIT).code(), Some(0), "{closed}");
-        assert!(!terminal.screen().contains("tried to"), "{closed}: {}", terminal.screen());
+        assert!(
+            !terminal.screen().contains("tried to"),
+            "{closed}: {}",
+            terminal.screen()
+        );
     }
     let mut always = answer("always /var/log\n");
     always.expect("is open to the profile mine", LIMIT);
@@ -600,7 +861,10 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
             && after.contains("# Allowed always by `lazaret run`"),
         "{after}"
     );
-    let backups = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
+    let backups = fs::read_dir(file.parent().unwrap())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
     assert_eq!(
         backups
             .filter(|path| *path != file)
@@ -615,7 +879,12 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
         let mut command = dressed(&world, world.lazaret("policy"));
         run(command.args(["allow", path, "--profile", "mine"]), LIMIT)
     };
-    for closed in [world.home.join(".ssh").to_str().unwrap(), "/etc/shadow", "/var/../etc", "/"] {
+    for closed in [
+        world.home.join(".ssh").to_str().unwrap(),
+        "/etc/shadow",
+        "/var/../etc",
+        "/",
+    ] {
         assert_ne!(allow(closed).code(), 0, "{closed}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
@@ -637,31 +906,55 @@ fn always_works_for_a_shipped_profile(place: Place) {
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
     let mut again = start();
     again.expect("listed", LIMIT);
-    assert!(again.finish(LIMIT).success() && !again.screen().contains("tried"), "{}", again.screen());
+    assert!(
+        again.finish(LIMIT).success() && !again.screen().contains("tried"),
+        "{}",
+        again.screen()
+    );
 }
 
 fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) {
     let world = World::new(place);
     // In one row at the top, with line drawing, on the other screen, or within a string that nothing ends.
-    for left in ["\\033[3;3r\\033[3;70H", "\\033(0", "\\033[?1049h\\033[?7l\\033[3;999H", "\\033]0;x"] {
-        let script = format!("ls /var/log >&-; printf '\\033[2J\\033[HRun it (a)gain?{left}'; exit 1");
+    for left in [
+        "\\033[3;3r\\033[3;70H",
+        "\\033(0",
+        "\\033[?1049h\\033[?7l\\033[3;999H",
+        "\\033]0;x",
+    ] {
+        let script =
+            format!("ls /var/log >&-; printf '\\033[2J\\033[HRun it (a)gain?{left}'; exit 1");
         let mut command = dressed(&world, world.lazaret("run"));
         let mut terminal = Terminal::start(command.args(["--", "bash", "-c", &script]), 24, 80);
         terminal.expect("N]?", LIMIT);
         let rows = terminal.rows(24, 80);
         let seen = rows.concat();
-        for part in ["tried to read /var/log", "this session / always / no [o/s/always /var/log/N]?"] {
+        for part in [
+            "tried to read /var/log",
+            "this session / always / no [o/s/always /var/log/N]?",
+        ] {
             assert!(seen.contains(part), "{left}: {rows:#?}");
         }
-        assert!(terminal.screen().contains("\x1b[?7h"), "{left}: {:?}", terminal.screen());
+        assert!(
+            terminal.screen().contains("\x1b[?7h"),
+            "{left}: {:?}",
+            terminal.screen()
+        );
         thread::sleep(Duration::from_millis(800));
         terminal.send("\n");
         assert_eq!(terminal.finish(LIMIT).code(), Some(1));
     }
     // What is no terminal of a command's is left as it is.
     let mut command = dressed(&world, world.lazaret("run"));
-    let done = run(command.args(["--", "bash", "-c", "ls /var/log; exit 1"]), LIMIT);
-    assert!(done.code() == 1 && !done.errors().contains('\x1b'), "{}", done.errors());
+    let done = run(
+        command.args(["--", "bash", "-c", "ls /var/log; exit 1"]),
+        LIMIT,
+    );
+    assert!(
+        done.code() == 1 && !done.errors().contains('\x1b'),
+        "{}",
+        done.errors()
+    );
 }
 
 /// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.
@@ -670,16 +963,32 @@ fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {
     world.make_folder(&world.project.join("trap/data"));
     let mut session = session(&world, &["--leases"]);
     let (outside, trap) = (world.outside.display(), world.project.join("trap"));
-    session.bash(&format!("rm -rf {outside}; ln -s {} {outside}; ls -ld {outside}", trap.display()));
+    session.bash(&format!(
+        "rm -rf {outside}; ln -s {} {outside}; ls -ld {outside}",
+        trap.display()
+    ));
     let wants = json!({ "write": [data] });
-    start(&mut session, "a", &format!("echo x > {}/made; true", data.display()), &wants);
+    start(
+        &mut session,
+        "a",
+        &format!("echo x > {}/made; true", data.display()),
+        &wants,
+    );
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "once"}));
     let answer = session.answer_within("a", LIMIT);
     // Either there is no cell, or the lease lies where it should.
-    assert!(answer.kind() == "internal" || data.join("made").exists(), "{}", answer.result);
+    assert!(
+        answer.kind() == "internal" || data.join("made").exists(),
+        "{}",
+        answer.result
+    );
     assert!(!trap.join("data/made").exists(), "{}", answer.result);
-    assert_eq!(session.bash("echo on").success().trim(), "on", "the session goes on");
+    assert_eq!(
+        session.bash("echo on").success().trim(),
+        "on",
+        "the session goes on"
+    );
     assert!(session.close(LIMIT).success());
 }
 
@@ -689,7 +998,10 @@ fn no_socket_in_what_is_granted_is_reached(place: Place) {
     let listener = UnixListener::bind(&socket).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let connect = format!("curl -sS -m 2 --unix-socket {} http://x/; true", socket.display());
+    let connect = format!(
+        "curl -sS -m 2 --unix-socket {} http://x/; true",
+        socket.display()
+    );
     run(world.host("bash").args(["-c", &connect]), LIMIT);
     assert!(listener.accept().is_ok(), "the control");
     let mut session = session(&world, &["--leases"]);
@@ -709,7 +1021,12 @@ fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
     run(world.host("mkfifo").arg(&pipe), LIMIT).success();
     // What reads it on the host, so that nobody waits who opens it.
     let flags = OFlag::O_NONBLOCK.bits();
-    let mut reader = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&pipe).unwrap();
+    let mut reader = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(&pipe)
+        .unwrap();
     let write = format!(
         "echo x > {0}; echo x 1<>{0}; echo x | tee -a {0}; exec 3<{0} && echo x > /proc/self/fd/3; true",
         pipe.display()
@@ -732,38 +1049,63 @@ fn a_grant_within_another_uncovers_nothing(place: Place) {
     let (world, data) = world(place, "");
     world.write(&data.join("sub/plain"), &world.canary);
     symlink("sub/plain", data.join(".env")).unwrap();
-    let (sub, read) = (data.join("sub"), format!("cat {}/sub/plain", data.display()));
+    let (sub, read) = (
+        data.join("sub"),
+        format!("cat {}/sub/plain", data.display()),
+    );
     let grant = |session: &mut Session, wants: Value| {
         start(session, "a", &read, &wants);
         asked(session, "a");
         session.send(&json!({"id": "a", "approve": "session"}));
-        session.answer_within("a", LIMIT).text().contains(&world.canary)
+        session
+            .answer_within("a", LIMIT)
+            .text()
+            .contains(&world.canary)
     };
     for (first, second) in [
         (json!({"read": [data]}), json!({"write": [sub]})),
         (json!({"write": [sub]}), json!({"read": [data]})),
-        (json!({"read": [data], "write": [sub]}), json!({"read": [sub], "write": [data]})),
+        (
+            json!({"read": [data], "write": [sub]}),
+            json!({"read": [sub], "write": [data]}),
+        ),
     ] {
         let mut session = session(&world, &["--leases"]);
         if first.as_object().unwrap().len() == 1 {
-            assert_eq!(grant(&mut session, first.clone()), first["write"].is_array(), "the control: {first}");
+            assert_eq!(
+                grant(&mut session, first.clone()),
+                first["write"].is_array(),
+                "the control: {first}"
+            );
             start(&mut session, "b", &read, &second);
         } else {
             start(&mut session, "b", &read, &first);
         }
         let answer = session.answer_within("b", LIMIT);
-        assert!(answer.events.is_empty() && answer.kind() == "denied_policy", "{first}: {}", answer.result);
-        assert!(answer.text().contains("granted with other access"), "{}", answer.text());
+        assert!(
+            answer.events.is_empty() && answer.kind() == "denied_policy",
+            "{first}: {}",
+            answer.result
+        );
+        assert!(
+            answer.text().contains("granted with other access"),
+            "{}",
+            answer.text()
+        );
         assert!(session.close(LIMIT).success());
     }
     // One that covers the other takes its place, whichever comes first.
     let mut session = session(&world, &["--leases"]);
     assert!(grant(&mut session, json!({"read": [sub]})), "the control");
     assert!(
-        !grant(&mut session, json!({"read": [data]})) && !session.bash(&read).text().contains(&world.canary)
+        !grant(&mut session, json!({"read": [data]}))
+            && !session.bash(&read).text().contains(&world.canary)
     );
     let write = format!("{read}; echo x > {}/made", data.display());
-    assert!(!grant(&mut session, json!({"write": [data], "read": [sub.join("plain"), data]})));
+    assert!(!grant(
+        &mut session,
+        json!({"write": [data], "read": [sub.join("plain"), data]})
+    ));
     assert!(!session.bash(&write).text().contains(&world.canary) && data.join("made").exists());
     assert!(session.close(LIMIT).success());
 }
@@ -785,10 +1127,19 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
     for (file, wants, extent) in [
         (world.project.join("plain"), json!({}), None),
         (data.join("notes"), json!({"read": [data]}), Some("session")),
-        (data.join("notes"), json!({"read": [data.join("notes")]}), None),
+        (
+            data.join("notes"),
+            json!({"read": [data.join("notes")]}),
+            None,
+        ),
         (data.join("notes"), json!({"read": [data]}), Some("once")),
     ] {
-        start(&mut session, "a", &format!("python3 {} {}", serve.display(), file.display()), &wants);
+        start(
+            &mut session,
+            "a",
+            &format!("python3 {} {}", serve.display(), file.display()),
+            &wants,
+        );
         if let Some(extent) = extent {
             asked(&mut session, "a");
             session.send(&json!({"id": "a", "approve": extent}));
@@ -796,10 +1147,17 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
         assert!(until(LIMIT, || socket.exists()), "nothing listens");
         let fetched = session.bash(&fetch);
         // The controls: what is of the session passes.
-        assert_eq!(fetched.text().contains("b'"), extent != Some("once"), "{wants}: {}", fetched.text());
+        assert_eq!(
+            fetched.text().contains("b'"),
+            extent != Some("once"),
+            "{wants}: {}",
+            fetched.text()
+        );
         fs::write(&stop, "").unwrap();
         session.answer_within("a", LIMIT).success();
-        [&stop, &socket].iter().for_each(|path| fs::remove_file(path).unwrap());
+        [&stop, &socket]
+            .iter()
+            .for_each(|path| fs::remove_file(path).unwrap());
         if wants == json!({"read": [data.join("notes")]}) {
             session.send(&json!({"id": "g", "grants": true}));
             let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
@@ -814,17 +1172,39 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
 fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     let (world, data) = world(place, "");
     let paths: Vec<_> = (0..18).map(|n| data.join(format!("d{n}"))).collect();
-    paths.iter().for_each(|path| world.make_folder(&path.join("in")));
-    let text = |paths: &[PathBuf]| paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect();
-    let read = |paths| Wants { read: text(paths), ..Wants::default() };
+    paths
+        .iter()
+        .for_each(|path| world.make_folder(&path.join("in")));
+    let text = |paths: &[PathBuf]| {
+        paths
+            .iter()
+            .map(|path| path.to_str().unwrap().to_owned())
+            .collect()
+    };
+    let read = |paths| Wants {
+        read: text(paths),
+        ..Wants::default()
+    };
     let mut broker = broker(&world);
-    let inner = Wants { write: text(&[paths[0].join("in")]), ..Wants::default() };
-    let wanted = [read(&paths[..8]), read(&paths[8..16]), read(&paths[16..17]), inner];
-    let asked: Vec<_> =
-        (1..).zip(wanted).map(|(call, wants)| (call, ask(&mut broker, call, wants))).collect();
+    let inner = Wants {
+        write: text(&[paths[0].join("in")]),
+        ..Wants::default()
+    };
+    let wanted = [
+        read(&paths[..8]),
+        read(&paths[8..16]),
+        read(&paths[16..17]),
+        inner,
+    ];
+    let asked: Vec<_> = (1..)
+        .zip(wanted)
+        .map(|(call, wants)| (call, ask(&mut broker, call, wants)))
+        .collect();
     for (call, challenge) in &asked[..2] {
         broker.send(&yes(*call, challenge, Extent::Session));
-        let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+        let FromBroker::Leases(granted) = broker.message() else {
+            panic!("no leases")
+        };
         assert_eq!(granted.len(), 8 * usize::try_from(*call).unwrap());
         assert!(matches!(broker.done(*call).outcome, Outcome::Ran(_)));
     }
@@ -836,13 +1216,22 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     }
     // The same with room for it.
     let mut broker = self::broker(&world);
-    let inner = Wants { write: text(&[paths[0].join("in")]), ..Wants::default() };
-    let (outer, inner) = (ask(&mut broker, 1, read(&paths[..1])), ask(&mut broker, 2, inner));
+    let inner = Wants {
+        write: text(&[paths[0].join("in")]),
+        ..Wants::default()
+    };
+    let (outer, inner) = (
+        ask(&mut broker, 1, read(&paths[..1])),
+        ask(&mut broker, 2, inner),
+    );
     broker.send(&yes(1, &outer, Extent::Session));
     broker.message();
     broker.done(1);
     broker.send(&yes(2, &inner, Extent::Session));
-    assert_eq!(broker.done(2).outcome.error(), Some(ErrorKind::DeniedPolicy));
+    assert_eq!(
+        broker.done(2).outcome.error(),
+        Some(ErrorKind::DeniedPolicy)
+    );
 }
 
 fn what_is_mounted_below_is_not_granted(place: Place) {
@@ -852,7 +1241,9 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     }
     let (world, data) = world(place, "");
     let (below, alias) = (data.join("the disk"), world.outside.join("alias"));
-    [&below, &alias, &data.join("in")].iter().for_each(|path| world.make_folder(path));
+    [&below, &alias, &data.join("in")]
+        .iter()
+        .for_each(|path| world.make_folder(path));
     let mount = || {
         let mount = Mount::of(&below, &["-t", "tmpfs", "-o", "mode=755,size=1m", "tmpfs"]);
         fs::write(below.join("file"), &world.canary).unwrap();
@@ -861,24 +1252,44 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     let read = format!("cat {0}/notes '{0}/the disk/file'", data.display());
     let mounted = mount();
     assert!(
-        run(world.host("bash").args(["-c", &read]), LIMIT).success().contains(&world.canary),
+        run(world.host("bash").args(["-c", &read]), LIMIT)
+            .success()
+            .contains(&world.canary),
         "the control"
     );
     let mut session = session(&world, &["--leases"]);
     let refused = |session: &mut Session, wants: &Value, why: &str| {
         start(session, "a", &read, wants);
         let answer = session.answer_within("a", LIMIT);
-        assert!(answer.events.is_empty() && answer.kind() == "denied_policy", "{wants}: {}", answer.result);
+        assert!(
+            answer.events.is_empty() && answer.kind() == "denied_policy",
+            "{wants}: {}",
+            answer.result
+        );
         assert!(answer.text().contains(why), "{wants}: {}", answer.text());
     };
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
-        refused(&mut session, &wants, &format!("{} is mounted in it", below.display()));
+        refused(
+            &mut session,
+            &wants,
+            &format!("{} is mounted in it", below.display()),
+        );
     }
     // A mount itself is granted like any directory.
-    start(&mut session, "m", &format!("cat '{}/file'", below.display()), &json!({"read": [below]}));
+    start(
+        &mut session,
+        "m",
+        &format!("cat '{}/file'", below.display()),
+        &json!({"read": [below]}),
+    );
     asked(&mut session, "m");
     session.send(&json!({"id": "m", "approve": "once"}));
-    assert!(session.answer_within("m", LIMIT).success().contains(&world.canary));
+    assert!(
+        session
+            .answer_within("m", LIMIT)
+            .success()
+            .contains(&world.canary)
+    );
     drop(mounted);
     start(&mut session, "a", &read, &json!({"read": [data]}));
     asked(&mut session, "a");
@@ -886,13 +1297,21 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     assert!(session.answer_within("a", LIMIT).text().contains("NOTES"));
     // The same directory elsewhere.
     let bound = Mount::of(&alias, &["--bind", data.to_str().unwrap()]);
-    refused(&mut session, &json!({"write": [alias.join("in")]}), "granted with other access");
+    refused(
+        &mut session,
+        &json!({"write": [alias.join("in")]}),
+        "granted with other access",
+    );
     drop(bound);
     // What is mounted there meanwhile ends the lease.
     assert!(session.bash(&read).text().contains("NOTES"));
     let _mounted = mount();
     let after = session.bash(&read);
-    assert!(!after.text().contains("NOTES") && !after.text().contains(&world.canary), "{}", after.text());
+    assert!(
+        !after.text().contains("NOTES") && !after.text().contains(&world.canary),
+        "{}",
+        after.text()
+    );
     assert!(session.close(LIMIT).success());
     assert_eq!(audited(&world, "lease_ended")[1]["end"], "changed");
 }
@@ -901,9 +1320,20 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     let (world, data) = world(place, "");
     // Another project's, at a place of its own.
     let mut other = dressed(&world, world.program("lazaret"));
-    run(other.env("XDG_DATA_HOME", data.join("share")).args(["run", "--", "true"]), LIMIT).success();
-    let mut made = fs::read_dir(data.join("share/lazaret/projects")).unwrap().flatten();
-    let (central, name) = made.next().map(|entry| (entry.path(), entry.file_name())).unwrap();
+    run(
+        other
+            .env("XDG_DATA_HOME", data.join("share"))
+            .args(["run", "--", "true"]),
+        LIMIT,
+    )
+    .success();
+    let mut made = fs::read_dir(data.join("share/lazaret/projects"))
+        .unwrap()
+        .flatten();
+    let (central, name) = made
+        .next()
+        .map(|entry| (entry.path(), entry.file_name()))
+        .unwrap();
     world.write(&central.join("notes"), &world.canary);
     let moved = format!("moved/lazaret/projects/{}", name.display());
     let at = data.display();
@@ -916,7 +1346,9 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     run(world.host("cp").arg("-a").args([&data, &copy]), LIMIT).success();
     let control = attack.replace(at.to_string().as_str(), copy.to_str().unwrap());
     assert!(
-        run(world.host("bash").args(["-c", &control]), LIMIT).text().contains(&world.canary),
+        run(world.host("bash").args(["-c", &control]), LIMIT)
+            .text()
+            .contains(&world.canary),
         "the control"
     );
     assert!(copy.join(moved).join("planted").exists(), "the control");
@@ -926,14 +1358,23 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
         asked(&mut session, "a");
         session.send(&json!({"id": "a", "approve": "once"}));
         let text = session.answer_within("a", LIMIT).text().to_owned();
-        assert!(text.contains("NOTES") && !text.contains(&world.canary), "{wants}: {text}");
-        assert!(central.join("notes").exists() && !central.join("planted").exists(), "{wants}");
+        assert!(
+            text.contains("NOTES") && !text.contains(&world.canary),
+            "{wants}: {text}"
+        );
+        assert!(
+            central.join("notes").exists() && !central.join("planted").exists(),
+            "{wants}"
+        );
     }
     assert!(session.close(LIMIT).success());
 }
 
 fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
-    let (world, data) = world(place, "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false");
+    let (world, data) = world(
+        place,
+        "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false",
+    );
     let read = format!("cat {}/notes", data.display());
     let mut session = session(&world, &["--leases"]);
     let mut approver = Approver::start(&world);
@@ -941,10 +1382,20 @@ fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
         start(&mut session, id, &read, &json!({ "read": [data] }));
         assert_eq!(asked(&mut session, id)["channel"], "separate");
         session.send(&json!({"id": id, "approve": "session"}));
-        assert_eq!(session.event(id, LIMIT).unwrap()["event"], "notice", "it was taken");
+        assert_eq!(
+            session.event(id, LIMIT).unwrap()["event"],
+            "notice",
+            "it was taken"
+        );
         let shown = approver.answer(approve);
-        assert!(shown.to_string().contains(data.to_str().unwrap()), "{shown}");
-        assert_eq!(session.answer_within(id, LIMIT).text().contains("NOTES"), want);
+        assert!(
+            shown.to_string().contains(data.to_str().unwrap()),
+            "{shown}"
+        );
+        assert_eq!(
+            session.answer_within(id, LIMIT).text().contains("NOTES"),
+            want
+        );
     }
     assert!(session.close(LIMIT).success());
 }
@@ -958,17 +1409,30 @@ fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
     }
     let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);
     policy(&["allow", data.to_str().unwrap(), "--profile", "mine"]).success();
-    let script = format!("cd {}; cat notes; cat {}; true", data.display(), keys.join(" "));
+    let script = format!(
+        "cd {}; cat notes; cat {}; true",
+        data.display(),
+        keys.join(" ")
+    );
     let shown = |profile: &str| {
         let mut command = dressed(&world, world.lazaret("run"));
-        let done = run(command.args(["--profile", profile, "--", "bash", "-c", &script]), LIMIT);
-        (done.text().contains("NOTES"), done.text().contains(&world.canary))
+        let done = run(
+            command.args(["--profile", profile, "--", "bash", "-c", &script]),
+            LIMIT,
+        );
+        (
+            done.text().contains("NOTES"),
+            done.text().contains(&world.canary),
+        )
     };
     assert_eq!(shown("mine"), (true, false));
     // The control: what a grant by hand opens.
     let file = world.home.join("settings/lazaret/policy.toml");
     let text = fs::read_to_string(&file).unwrap();
-    let grants = format!("[profile.by-hand]\ngrants = [{{ path = '{}' }}]\n", data.display());
+    let grants = format!(
+        "[profile.by-hand]\ngrants = [{{ path = '{}' }}]\n",
+        data.display()
+    );
     world.write(&file, text.replace("[profile.by-hand]", &grants));
     assert_eq!(shown("by-hand"), (true, true));
 }
@@ -989,7 +1453,10 @@ fn a_path_of_the_policy_that_cannot_be_leased_is_named(place: Place) {
     world.write(&world.home.join("settings/lazaret/policy.toml"), text);
     let mut command = dressed(&world, world.lazaret("run"));
     let read = format!("cat {}/notes", data.display());
-    let done = run(command.args(["-v", "--profile", "mine", "--", "bash", "-c", &read]), LIMIT);
+    let done = run(
+        command.args(["-v", "--profile", "mine", "--", "bash", "-c", &read]),
+        LIMIT,
+    );
     assert!(done.text().contains("NOTES"), "{}", done.errors());
     for closed in [missing.as_path(), &link, &world.project] {
         let line = format!("{:?} (`read` of the profile", closed.display().to_string());

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
-    Ended, ErrorKind, FileAnswer, FileRead, FileWrite, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
+    Ended, ErrorKind, FileAnswer, FileRead, FileWrite, FromBroker, Outcome, Request, ToBroker,
+    Zone, ZonePath,
 };
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::wire::{Received, shell};
@@ -16,8 +17,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    let exhausting =
-        in_each_place![a_broker_without_descriptors_says_so_and_lives, a_full_disk_is_an_error_with_a_name];
+    let exhausting = in_each_place![
+        a_broker_without_descriptors_says_so_and_lives,
+        a_full_disk_is_an_error_with_a_name
+    ];
     let others = in_each_place![
         a_part_that_pauses_goes_on,
         a_part_that_stops_for_good_ends_its_call_by_the_clock,
@@ -37,7 +40,11 @@ impl Stopped {
             process.name == name && kill(Pid::from_raw(process.pid), Signal::SIGSTOP).is_ok()
         };
         let stopped: Vec<Process> = process::tree(root).into_iter().filter(stop).collect();
-        assert!(!stopped.is_empty(), "no {name} in {:#?}", process::tree(root));
+        assert!(
+            !stopped.is_empty(),
+            "no {name} in {:#?}",
+            process::tree(root)
+        );
         Self(stopped)
     }
 }
@@ -54,8 +61,15 @@ impl Drop for Stopped {
 fn a_part_that_pauses_goes_on(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    session.call("file_write", json!({"path": "file", "content": "before"})).success();
-    for name in ["lazaret-executo", "lazaret-warden", "lazaret-cell", "lazaret-worker"] {
+    session
+        .call("file_write", json!({"path": "file", "content": "before"}))
+        .success();
+    for name in [
+        "lazaret-executo",
+        "lazaret-warden",
+        "lazaret-cell",
+        "lazaret-worker",
+    ] {
         let stopped = Stopped::new(session.pid(), name);
         let calls = [
             session.start_call("bash", json!({"command": "echo on"})),
@@ -64,7 +78,13 @@ fn a_part_that_pauses_goes_on(place: Place) {
         ];
         std::thread::sleep(Duration::from_millis(500));
         drop(stopped);
-        let texts = calls.map(|id| session.answer_within(&id, LIMIT).success().trim().to_owned());
+        let texts = calls.map(|id| {
+            session
+                .answer_within(&id, LIMIT)
+                .success()
+                .trim()
+                .to_owned()
+        });
         assert_eq!(texts, ["on", "before", "on"], "{name} paused");
     }
 }
@@ -85,13 +105,20 @@ fn a_part_that_stops_for_good_ends_its_call_by_the_clock(place: Place) {
 
     let stopped = Stopped::new(session.pid(), "lazaret-warden");
     // More at once than there are cells.
-    let calls: Vec<String> =
-        (0..3).map(|_| session.start_call("bash", json!({"command": "sleep 300"}))).collect();
-    let kinds: Vec<String> =
-        calls.iter().map(|id| session.answer_within(id, LIMIT).kind().to_owned()).collect();
+    let calls: Vec<String> = (0..3)
+        .map(|_| session.start_call("bash", json!({"command": "sleep 300"})))
+        .collect();
+    let kinds: Vec<String> = calls
+        .iter()
+        .map(|id| session.answer_within(id, LIMIT).kind().to_owned())
+        .collect();
     assert_eq!(kinds, ["executor_lost"; 3]);
     drop(stopped);
-    assert_eq!(session.bash("echo on").success().trim(), "on", "a new session");
+    assert_eq!(
+        session.bash("echo on").success().trim(),
+        "on",
+        "a new session"
+    );
 }
 
 fn file(path: &str) -> ZonePath {
@@ -108,7 +135,11 @@ fn write(path: &str, content: &[u8]) -> Request {
 }
 
 fn read(path: &str) -> Request {
-    Request::FileRead(FileRead { path: file(path), offset: None, limit: None })
+    Request::FileRead(FileRead {
+        path: file(path),
+        offset: None,
+        limit: None,
+    })
 }
 
 /// A broker that may open no more descriptors answers with an error, and works again when it may.
@@ -118,11 +149,21 @@ fn a_broker_without_descriptors_says_so_and_lives(place: Place) {
     broker.call(1, write("file", b"content"));
     let limit = |pid: i32, max: &str| {
         let arguments = ["--pid", &pid.to_string(), &format!("--nofile={max}:")];
-        assert!(world.host("prlimit").args(arguments).status().unwrap().success());
+        assert!(
+            world
+                .host("prlimit")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
     };
     limit(broker.pid(), "12");
     for call in 2..22 {
-        broker.send(&ToBroker::Call { call, request: Request::Bash(shell("sleep 0.2; echo on")) });
+        broker.send(&ToBroker::Call {
+            call,
+            request: Request::Bash(shell("sleep 0.2; echo on")),
+        });
     }
     let mut kinds = std::collections::BTreeMap::<String, usize>::new();
     let mut left = 20;
@@ -137,11 +178,22 @@ fn a_broker_without_descriptors_says_so_and_lives(place: Place) {
         }
     }
     println!("{place}: {kinds:?}");
-    assert!(kinds.keys().all(|kind| ["None", "Some(Internal)"].contains(&kind.as_str())), "{kinds:?}");
-    assert!(kinds.contains_key("Some(Internal)"), "the limit was not met: {kinds:?}");
+    assert!(
+        kinds
+            .keys()
+            .all(|kind| ["None", "Some(Internal)"].contains(&kind.as_str())),
+        "{kinds:?}"
+    );
+    assert!(
+        kinds.contains_key("Some(Internal)"),
+        "the limit was not met: {kinds:?}"
+    );
     limit(broker.pid(), "1024");
     let done = broker.call(90, Request::Bash(shell("echo on")));
-    assert!(matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(0)), "{done:?}");
+    assert!(
+        matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(0)),
+        "{done:?}"
+    );
     let done = broker.call(91, read("file"));
     assert_eq!(done.outcome.error(), None, "{done:?}");
 }
@@ -156,15 +208,23 @@ fn a_pulled_socket_ends_everything(place: Place) {
         let (mut broker, _) = Broker::open(&world);
         broker.call(1, write("small", b"x"));
         broker.call(2, read("file"));
-        broker.send(&ToBroker::Call { call: 3, request: write("file", &contents[round % 2]) });
-        broker
-            .send(&ToBroker::Call { call: 4, request: Request::Bash(shell("setsid sleep 300 & sleep 300")) });
+        broker.send(&ToBroker::Call {
+            call: 3,
+            request: write("file", &contents[round % 2]),
+        });
+        broker.send(&ToBroker::Call {
+            call: 4,
+            request: Request::Bash(shell("setsid sleep 300 & sleep 300")),
+        });
         std::thread::sleep(Duration::from_micros(chance.below(8000)));
         let seen = process::tree(broker.pid());
         broker.stream.shutdown(std::net::Shutdown::Both).unwrap();
         let left = process::left_after(&seen, LIMIT);
         assert!(left.is_empty(), "round {round}: {left:#?}");
-        assert!(contents.contains(&world.get("file")), "round {round}: half a file");
+        assert!(
+            contents.contains(&world.get("file")),
+            "round {round}: half a file"
+        );
     }
 }
 
@@ -179,15 +239,24 @@ fn a_full_disk_is_an_error_with_a_name(place: Place) {
     let (mut broker, _) = Broker::open(&world);
     broker.call(1, write("file", &[b'a'; 400_000]));
     let done = broker.call(2, write("file", &[b'b'; 900_000]));
-    assert_eq!(done.outcome.error().or_else(|| answer_error(&done.parts)), Some(ErrorKind::Io), "{done:?}");
+    assert_eq!(
+        done.outcome.error().or_else(|| answer_error(&done.parts)),
+        Some(ErrorKind::Io),
+        "{done:?}"
+    );
     assert_eq!(world.get("file"), [b'a'; 400_000], "the old file");
-    let filler = "head -c 3000000 /dev/zero > filler; echo done; head -c 400000 /dev/zero | tr '\\0' x";
+    let filler =
+        "head -c 3000000 /dev/zero > filler; echo done; head -c 400000 /dev/zero | tr '\\0' x";
     let done = broker.call(3, Request::Bash(shell(filler)));
     assert!(matches!(&done.outcome, Outcome::Ran(_)), "{done:?}");
     let done = broker.call(4, Request::Bash(shell("rm filler; echo on")));
     assert_eq!(done.outcome.error(), None, "{done:?}");
     let done = broker.call(5, write("file", &[b'c'; 100_000]));
-    assert_eq!(done.outcome.error().or_else(|| answer_error(&done.parts)), None, "{done:?}");
+    assert_eq!(
+        done.outcome.error().or_else(|| answer_error(&done.parts)),
+        None,
+        "{done:?}"
+    );
     assert_eq!(world.get("file"), [b'c'; 100_000]);
 }
 
@@ -200,5 +269,6 @@ fn answer_error(parts: &[u8]) -> Option<ErrorKind> {
 fn small_disks(world: &World) -> [Mount; 2] {
     let account = world.place.account();
     let options = format!("size=1m,mode=700,uid={},gid={}", account.uid, account.gid);
-    [&world.project, &world.central].map(|root| Mount::of(root, &["-t", "tmpfs", "-o", &options, "tmpfs"]))
+    [&world.project, &world.central]
+        .map(|root| Mount::of(root, &["-t", "tmpfs", "-o", &options, "tmpfs"]))
 }

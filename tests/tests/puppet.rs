@@ -41,7 +41,12 @@ impl Puppet {
             return ptrace::detach(pid, None).map(|()| None);
         }
         // Below the 128 bytes that a function may use under its stack, plus a page.
-        Ok(Some(Self { pid, before, call, free: (before.rsp - 8192) & !15 }))
+        Ok(Some(Self {
+            pid,
+            before,
+            call,
+            free: (before.rsp - 8192) & !15,
+        }))
     }
 
     /// Makes one system call; returns the kernel's result.
@@ -52,7 +57,8 @@ impl Puppet {
             *value = match argument {
                 Argument::Number(number) => *number,
                 Argument::Bytes(bytes) => {
-                    self.put(free, bytes).expect("memory below the stack can be written");
+                    self.put(free, bytes)
+                        .expect("memory below the stack can be written");
                     let at = free;
                     free += (bytes.len() as u64 + 16) & !7;
                     at
@@ -79,7 +85,11 @@ impl Puppet {
             .and_then(|()| waitpid(self.pid, None))
             .and_then(|_| ptrace::getregs(self.pid));
         let result = stepped.expect("the process takes a step").rax as i64;
-        if (-4095..0).contains(&result) { Err(Errno::from_raw(-result as i32)) } else { Ok(result as u64) }
+        if (-4095..0).contains(&result) {
+            Err(Errno::from_raw(-result as i32))
+        } else {
+            Ok(result as u64)
+        }
     }
 
     fn put(&self, at: u64, bytes: &[u8]) -> nix::Result<()> {
@@ -88,7 +98,11 @@ impl Puppet {
             let mut whole = [0; 8];
             whole[..word.len()].copy_from_slice(word);
             let address = at + 8 * index as u64;
-            ptrace::write(self.pid, address as ptrace::AddressType, i64::from_le_bytes(whole))?;
+            ptrace::write(
+                self.pid,
+                address as ptrace::AddressType,
+                i64::from_le_bytes(whole),
+            )?;
         }
         Ok(())
     }

@@ -47,13 +47,21 @@ fn names() {
 #[test]
 fn a_hostile_path_costs_no_more_than_its_length() {
     let (_, names) = TARGETS.iter().find(|(name, _)| *name == "names").unwrap();
-    for pattern in [".git/modules/**/hooks", "hooks/**/hooks", "*a*a*a*a*a*a*a*a*b", "{a,b}*{a,b}*{a,b}*c"] {
+    for pattern in [
+        ".git/modules/**/hooks",
+        "hooks/**/hooks",
+        "*a*a*a*a*a*a*a*a*b",
+        "{a,b}*{a,b}*{a,b}*c",
+    ] {
         for name in ["hooks/", "a", "a/", "ab", "\u{e9}/", "\u{17f}"] {
             let path = name.repeat(4095 / name.len());
             let started = cpu_time();
             names(format!("{pattern}\0{path}").as_bytes());
             let took = cpu_time() - started;
-            assert!(took < CASE, "{pattern} on {name:?} again and again took {took:?}");
+            assert!(
+                took < CASE,
+                "{pattern} on {name:?} again and again took {took:?}"
+            );
         }
     }
 }
@@ -61,23 +69,37 @@ fn a_hostile_path_costs_no_more_than_its_length() {
 /// The run can fail: a target that does not like one byte is caught, with its input.
 #[test]
 fn a_broken_promise_is_seen() {
-    let summary = run("path", |data| assert!(!data.contains(&b'~'), "a tilde"), SEED, 1000);
+    let summary = run(
+        "path",
+        |data| assert!(!data.contains(&b'~'), "a tilde"),
+        SEED,
+        1000,
+    );
     let summary = summary.unwrap_err();
-    assert!(summary.contains("case ") && summary.contains("7e"), "{summary}");
+    assert!(
+        summary.contains("case ") && summary.contains("7e"),
+        "{summary}"
+    );
 }
 
 /// Every place in turn. The ledger's own tests show that it can say no.
 #[test]
 fn session() {
     let worlds: Vec<World> = Place::all().into_iter().map(World::new).collect();
-    worlds.iter().for_each(|world| drop(world.put("a", "x\nxx\n")));
+    worlds
+        .iter()
+        .for_each(|world| drop(world.put("a", "x\nxx\n")));
     let (mut total, started) = (conversation::Summary::default(), Instant::now());
     for number in cases(CONVERSATIONS) {
         let world = &worlds[number as usize % worlds.len()];
         let marker = world::long_sleep();
         let summary = conversation::hold(world, &marker, &mut chance(seed(), number));
         let summary = summary.unwrap_or_else(|wrong| {
-            panic!("seed {}, conversation {number} in {}: {wrong}", seed(), world.place)
+            panic!(
+                "seed {}, conversation {number} in {}: {wrong}",
+                seed(),
+                world.place
+            )
         });
         total.frames += summary.frames;
         total.done += summary.done;
@@ -85,8 +107,14 @@ fn session() {
         total.peak_kib = total.peak_kib.max(summary.peak_kib);
     }
     let talks = cases(CONVERSATIONS).count() as u64;
-    println!("{talks} conversations in {:?}: {total:?}", started.elapsed());
-    assert!(talks == 1 || total.done > talks && total.faults > talks / 4, "nothing much was said: {total:?}");
+    println!(
+        "{talks} conversations in {:?}: {total:?}",
+        started.elapsed()
+    );
+    assert!(
+        talks == 1 || total.done > talks && total.faults > talks / 4,
+        "nothing much was said: {total:?}"
+    );
 }
 
 /// Runs a target on its cases; says which one it did not stand.
@@ -104,7 +132,10 @@ fn run(name: &str, target: Target, seed: u64, cases: u64) -> Result<(), String> 
         let held = catch_unwind(AssertUnwindSafe(|| target(&data))).is_ok();
         let took = cpu_time() - started;
         if !held || took > CASE {
-            return Err(format!("{name}, seed {seed}, case {number}, {took:?}: {}", hex(&data)));
+            return Err(format!(
+                "{name}, seed {seed}, case {number}, {took:?}: {}",
+                hex(&data)
+            ));
         }
     }
     Ok(())
@@ -131,15 +162,19 @@ fn cases(count: u64) -> std::ops::Range<u64> {
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable} is a number, not {text}")),
+    )
 }
 
 /// CPU time of this thread: the machine may be busy with others.
 fn cpu_time() -> Duration {
     use nix::sys::resource::{UsageWho, getrusage};
     let used = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
-    let time =
-        |part: nix::sys::time::TimeVal| Duration::new(part.tv_sec() as u64, part.tv_usec() as u32 * 1000);
+    let time = |part: nix::sys::time::TimeVal| {
+        Duration::new(part.tv_sec() as u64, part.tv_usec() as u32 * 1000)
+    };
     time(used.user_time()) + time(used.system_time())
 }
 

@@ -90,7 +90,10 @@ fn no_change_of_content_reaches_the_other_name(place: Place) {
         "os.posix_fallocate(os.open(x, os.O_RDWR), 0, 99); change(os.open(x, os.O_WRONLY))",
         "open(\"n\", \"w\").write(\"evil\"); os.copy_file_range(os.open(\"n\", 0), os.open(x, os.O_WRONLY), 4)",
     ];
-    let scripts = SHELL.map(str::to_owned).into_iter().chain(CALLS.map(python));
+    let scripts = SHELL
+        .map(str::to_owned)
+        .into_iter()
+        .chain(CALLS.map(python));
     let kept = KeptWorld::of(fixture(place));
     for script in scripts {
         let here = Cell::new(false);
@@ -124,14 +127,19 @@ change(os.open(\"y\", os.O_WRONLY))",
         "open(\"x (deleted)\", \"w\"); fd = os.open(x, os.O_RDONLY); os.rename(x, \"x\"); os.unlink(\"x\")
 change(again(fd, os.O_WRONLY))",
     ];
-    let scripts: Vec<_> = SHELL.map(str::to_owned).into_iter().chain(CALLS.map(python)).collect();
+    let scripts: Vec<_> = SHELL
+        .map(str::to_owned)
+        .into_iter()
+        .chain(CALLS.map(python))
+        .collect();
     hold(place, &scripts, |world| stored(world) != "theirs\n");
 }
 
 /// A name that commands made leads through a link to the one outside, which they may read.
 fn no_name_in_a_view_counts(place: Place) {
-    let script =
-        |store: &str| format!("mkdir h; ln dep/x h/x; rm -r h; ln -s {store} h; echo evil >> dep/x; cat h/x");
+    let script = |store: &str| {
+        format!("mkdir h; ln dep/x h/x; rm -r h; ln -s {store} h; echo evil >> dep/x; cat h/x")
+    };
     let control = fixture(place);
     let store = control.outside.join("store").display().to_string();
     run(control.host("bash").args(["-c", &script(&store)]), LIMIT).success();
@@ -170,7 +178,12 @@ for one in both: one.join()";
     let first = session.start_call("bash", json!({"command": format!("{script}; echo done")}));
     let other = session.bash(&format!("{script}; echo done"));
     assert!(other.success().contains("done"));
-    assert!(session.answer_within(&first, LIMIT).success().contains("done"));
+    assert!(
+        session
+            .answer_within(&first, LIMIT)
+            .success()
+            .contains("done")
+    );
     assert_eq!(stored(&world), "theirs\n");
 }
 
@@ -215,12 +228,21 @@ os.write(os.open(f\"/proc/self/fd/{fd}\", os.O_WRONLY | os.O_APPEND), b\"5\\n\")
     ] {
         session.bash(script).success();
     }
-    let said =
-        session.bash("cat e/third; echo new >> also; cat made; stat -c %a e/third; echo evil >> dep/x");
-    assert_eq!(said.success().trim(), "own\n1\n2\n3\n4\n5\n6\nnew\nnew\n640");
+    let said = session
+        .bash("cat e/third; echo new >> also; cat made; stat -c %a e/third; echo evil >> dep/x");
+    assert_eq!(
+        said.success().trim(),
+        "own\n1\n2\n3\n4\n5\n6\nnew\nnew\n640"
+    );
     let tmpfile = "import ctypes, os; fd = os.open(\".\", os.O_TMPFILE | os.O_RDWR); p = f\"/proc/self/fd/{fd}\"
 ctypes.CDLL(None).linkat(-100, p.encode(), -100, b\"t\", 0x400); os.link(\"t\", \"u\"); os.write(os.open(p, os.O_WRONLY), b\"one\"); print(open(\"u\").read())";
-    assert_eq!(session.bash(&format!("python3 -c '{tmpfile}'")).success().trim(), "one");
+    assert_eq!(
+        session
+            .bash(&format!("python3 -c '{tmpfile}'"))
+            .success()
+            .trim(),
+        "one"
+    );
     let private = "cd; echo a > a; ln a b; echo b >> b; cat a; m=/dev/shm; echo a > $m/a; ln $m/a $m/b; echo b >> $m/b; cat $m/a";
     assert_eq!(session.bash(private).success().trim(), "a\nb\na\nb");
     assert_eq!(stored(&world), "theirs\n");
@@ -230,21 +252,31 @@ ctypes.CDLL(None).linkat(-100, p.encode(), -100, b\"t\", 0x400); os.link(\"t\", 
 fn a_later_session_copies(place: Place) {
     let world = fixture(place);
     run(&mut world.cell("ln own second"), LIMIT).success();
-    assert_eq!(run(&mut world.cell("echo 2 >> second; cat own second"), LIMIT).success(), "own\nown\n2\n");
+    assert_eq!(
+        run(&mut world.cell("echo 2 >> second; cat own second"), LIMIT).success(),
+        "own\nown\n2\n"
+    );
 }
 
 fn what_cannot_be_copied_is_refused_and_named(place: Place) {
     let world = fixture(place);
     let big = world.outside.join("store/big");
     world.write(&big, "");
-    fs::File::options().write(true).open(&big).unwrap().set_len(300 << 20).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&big)
+        .unwrap()
+        .set_len(300 << 20)
+        .unwrap();
     fs::hard_link(&big, world.project.join("dep/big")).unwrap();
     let mut session = Session::open(&world);
     let refused = session.bash("echo evil >> dep/big");
     assert!(!refused.ok(), "{}", refused.result);
     let said = refused.result.to_string();
     assert!(
-        said.contains("write dep/big") && said.contains("256 MiB") && said.contains("package-import-method"),
+        said.contains("write dep/big")
+            && said.contains("256 MiB")
+            && said.contains("package-import-method"),
         "{said}"
     );
     assert_eq!(fs::metadata(&big).unwrap().len(), 300 << 20);
@@ -254,7 +286,10 @@ fn what_cannot_be_copied_is_refused_and_named(place: Place) {
     fs::set_permissions(world.project.join("dep"), fs::Permissions::from_mode(0o555)).unwrap();
     let refused = session.bash("echo evil >> dep/x");
     let said = refused.result.to_string();
-    assert!(!refused.ok() && said.contains("write dep/x") && said.contains("hard link"), "{said}");
+    assert!(
+        !refused.ok() && said.contains("write dep/x") && said.contains("hard link"),
+        "{said}"
+    );
     assert_eq!(stored(&world), "theirs\n");
     fs::set_permissions(world.project.join("dep"), fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -262,24 +297,43 @@ fn what_cannot_be_copied_is_refused_and_named(place: Place) {
 fn a_copy_keeps_metadata(place: Place) {
     let world = fixture(place);
     let store = world.outside.join("store/x");
-    let attribute =
-        "import os; os.setxattr(\"store/x\", \"user.origin\", b\"registry\"); os.utime(\"store/x\", (5, 7))";
-    run(world.host("python3").current_dir(&world.outside).args(["-c", attribute]), LIMIT).success();
+    let attribute = "import os; os.setxattr(\"store/x\", \"user.origin\", b\"registry\"); os.utime(\"store/x\", (5, 7))";
+    run(
+        world
+            .host("python3")
+            .current_dir(&world.outside)
+            .args(["-c", attribute]),
+        LIMIT,
+    )
+    .success();
     fs::set_permissions(&store, fs::Permissions::from_mode(0o750)).unwrap();
     let script = "python3 -c 'import os; os.open(\"dep/x\", os.O_RDWR)
 print(os.getxattr(os.open(\"dep/x\", 0), \"user.origin\"), os.stat(\"dep/x\").st_nlink)'; stat -c '%a %Y' dep/x; ls -A dep";
-    assert_eq!(run(&mut world.cell(script), LIMIT).success(), "b'registry' 1\n750 7\nx\n");
+    assert_eq!(
+        run(&mut world.cell(script), LIMIT).success(),
+        "b'registry' 1\n750 7\nx\n"
+    );
     let state = fs::metadata(&store).unwrap();
-    assert_eq!((state.nlink(), state.uid()), (1, fs::metadata(world.project.join("dep/x")).unwrap().uid()));
+    assert_eq!(
+        (state.nlink(), state.uid()),
+        (1, fs::metadata(world.project.join("dep/x")).unwrap().uid())
+    );
 }
 
 fn file_tools_replace(place: Place) {
     let world = fixture(place);
     let mut session = Session::open(&world);
-    session.call("file_read", json!({"path": "dep/x"})).success();
+    session
+        .call("file_read", json!({"path": "dep/x"}))
+        .success();
     let edit = json!({"path": "dep/x", "old_string": "theirs", "new_string": "evil"});
     session.call("file_edit", edit).success();
-    session.call("file_write", json!({"path": "dep/x", "content": "more evil\n"})).success();
+    session
+        .call(
+            "file_write",
+            json!({"path": "dep/x", "content": "more evil\n"}),
+        )
+        .success();
     assert_eq!(
         (stored(&world).as_str(), world.get("dep/x").as_slice()),
         ("theirs\n", b"more evil\n".as_slice())
@@ -291,22 +345,31 @@ fn file_tools_replace(place: Place) {
     let listed = ask(json!({"id": "h", "history": true, "limit": 1}));
     let number = &listed.result["metadata"]["changes"][0]["number"];
     ask(json!({"id": "u", "op": "undo", "undo": number, "path": "dep/x"})).success();
-    assert_eq!((stored(&world).as_str(), world.get("dep/x").as_slice()), ("theirs\n", b"evil\n".as_slice()));
+    assert_eq!(
+        (stored(&world).as_str(), world.get("dep/x").as_slice()),
+        ("theirs\n", b"evil\n".as_slice())
+    );
 }
 
 fn background_commands_copy(place: Place) {
     let world = fixture(place);
     let mut session = Session::open(&world);
     let command = "echo evil >> dep/x; touch done";
-    session.call("bash", json!({"command": command, "background": true})).success();
-    assert!(lazaret_tests::process::until(LIMIT, || world.project.join("done").exists()));
+    session
+        .call("bash", json!({"command": command, "background": true}))
+        .success();
+    assert!(lazaret_tests::process::until(LIMIT, || world
+        .project
+        .join("done")
+        .exists()));
     assert_eq!(
         (stored(&world).as_str(), world.get("dep/x").as_slice()),
         ("theirs\n", b"theirs\nevil\n".as_slice())
     );
 }
 
-const COMMIT: &str = "git init -q . && git config user.name t && git config user.email t@t.invalid &&
+const COMMIT: &str =
+    "git init -q . && git config user.name t && git config user.email t@t.invalid &&
     git add own && git commit -qm one";
 
 /// `cp -al` is how rsnapshot and others keep versions: each file of the project, and of its repository, has a second name.
@@ -314,19 +377,39 @@ fn git_works_on_a_project_that_a_backup_links(place: Place) {
     let world = fixture(place);
     run(world.host("bash").args(["-c", COMMIT]), LIMIT).success();
     let backup = world.outside.join("backup");
-    run(world.host("cp").args(["-al"]).arg(&world.project).arg(&backup), LIMIT).success();
+    run(
+        world
+            .host("cp")
+            .args(["-al"])
+            .arg(&world.project)
+            .arg(&backup),
+        LIMIT,
+    )
+    .success();
     symlink("/nowhere", backup.join("marker")).unwrap();
     let digest = "find . -type f -exec sha256sum {} + | sort";
-    let backed_up = || run(world.host("bash").current_dir(&backup).args(["-c", digest]), LIMIT).success();
+    let backed_up = || {
+        run(
+            world.host("bash").current_dir(&backup).args(["-c", digest]),
+            LIMIT,
+        )
+        .success()
+    };
     let before = backed_up();
     let work = "set -e; echo two >> own; git add own; git commit -qm two; git checkout -qb other; echo 3 >> own
         git commit -qam three; git checkout -q -; git merge -q other; git gc -q; git worktree add -q w; git -C w log --oneline
         git stash -q || true; git fsck";
     let mut session = Session::open(&world);
     session.bash(work).success();
-    session.bash("git worktree remove w; echo 4 >> own; git commit -qam four; git gc -q; git fsck").success();
+    session
+        .bash("git worktree remove w; echo 4 >> own; git commit -qam four; git gc -q; git fsck")
+        .success();
     session.close(LIMIT);
-    run(&mut world.cell("set -e; echo 5 >> own; git commit -qam five; git fsck"), LIMIT).success();
+    run(
+        &mut world.cell("set -e; echo 5 >> own; git commit -qam five; git fsck"),
+        LIMIT,
+    )
+    .success();
     assert_eq!(backed_up(), before);
 }
 
@@ -335,10 +418,34 @@ fn a_local_clone_leaves_the_original(place: Place) {
     let world = World::new(place);
     let original = world.outside.join("original");
     world.write(&original.join("own"), "own\n");
-    run(world.host("bash").current_dir(&original).args(["-c", COMMIT]), LIMIT).success();
-    run(world.host("git").args(["clone", "-q"]).arg(&original).arg("clone"), LIMIT).success();
+    run(
+        world
+            .host("bash")
+            .current_dir(&original)
+            .args(["-c", COMMIT]),
+        LIMIT,
+    )
+    .success();
+    run(
+        world
+            .host("git")
+            .args(["clone", "-q"])
+            .arg(&original)
+            .arg("clone"),
+        LIMIT,
+    )
+    .success();
     let evil = "cd clone/.git/objects; for o in ??/*; do chmod u+w $o; echo evil >> $o; done; true";
-    let fsck = || run(world.host("git").current_dir(&original).args(["fsck", "--full"]), LIMIT).code();
+    let fsck = || {
+        run(
+            world
+                .host("git")
+                .current_dir(&original)
+                .args(["fsck", "--full"]),
+            LIMIT,
+        )
+        .code()
+    };
     assert_eq!(fsck(), 0);
     let finished = run(&mut world.cell(evil), LIMIT);
     assert_eq!((fsck(), finished.code()), (0, 0), "{finished:?}");
@@ -346,7 +453,22 @@ fn a_local_clone_leaves_the_original(place: Place) {
     // In the clone, they are its own by now.
     assert_eq!(fsck(), 0);
     let control = original.with_file_name("control");
-    run(world.host("git").args(["clone", "-q"]).arg(&original).arg(&control), LIMIT).success();
-    run(world.host("bash").current_dir(control).args(["-c", &evil.replace("clone/", "")]), LIMIT).success();
+    run(
+        world
+            .host("git")
+            .args(["clone", "-q"])
+            .arg(&original)
+            .arg(&control),
+        LIMIT,
+    )
+    .success();
+    run(
+        world
+            .host("bash")
+            .current_dir(control)
+            .args(["-c", &evil.replace("clone/", "")]),
+        LIMIT,
+    )
+    .success();
     assert_ne!(fsck(), 0, "the control");
 }

@@ -136,7 +136,10 @@ fn lines(seed: u64) -> Vec<String> {
         let mut line = String::new();
         for _ in 0..pieces {
             let odd = chance.below(6) == 0;
-            line.push_str(pick::<&str>(if odd { &PIECES } else { &USUAL }, &mut chance));
+            line.push_str(pick::<&str>(
+                if odd { &PIECES } else { &USUAL },
+                &mut chance,
+            ));
         }
         line
     };
@@ -147,15 +150,32 @@ fn lines(seed: u64) -> Vec<String> {
 fn run(lines: &[String]) -> Vec<Vec<Vec<String>>> {
     let world = World::new(Place::any());
     let (input, output) = (world.outside.join("lines"), world.outside.join("seen"));
-    world.write(&input, lines.iter().map(|line| format!("{line}\0")).collect::<String>());
-    let script = format!("exec 3<'{}' 4>>'{}'\n{BASH}", input.display(), output.display());
+    world.write(
+        &input,
+        lines
+            .iter()
+            .map(|line| format!("{line}\0"))
+            .collect::<String>(),
+    );
+    let script = format!(
+        "exec 3<'{}' 4>>'{}'\n{BASH}",
+        input.display(),
+        output.display()
+    );
     let mut bash = world.host("/bin/bash");
-    bash.args(["--norc", "--noprofile", "-c", &script]).env_clear().env("PATH", "/nonexistent");
-    bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    bash.args(["--norc", "--noprofile", "-c", &script])
+        .env_clear()
+        .env("PATH", "/nonexistent");
+    bash.stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = bash.spawn().unwrap();
     let limit = std::time::Duration::from_secs(300);
     let ended = lazaret_tests::process::wait(&mut child, limit);
-    assert!(ended.is_some_and(|status| status.code().is_some()), "bash is not over: {ended:?}");
+    assert!(
+        ended.is_some_and(|status| status.code().is_some()),
+        "bash is not over: {ended:?}"
+    );
     // What runs in the background may write late.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let seen = fs::read(&output).unwrap();
@@ -163,8 +183,9 @@ fn run(lines: &[String]) -> Vec<Vec<Vec<String>>> {
     let mut ended = false;
     for record in seen.split(|byte| *byte == 0x1f).skip(1) {
         let record = record.strip_suffix(b"\0").unwrap_or(record);
-        let mut words =
-            record.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        let mut words = record
+            .split(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned());
         let number = words.next().unwrap();
         match number.parse::<usize>() {
             Ok(number) => ran[number].push(words.collect()),
@@ -193,7 +214,10 @@ fn was_seen(units: &[Unit], ran: &[String]) -> bool {
 
 #[test]
 fn nothing_runs_that_was_not_seen() {
-    let seed = std::env::var("LAZARET_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0x5e11_c0de);
+    let seed = std::env::var("LAZARET_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0x5e11_c0de);
     let lines = lines(seed);
     let ran = run(&lines);
     let (mut calls, mut sure) = (0, 0);
@@ -203,12 +227,18 @@ fn nothing_runs_that_was_not_seen() {
         for ran in ran {
             calls += 1;
             sure += u64::from(parsed);
-            assert!(was_seen(&units, ran), "seed {seed}: of {line:?} bash ran {ran:?}; we read {units:?}");
+            assert!(
+                was_seen(&units, ran),
+                "seed {seed}: of {line:?} bash ran {ran:?}; we read {units:?}"
+            );
         }
     }
     println!("{calls} programs in {LINES} lines, {sure} of them in lines that were parsed whole");
     // It is not seen by not parsing.
-    assert!(calls > LINES / 3 && sure > calls / 3, "{calls} programs, {sure} sure");
+    assert!(
+        calls > LINES / 3 && sure > calls / 3,
+        "{calls} programs, {sure} sure"
+    );
 }
 
 #[test]

@@ -87,30 +87,48 @@ const NICE: &str = "import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)
 
 /// Runs a script of Python without a shell: its parent is the cell's first process.
 fn python(session: &mut Session, script: &str, word: &str) -> String {
-    session.call("bash", json!({"command": ["python3", "-c", script, word]})).success().to_owned()
+    session
+        .call("bash", json!({"command": ["python3", "-c", script, word]}))
+        .success()
+        .to_owned()
 }
 
 /// The first processes of the cells of a session. What is to be the next program still has its parent's name.
 fn first_processes(session: &Session) -> BTreeSet<i32> {
     let tree = process::tree(session.pid());
-    let named = |name| tree.iter().filter(move |process| process.name == name).map(|process| process.pid);
+    let named = |name| {
+        tree.iter()
+            .filter(move |process| process.name == name)
+            .map(|process| process.pid)
+    };
     let wardens: Vec<i32> = named("lazaret-warden").collect();
-    let ours =
-        |process: &&process::Process| wardens.contains(&process.parent) && process.name == "lazaret-cell";
-    tree.iter().filter(ours).map(|process| process.pid).collect()
+    let ours = |process: &&process::Process| {
+        wardens.contains(&process.parent) && process.name == "lazaret-cell"
+    };
+    tree.iter()
+        .filter(ours)
+        .map(|process| process.pid)
+        .collect()
 }
 
 fn nothing_of_a_call_reaches_the_next(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    let tier = if place.tier == Tier::Namespaced { "namespaced" } else { "flat" };
+    let tier = if place.tier == Tier::Namespaced {
+        "namespaced"
+    } else {
+        "flat"
+    };
     let before = python(&mut session, STATE, tier);
     for _ in 0..3 {
         let passed = python(&mut session, CHANGE, tier);
         if place.tier == Tier::Namespaced {
             // The control: these do reach the first process.
             for name in ["nice", "descriptors", "files", "idle", "input and output"] {
-                assert!(passed.contains(&format!("passed {name}\n")), "{name}: {passed}");
+                assert!(
+                    passed.contains(&format!("passed {name}\n")),
+                    "{name}: {passed}"
+                );
             }
         }
         assert_eq!(python(&mut session, STATE, tier), before, "after {passed}");
@@ -120,7 +138,12 @@ fn nothing_of_a_call_reaches_the_next(place: Place) {
 /// The nice value of a process (`man 5 proc_pid_stat`), if it is alive.
 fn nice(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19 - 3)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19 - 3)?
+        .parse()
+        .ok()
 }
 
 /// The place of a cell is used again, two in turn where calls come in a row.
@@ -144,7 +167,9 @@ fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
     let mut session = Session::open(&world);
     let usual = nice(session.pid()).unwrap();
     let changed = |session: &Session| {
-        first_processes(session).iter().any(|pid| nice(*pid).is_some_and(|nice| nice != usual))
+        first_processes(session)
+            .iter()
+            .any(|pid| nice(*pid).is_some_and(|nice| nice != usual))
     };
     let script = format!("{NICE}\nimport time\ntime.sleep(1)");
     let id = session.start_call("bash", json!({"command": ["python3", "-c", script]}));
@@ -164,15 +189,25 @@ fn many_calls_in_a_row_are_all_alike(place: Place) {
     for number in 0..150 {
         let answer = session.bash(&format!("({look}); exit {}", number % 100));
         assert_eq!(answer.exit_code(), Some(number % 100), "{}", answer.result);
-        let [processes, rest] =
-            answer.text().split_once('\n').map(|(one, two)| [one, two]).unwrap().map(str::to_owned);
+        let [processes, rest] = answer
+            .text()
+            .split_once('\n')
+            .map(|(one, two)| [one, two])
+            .unwrap()
+            .map(str::to_owned);
         if place.tier == Tier::Namespaced {
             // The first process, bash, its subshell, and the two of the pipe.
-            assert!((3..=5).contains(&processes.parse::<u32>().unwrap()), "{processes} processes");
+            assert!(
+                (3..=5).contains(&processes.parse::<u32>().unwrap()),
+                "{processes} processes"
+            );
             seen.insert(rest);
         }
     }
-    assert!(seen.len() <= 1, "mounts and descriptors come and go: {seen:?}");
+    assert!(
+        seen.len() <= 1,
+        "mounts and descriptors come and go: {seen:?}"
+    );
     let first = first_processes(&session);
     assert!((1..=4).contains(&first.len()), "{first:?}");
 }
@@ -184,14 +219,21 @@ fn each_call_has_its_own_figures(place: Place) {
     let usage = |session: &mut Session, script: &str| {
         let call = session.call("bash", json!({"command": ["python3", "-c", script]}));
         let usage = &call.result["metadata"]["usage"];
-        let number = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name} in {usage}"));
+        let number = |name: &str| {
+            usage[name]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{name} in {usage}"))
+        };
         (number("peakKib"), number("userUs") + number("systemUs"))
     };
     let much = "import os, time\nif os.fork() == 0:\n  x = b'x' * 300_000_000\n  end = time.process_time() + 0.5\n  while time.process_time() < end: pass\n  os._exit(0)\nos.wait()";
     let (peak, cpu) = usage(&mut session, much);
     assert!(peak > 250_000 && cpu > 500_000, "{peak} KiB, {cpu} µs");
     let (peak, cpu) = usage(&mut session, "pass");
-    assert!((1_000..100_000).contains(&peak) && (1_000..400_000).contains(&cpu), "{peak} KiB, {cpu} µs");
+    assert!(
+        (1_000..100_000).contains(&peak) && (1_000..400_000).contains(&cpu),
+        "{peak} KiB, {cpu} µs"
+    );
 }
 
 /// A signal that comes when its program has ended is for nobody.
@@ -199,15 +241,35 @@ fn late_signals_reach_no_other_call(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     for call in 0..200 {
-        broker.send(&ToBroker::Call { call, request: Request::Bash(shell("exit 7")) });
+        broker.send(&ToBroker::Call {
+            call,
+            request: Request::Bash(shell("exit 7")),
+        });
         for _ in 0..20 {
-            broker.send(&ToBroker::Signal { call, signal: Signal::Interrupt });
+            broker.send(&ToBroker::Signal {
+                call,
+                signal: Signal::Interrupt,
+            });
         }
         let done = broker.done(call);
-        let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
-        assert!(matches!(ran.ended, Ended::Exited(7) | Ended::Signalled(2)), "{ran:?}");
-        let done = broker.call(1000 + call, Request::Bash(shell("trap 'echo hit' INT; exit 8")));
-        let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
-        assert_eq!((&ran.ended, ran.output.head.len()), (&Ended::Exited(8), 0), "{ran:?}");
+        let Outcome::Ran(ran) = &done.outcome else {
+            panic!("{done:?}")
+        };
+        assert!(
+            matches!(ran.ended, Ended::Exited(7) | Ended::Signalled(2)),
+            "{ran:?}"
+        );
+        let done = broker.call(
+            1000 + call,
+            Request::Bash(shell("trap 'echo hit' INT; exit 8")),
+        );
+        let Outcome::Ran(ran) = &done.outcome else {
+            panic!("{done:?}")
+        };
+        assert_eq!(
+            (&ran.ended, ran.output.head.len()),
+            (&Ended::Exited(8), 0),
+            "{ran:?}"
+        );
     }
 }

@@ -55,7 +55,8 @@ fn fixture(place: Place) -> World {
     world.put("linked/.git", "gitdir: ../module\n");
     let old = world.project.join("old-name");
     fs::hard_link(world.project.join("linked/.env"), &old).unwrap();
-    let repository = "git init -q . && git config user.name t && git config user.email t@t.invalid &&
+    let repository =
+        "git init -q . && git config user.name t && git config user.email t@t.invalid &&
         echo one > file && git add file && git commit -qm one";
     run(world.host("bash").args(["-c", repository]), LIMIT).success();
     world.write(&world.outside.join("file"), "x");
@@ -73,11 +74,17 @@ fn no_rename_leaves_a_device_behind(place: Place) {
     };
     for name in ["file", ".git/index", ".git/logs/HEAD"] {
         kept.contains(&whiteout(name), |world| {
-            fs::symlink_metadata(world.project.join(name)).unwrap().file_type().is_char_device()
+            fs::symlink_metadata(world.project.join(name))
+                .unwrap()
+                .file_type()
+                .is_char_device()
         });
     }
     let together = "python3 -c 'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b\"file\", -100, b\"y\", 5))'; ls file";
-    assert_eq!(run(&mut kept.restore().cell(together), LIMIT).success(), "-1\nfile\n");
+    assert_eq!(
+        run(&mut kept.restore().cell(together), LIMIT).success(),
+        "-1\nfile\n"
+    );
 }
 
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.
@@ -113,33 +120,76 @@ fn protected_files_are_not_read_by_any_name(place: Place) {
         assert!(!printed.contains(&world.canary), "{script}\n{printed}");
         let fresh = kept.restore();
         let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
-        assert!(control.text().contains(&fresh.canary), "the control of {script}\n{}", control.errors());
+        assert!(
+            control.text().contains(&fresh.canary),
+            "the control of {script}\n{}",
+            control.errors()
+        );
     }
 }
 
 /// Ways to plant what git or an editor runs, each with the file that then holds `planted`.
 const PLANTS: &[(&str, &str)] = &[
-    ("echo planted > .git/hooks/pre-commit", ".git/hooks/pre-commit"),
+    (
+        "echo planted > .git/hooks/pre-commit",
+        ".git/hooks/pre-commit",
+    ),
     ("echo planted >> .git/config", ".git/config"),
-    ("echo planted > .git/new && mv .git/new .git/config", ".git/config"),
-    ("mv .git/config .git/old; echo planted > .git/config", ".git/config"),
+    (
+        "echo planted > .git/new && mv .git/new .git/config",
+        ".git/config",
+    ),
+    (
+        "mv .git/config .git/old; echo planted > .git/config",
+        ".git/config",
+    ),
     ("rm .git/config; echo planted > .git/config", ".git/config"),
-    ("cp -r .git git && echo planted > git/config && mv .git old && mv git .git", ".git/config"),
-    ("mkdir -p x && echo planted > x/config && rm -rf .git && mv x .git", ".git/config"),
-    ("rm -rf .git; mkdir x; echo planted > x/config; ln -s x .git", ".git/config"),
-    ("mkdir -p nested/.git && echo planted > nested/.git/config", "nested/.git/config"),
-    ("mkdir -p n/g/hooks && echo planted > n/g/hooks/x && mv n/g n/.git", "n/.git/hooks/x"),
-    ("ln .git/config alias && echo planted >> alias", ".git/config"),
-    ("ln -s .git/hooks hooks && echo planted > hooks/x", ".git/hooks/x"),
+    (
+        "cp -r .git git && echo planted > git/config && mv .git old && mv git .git",
+        ".git/config",
+    ),
+    (
+        "mkdir -p x && echo planted > x/config && rm -rf .git && mv x .git",
+        ".git/config",
+    ),
+    (
+        "rm -rf .git; mkdir x; echo planted > x/config; ln -s x .git",
+        ".git/config",
+    ),
+    (
+        "mkdir -p nested/.git && echo planted > nested/.git/config",
+        "nested/.git/config",
+    ),
+    (
+        "mkdir -p n/g/hooks && echo planted > n/g/hooks/x && mv n/g n/.git",
+        "n/.git/hooks/x",
+    ),
+    (
+        "ln .git/config alias && echo planted >> alias",
+        ".git/config",
+    ),
+    (
+        "ln -s .git/hooks hooks && echo planted > hooks/x",
+        ".git/hooks/x",
+    ),
     ("exec 9<>.git/config && echo planted >&9", ".git/config"),
-    ("exec 9<.git/config && echo planted >> /proc/self/fd/9", ".git/config"),
+    (
+        "exec 9<.git/config && echo planted >> /proc/self/fd/9",
+        ".git/config",
+    ),
     (
         "mkdir new && exec 9<new && echo planted > new/config && mv new N && mv N M/.git || mkdir M && mv N M/.git",
         "M/.git/config",
     ),
     ("echo planted > x && ln x mise.toml", "mise.toml"),
-    ("echo planted > .MISE.toml && mv .MISE.toml .mise.toml", ".mise.toml"),
-    ("echo planted > x && python3 -c 'import os; os.rename(\"x\", \".exrc\")'", ".exrc"),
+    (
+        "echo planted > .MISE.toml && mv .MISE.toml .mise.toml",
+        ".mise.toml",
+    ),
+    (
+        "echo planted > x && python3 -c 'import os; os.rename(\"x\", \".exrc\")'",
+        ".exrc",
+    ),
     (
         "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(f, b\"planted\"); \
       os.link(f\"/proc/self/fd/{f}\", \".exrc\", src_dir_fd=f, follow_symlinks=True)'",
@@ -152,13 +202,22 @@ const PLANTS: &[(&str, &str)] = &[
     ("echo planted > .sdkmanrc", ".sdkmanrc"),
     ("echo planted > x && mv x .java-options", ".java-options"),
     // What is not there yet, below what is not there yet.
-    ("mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x", ".git/modules/s/hooks/x"),
-    ("mkdir -p .git/modules/a/b && echo planted > .git/modules/a/b/config", ".git/modules/a/b/config"),
+    (
+        "mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x",
+        ".git/modules/s/hooks/x",
+    ),
+    (
+        "mkdir -p .git/modules/a/b && echo planted > .git/modules/a/b/config",
+        ".git/modules/a/b/config",
+    ),
     (
         "mkdir -p m/hooks .git/modules && echo planted > m/hooks/x && mv m .git/modules/s",
         ".git/modules/s/hooks/x",
     ),
-    ("mkdir -p m/s/hooks && echo planted > m/s/hooks/x && mv m .git/modules", ".git/modules/s/hooks/x"),
+    (
+        "mkdir -p m/s/hooks && echo planted > m/s/hooks/x && mv m .git/modules",
+        ".git/modules/s/hooks/x",
+    ),
     (
         "mkdir -p m .git/modules && exec 9<m && mv m .git/modules/s && mkdir /proc/self/fd/9/hooks && \
          echo planted > /proc/self/fd/9/hooks/x",
@@ -183,20 +242,41 @@ ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/
         ".git/modules/t/hooks/x",
     ),
     ("echo planted > .git/commondir", ".git/commondir"),
-    ("mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+    (
+        "mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/commondir",
+        ".git/worktrees/w/commondir",
+    ),
     (
         "mkdir -p .git/worktrees/w/modules/s && echo planted > .git/worktrees/w/modules/s/config",
         ".git/worktrees/w/modules/s/config",
     ),
-    ("mkdir -p deep/er && cp -r .git deep/er/ && echo planted >> deep/er/.git/config", "deep/er/.git/config"),
+    (
+        "mkdir -p deep/er && cp -r .git deep/er/ && echo planted >> deep/er/.git/config",
+        "deep/er/.git/config",
+    ),
     ("mkdir n && echo 'gitdir: ../planted' > n/.git", "n/.git"),
     ("echo 'gitdir: ../planted' > linked/.git", "linked/.git"),
-    ("exec 9<>linked/.git && echo 'gitdir: ../planted' >&9", "linked/.git"),
-    ("ln linked/.git x && echo 'gitdir: ../planted' > x", "linked/.git"),
-    ("mv linked/.git x && echo 'gitdir: ../planted' > x && mv x linked/.git", "linked/.git"),
-    ("truncate -s 0 linked/.git; echo 'gitdir: ../planted' >> linked/.git", "linked/.git"),
+    (
+        "exec 9<>linked/.git && echo 'gitdir: ../planted' >&9",
+        "linked/.git",
+    ),
+    (
+        "ln linked/.git x && echo 'gitdir: ../planted' > x",
+        "linked/.git",
+    ),
+    (
+        "mv linked/.git x && echo 'gitdir: ../planted' > x && mv x linked/.git",
+        "linked/.git",
+    ),
+    (
+        "truncate -s 0 linked/.git; echo 'gitdir: ../planted' >> linked/.git",
+        "linked/.git",
+    ),
     // A worktree of a cell's own.
-    ("mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/config", ".git/worktrees/w/config"),
+    (
+        "mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/config",
+        ".git/worktrees/w/config",
+    ),
     (
         "mkdir -p .git/worktrees/w/hooks && echo planted > .git/worktrees/w/hooks/x",
         ".git/worktrees/w/hooks/x",
@@ -205,14 +285,26 @@ ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/
         "git worktree add -q w && rm .git/worktrees/w/commondir && echo planted > .git/worktrees/w/config",
         ".git/worktrees/w/config",
     ),
-    ("git worktree add -q w && echo ../planted > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+    (
+        "git worktree add -q w && echo ../planted > .git/worktrees/w/commondir",
+        ".git/worktrees/w/commondir",
+    ),
     (
         "git worktree add -q w && rm .git/worktrees/w/commondir; echo ../planted > .git/worktrees/w/commondir",
         ".git/worktrees/w/commondir",
     ),
-    ("git worktree add -q w && echo gitdir: ../planted > w/.git", "w/.git"),
-    ("git worktree add -q w && rm w/.git; echo gitdir: ../planted > w/.git", "w/.git"),
-    ("git worktree add -q w && ln w/.git x && echo gitdir: ../planted > x", "w/.git"),
+    (
+        "git worktree add -q w && echo gitdir: ../planted > w/.git",
+        "w/.git",
+    ),
+    (
+        "git worktree add -q w && rm w/.git; echo gitdir: ../planted > w/.git",
+        "w/.git",
+    ),
+    (
+        "git worktree add -q w && ln w/.git x && echo gitdir: ../planted > x",
+        "w/.git",
+    ),
     (
         "mkdir -p .git/worktrees/w w && echo $PWD/w/.git > .git/worktrees/w/gitdir && echo planted > w/.git",
         "w/.git",
@@ -226,14 +318,29 @@ ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/
          --allow-empty -m x && git -C $d worktree add -q $PWD/w",
         "w/.git",
     ),
-    ("mkdir -p .vscode && echo planted > .vscode/tasks.json", ".vscode/tasks.json"),
-    ("mkdir -p x && echo planted > x/tasks.json && mv x .vscode", ".vscode/tasks.json"),
-    ("mkdir -p .claude && echo planted > .claude/settings.json", ".claude/settings.json"),
-    ("mkdir -p a/.husky && echo planted > a/.husky/pre-commit", "a/.husky/pre-commit"),
+    (
+        "mkdir -p .vscode && echo planted > .vscode/tasks.json",
+        ".vscode/tasks.json",
+    ),
+    (
+        "mkdir -p x && echo planted > x/tasks.json && mv x .vscode",
+        ".vscode/tasks.json",
+    ),
+    (
+        "mkdir -p .claude && echo planted > .claude/settings.json",
+        ".claude/settings.json",
+    ),
+    (
+        "mkdir -p a/.husky && echo planted > a/.husky/pre-commit",
+        "a/.husky/pre-commit",
+    ),
     ("echo planted > x && cp x .mcp.json", ".mcp.json"),
     // An allowed `.envrc` below it would load it, by `source_up`.
     ("mkdir -p n && echo planted > n/.envrc", "n/.envrc"),
-    ("echo planted > x && tar c x --transform s/x/.exrc/ | tar x", ".exrc"),
+    (
+        "echo planted > x && tar c x --transform s/x/.exrc/ | tar x",
+        ".exrc",
+    ),
     (
         "python3 -c 'import os; f = os.open(\".exrc\", os.O_RDWR | os.O_CREAT); os.write(f, b\"planted\")'",
         ".exrc",
@@ -258,8 +365,14 @@ f = c.syscall(437, -100, b\".exrc\", how, 24); c.write(f, b\"planted\", 7)'",
 const LATE: &[(&str, &str)] = &[
     ("echo planted > late/.npmrc", "late/.npmrc"),
     ("echo planted >> late/.npmrc", "late/.npmrc"),
-    ("echo planted > late/.git/hooks/pre-commit", "late/.git/hooks/pre-commit"),
-    ("echo planted > late/.git/hooks/other", "late/.git/hooks/other"),
+    (
+        "echo planted > late/.git/hooks/pre-commit",
+        "late/.git/hooks/pre-commit",
+    ),
+    (
+        "echo planted > late/.git/hooks/other",
+        "late/.git/hooks/other",
+    ),
     ("echo planted > x && mv x late/.npmrc", "late/.npmrc"),
     ("ln late/.npmrc x && echo planted > x", "late/.npmrc"),
     ("ln -s late/.npmrc x && echo planted > x", "late/.npmrc"),
@@ -271,11 +384,15 @@ const LATE: &[(&str, &str)] = &[
         "exec 9<late/.npmrc; python3 -c 'import os; os.write(os.open(\"/proc/self/fd/9\", os.O_WRONLY), b\"planted\")'",
         "late/.npmrc",
     ),
-    ("truncate -s 0 late/.npmrc; echo planted >> late/.npmrc", "late/.npmrc"),
+    (
+        "truncate -s 0 late/.npmrc; echo planted >> late/.npmrc",
+        "late/.npmrc",
+    ),
 ];
 
 fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
-    let waiting = |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
+    let waiting =
+        |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
     let planted = |world: &World, file: &str| {
         fs::read_to_string(world.project.join(file)).is_ok_and(|text| text.contains("planted"))
     };
@@ -296,7 +413,11 @@ fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
         let mut control = fresh.host("bash");
         control.args(["-c", &waiting(script)]);
         let printed = during(fresh, control);
-        assert!(planted(fresh, file), "the control of {script}\n{}", printed.errors());
+        assert!(
+            planted(fresh, file),
+            "the control of {script}\n{}",
+            printed.errors()
+        );
     }
 }
 
@@ -313,7 +434,11 @@ fn nothing_is_planted_in_protected_names(place: Place) {
         let fresh = kept.restore();
         let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
         let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
-        assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
+        assert!(
+            text.contains("planted"),
+            "the control of {script}\n{}",
+            control.errors()
+        );
     }
 }
 
@@ -327,14 +452,23 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
             python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".bazelrc\")'; : > .bazelrc";
     let again = "cat .env.local b/.yarnrc.yml; echo x >> .env.local; rm -r .env.local .github b .bazelrc; ls -A | grep -c env";
     let mut session = lazaret_tests::Session::open(world);
-    assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
-    assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");
+    assert_eq!(
+        session.bash(make).text(),
+        "A=1\nB=2\n644\nuse\non: pull\nC=3\n"
+    );
+    assert_eq!(
+        session.bash(again).text(),
+        "C=3\nuse\n2\n",
+        "those are `.env` and `.env.link`"
+    );
     // The next session goes on with what is as a cell has left it, and not with what the host has changed.
     assert_eq!(cell(world, "cat .env.link").success(), "C=3\n");
     world.put(".env.link", &world.canary);
     assert!(!cell(world, "cat .env.link").text().contains(&world.canary));
     // What the host puts in the place of one is the host's.
-    session.bash("echo mine > .env.swap; mkdir -p .ssh; echo mine > .ssh/config").text();
+    session
+        .bash("echo mine > .env.swap; mkdir -p .ssh; echo mine > .ssh/config")
+        .text();
     for name in [".env.swap", ".ssh/config"] {
         fs::remove_file(world.project.join(name)).unwrap();
     }
@@ -347,9 +481,16 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
         .text()
         .to_owned();
     for name in [".env.swap", ".ssh/config"] {
-        assert_eq!(fs::read_to_string(world.project.join(name)).unwrap(), world.canary, "{name}");
+        assert_eq!(
+            fs::read_to_string(world.project.join(name)).unwrap(),
+            world.canary,
+            "{name}"
+        );
     }
-    assert!(world.place.tier == Tier::Namespaced || !printed.contains(&world.canary), "{printed}");
+    assert!(
+        world.place.tier == Tier::Namespaced || !printed.contains(&world.canary),
+        "{printed}"
+    );
 }
 
 fn metadata_outside_stays_as_it_is(place: Place) {
@@ -358,7 +499,12 @@ fn metadata_outside_stays_as_it_is(place: Place) {
     let name = file.display();
     let state = || {
         let stat = nix::sys::stat::stat(&file).unwrap();
-        (stat.st_mode, stat.st_mtime, stat.st_atime, attributes(&file))
+        (
+            stat.st_mode,
+            stat.st_mtime,
+            stat.st_atime,
+            attributes(&file),
+        )
     };
     let scripts = [
         format!("chmod 777 {name}"),
@@ -368,7 +514,9 @@ fn metadata_outside_stays_as_it_is(place: Place) {
             "python3 -c 'import os; f = os.open(\"{name}\", os.O_PATH); os.chmod(f\"/proc/self/fd/{{f}}\", 0o777)'"
         ),
         format!("ln -sf {name} there && chmod 755 there"),
-        format!("python3 -c 'import os; os.utime(os.open(\"{name}\", os.O_PATH))'; touch -h {name}"),
+        format!(
+            "python3 -c 'import os; os.utime(os.open(\"{name}\", os.O_PATH))'; touch -h {name}"
+        ),
     ];
     for script in scripts {
         let before = state();
@@ -385,8 +533,14 @@ fn metadata_outside_stays_as_it_is(place: Place) {
 /// The names of a file's attributes; `None` where the file system has none to give.
 fn attributes(file: &std::path::Path) -> Option<String> {
     let script = "import os, sys; print(os.listxattr(sys.argv[1]))";
-    let out = std::process::Command::new("python3").args(["-c", script]).arg(file).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+    let out = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(file)
+        .output()
+        .ok()?;
+    out.status
+        .success()
+        .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 fn metadata_inside_changes(place: Place) {
@@ -403,7 +557,10 @@ fn other_processes_are_not_there_and_its_own_are(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     let world = kept.restore();
     let outside = std::process::id();
-    let control = run(world.host("cat").arg(format!("/proc/{outside}/stat")), LIMIT);
+    let control = run(
+        world.host("cat").arg(format!("/proc/{outside}/stat")),
+        LIMIT,
+    );
     control.success();
     for way in [
         format!("cat /proc/{outside}/stat"),
@@ -425,8 +582,14 @@ fn other_processes_are_not_there_and_its_own_are(place: Place) {
             cat /proc/self/environ >/dev/null && cat /proc/meminfo | grep -c MemTotal && cat /proc/self/mounts > /dev/null
             sleep 5 & cat /proc/$!/comm; kill $!";
     let printed = kept.cell(own).text();
-    assert!(printed.starts_with("cat\ncat\nName:\tbash\n1\n"), "{printed}");
-    assert!(printed.ends_with("sleep\n") || printed.ends_with("bash\n"), "{printed}");
+    assert!(
+        printed.starts_with("cat\ncat\nName:\tbash\n1\n"),
+        "{printed}"
+    );
+    assert!(
+        printed.ends_with("sleep\n") || printed.ends_with("bash\n"),
+        "{printed}"
+    );
 }
 
 /// Ways to what `/proc` tells of the keys that the kernel holds for the user.
@@ -445,19 +608,34 @@ fn the_users_keys_are_not_listed(place: Place) {
     let kept = KeptWorld::of(World::new(place));
     let name = "lazaret-test-token";
     let attacker = lazaret_tests::programs::path("attacker");
-    let added = run(kept.restore().host(attacker).args(["keep-key", name]), LIMIT);
+    let added = run(
+        kept.restore().host(attacker).args(["keep-key", name]),
+        LIMIT,
+    );
     let listed = run(kept.restore().host("cat").arg("/proc/keys"), LIMIT).text();
     if !listed.contains(name) {
         // Some machines and containers have no keys; there is nothing to hide then.
-        eprintln!("{place}: no key can be added: {}{}", added.text(), added.errors());
+        eprintln!(
+            "{place}: no key can be added: {}{}",
+            added.text(),
+            added.errors()
+        );
         return;
     }
     for script in KEY_LISTS {
         let control = run(kept.restore().host("bash").args(["-c", script]), LIMIT);
-        assert!(control.text().len() > 9, "the control of {script}\n{}", control.errors());
+        assert!(
+            control.text().len() > 9,
+            "the control of {script}\n{}",
+            control.errors()
+        );
         kept.restore();
         let inside = kept.cell(script);
-        assert!(["", "b''\n"].contains(&inside.text().as_str()), "{script}\n{}", inside.text());
+        assert!(
+            ["", "b''\n"].contains(&inside.text().as_str()),
+            "{script}\n{}",
+            inside.text()
+        );
     }
 }
 
@@ -527,13 +705,21 @@ fn shared_memory_is_the_sessions_own(place: Place) {
     world.put("shared.py", SHARED);
     let script = format!("python3 shared.py {}", theirs.display());
     let printed = cell(world, &script);
-    assert_eq!(printed.success(), "['lazaret-test']\n", "{}", printed.errors());
+    assert_eq!(
+        printed.success(),
+        "['lazaret-test']\n",
+        "{}",
+        printed.errors()
+    );
     assert_eq!(fs::read_to_string(&theirs).unwrap(), world.canary);
     fs::remove_file(world.project.join("link")).unwrap();
     let control = run(
         world
             .host("python3")
-            .args(["-c", "import os, sys; print(open(sys.argv[1]).read()); os.unlink(sys.argv[1])"])
+            .args([
+                "-c",
+                "import os, sys; print(open(sys.argv[1]).read()); os.unlink(sys.argv[1])",
+            ])
             .arg(&theirs),
         LIMIT,
     );
@@ -643,9 +829,13 @@ os.set_inheritable(9, True); os.chdir('c'); os.execv(sys.executable, ['python3',
 
 fn a_caller_reads_below_its_own_directories(place: Place) {
     let world = &fixture(place);
-    let closed = |line: &&str| container() == Some(Runtime::Docker) && line.contains("libc.unshare");
-    let script: String =
-        DIRECTORIES.lines().filter(|line| !closed(line)).flat_map(|line| [line, "\n"]).collect();
+    let closed =
+        |line: &&str| container() == Some(Runtime::Docker) && line.contains("libc.unshare");
+    let script: String = DIRECTORIES
+        .lines()
+        .filter(|line| !closed(line))
+        .flat_map(|line| [line, "\n"])
+        .collect();
     world.put("directories.py", script);
     let run_in = |name: &str| format!("mkdir {name} && cd {name} && python3 ../directories.py");
     let control = run(world.host("bash").args(["-c", &run_in("outside")]), LIMIT);
@@ -676,9 +866,26 @@ print(seen)
 fn no_link_that_is_swapped_leads_to_a_secret(place: Place) {
     let world = &fixture(place);
     world.put("swaps.py", SWAPS);
-    let control = run(world.host("python3").current_dir(&world.project).args(["swaps.py", "3000"]), LIMIT);
-    assert!(control.success().contains(&world.canary), "the control reads no secret: {}", control.errors());
-    run(world.host("bash").current_dir(&world.project).args(["-c", "rm -rf d x y t"]), LIMIT).success();
+    let control = run(
+        world
+            .host("python3")
+            .current_dir(&world.project)
+            .args(["swaps.py", "3000"]),
+        LIMIT,
+    );
+    assert!(
+        control.success().contains(&world.canary),
+        "the control reads no secret: {}",
+        control.errors()
+    );
+    run(
+        world
+            .host("bash")
+            .current_dir(&world.project)
+            .args(["-c", "rm -rf d x y t"]),
+        LIMIT,
+    )
+    .success();
     let inside = cell(world, "python3 swaps.py 1500");
     let printed = inside.success();
     assert!(
@@ -724,8 +931,13 @@ fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
         assert!(!printed.contains(&world.canary), "{script}\n{printed}");
         let fresh = kept.restore();
         let mut control = fresh.host("bash");
-        control.current_dir(&fresh.project).args(["-c", &waiting(script)]);
-        assert!(during(fresh, control).contains(&fresh.canary), "the control of {script}");
+        control
+            .current_dir(&fresh.project)
+            .args(["-c", &waiting(script)]);
+        assert!(
+            during(fresh, control).contains(&fresh.canary),
+            "the control of {script}"
+        );
     }
 }
 
@@ -738,7 +950,10 @@ fn a_file_that_was_just_written_can_be_started(place: Place) {
                   os.write(f, b'#!/bin/true\\n')\n    os.close(f)\n    \
                   os.waitpid(os.posix_spawn('./x', ['x'], {}), 0)\n    os.unlink('x')\nprint('done')";
     world.put("write_and_start.py", script);
-    assert_eq!(run(&mut world.cell("python3 write_and_start.py"), LIMIT).success(), "done\n");
+    assert_eq!(
+        run(&mut world.cell("python3 write_and_start.py"), LIMIT).success(),
+        "done\n"
+    );
 }
 
 fn shells_and_fifos_work(place: Place) {
@@ -751,8 +966,7 @@ fn shells_and_fifos_work(place: Place) {
             timeout -s KILL 0.3 cat q; echo $?
             echo out > /dev/stdout; echo err 2>&1 >/dev/stderr; echo x | cat /dev/stdin; : < /dev/tty || echo no terminal";
     let printed = cell(world, script).text();
-    let want =
-        "1c1\n< a\n---\n> b\nhere\nthere\none\ngot two\nthree\nopen\nfour\n137\nout\nerr\nx\nno terminal\n";
+    let want = "1c1\n< a\n---\n> b\nhere\nthere\none\ngot two\nthree\nopen\nfour\n137\nout\nerr\nx\nno terminal\n";
     assert_eq!(printed, want);
 }
 
@@ -790,8 +1004,14 @@ fn projects_are_worked_on(place: Place) {
         "test_x.py",
         "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
     );
-    world.put("Makefile", "all: a.o b.o\n\tcat a.o b.o > all\n%.o:\n\techo $@ > $@\n");
-    world.put("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n");
+    world.put(
+        "Makefile",
+        "all: a.o b.o\n\tcat a.o b.o > all\n%.o:\n\techo $@ > $@\n",
+    );
+    world.put(
+        "hello.c",
+        "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n",
+    );
     let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null
             git status --short >/dev/null; git add test_x.py; git commit -qm two; git checkout -q -b topic; echo two > file
             git commit -qam three; git checkout -q -; git merge -q topic; git stash -q || true; git log --oneline | wc -l
@@ -808,8 +1028,17 @@ fn projects_are_worked_on(place: Place) {
         "{}",
         printed.errors()
     );
-    let host = run(world.host("git").args(["-C", "cloned", "status", "--porcelain"]), LIMIT);
-    assert_eq!(host.success(), "", "what a cell has cloned is a repository to the host");
+    let host = run(
+        world
+            .host("git")
+            .args(["-C", "cloned", "status", "--porcelain"]),
+        LIMIT,
+    );
+    assert_eq!(
+        host.success(),
+        "",
+        "what a cell has cloned is a repository to the host"
+    );
     let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
             echo \"module.exports=$i\" > node_modules/.x-$i/lib/i.js; done
             for i in $(seq 300); do mv node_modules/.x-$i node_modules/p$i; done
@@ -867,12 +1096,25 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
         assert_eq!(inside.text(), "1\n1\n", "{}", inside.errors());
     }
     if place.tier == Tier::Flat {
-        let own =
-            "mkdir /tmp/NAME && cp /bin/true /tmp/NAME/true && (cd /tmp/NAME || /tmp/NAME/true || exit 7)";
+        let own = "mkdir /tmp/NAME && cp /bin/true /tmp/NAME/true && (cd /tmp/NAME || /tmp/NAME/true || exit 7)";
         let script = own.replace("NAME", &name);
-        let inside = run(world.lazaret("run").args(["-v", "--", "bash", "-c", &script]), LIMIT);
-        assert_eq!(inside.code(), 7, "nobody enters it or runs what is there: {}", inside.errors());
-        assert!(inside.errors().contains("use $TMPDIR"), "{}", inside.errors());
+        let inside = run(
+            world
+                .lazaret("run")
+                .args(["-v", "--", "bash", "-c", &script]),
+            LIMIT,
+        );
+        assert_eq!(
+            inside.code(),
+            7,
+            "nobody enters it or runs what is there: {}",
+            inside.errors()
+        );
+        assert!(
+            inside.errors().contains("use $TMPDIR"),
+            "{}",
+            inside.errors()
+        );
         let by_tmpdir = own.replace("/tmp/", "$TMPDIR/").replace("NAME", &name);
         run(&mut world.cell(&by_tmpdir), LIMIT).success();
     }
@@ -925,8 +1167,12 @@ fn the_machines_tmp_stays_closed(place: Place) {
         world.own(&link);
     };
     let listing = || {
-        let entries = fs::read_dir("/tmp").unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = entries.filter(|entry| entry.to_string_lossy().starts_with(&name)).collect();
+        let entries = fs::read_dir("/tmp")
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries
+            .filter(|entry| entry.to_string_lossy().starts_with(&name))
+            .collect();
         names.sort();
         let state = fs::metadata(&path).unwrap();
         (names, fs::read(&path).unwrap(), state.mode(), state.mtime())
@@ -935,16 +1181,30 @@ fn the_machines_tmp_stays_closed(place: Place) {
     for attack in TMP_READS {
         let world = kept.restore();
         let secret = world.outside.join("secret.txt").display().to_string();
-        let attack =
-            attack.replace("LINK", &format!("{name}.to")).replace("NAME", &name).replace("OUTSIDE", &secret);
+        let attack = attack
+            .replace("LINK", &format!("{name}.to"))
+            .replace("NAME", &name)
+            .replace("OUTSIDE", &secret);
         own(world);
         let inside = kept.cell(&attack);
-        assert!(!inside.text().contains(&world.canary), "{attack}: {inside:?}");
+        assert!(
+            !inside.text().contains(&world.canary),
+            "{attack}: {inside:?}"
+        );
         let tmpdir = world.home.display().to_string();
-        let control = run(world.host("bash").env("TMPDIR", tmpdir).args(["-c", &attack]), LIMIT);
+        let control = run(
+            world
+                .host("bash")
+                .env("TMPDIR", tmpdir)
+                .args(["-c", &attack]),
+            LIMIT,
+        );
         // One link does not lead there from every directory.
         let sure = !attack.contains("../../../../");
-        assert!(!sure || control.text().contains(&world.canary), "{attack}: {control:?}");
+        assert!(
+            !sure || control.text().contains(&world.canary),
+            "{attack}: {control:?}"
+        );
     }
     for attack in TMP_WRITES {
         let world = kept.restore();

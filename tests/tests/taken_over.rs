@@ -57,78 +57,170 @@ struct Attack {
 }
 
 const fn core(name: &'static str, try_it: fn(&Puppet, &Fixture) -> Result<u64, Errno>) -> Attack {
-    Attack { name, core: true, try_it }
+    Attack {
+        name,
+        core: true,
+        try_it,
+    }
 }
 
 /// A kernel may be set up to refuse these to everybody.
 const fn other(name: &'static str, try_it: fn(&Puppet, &Fixture) -> Result<u64, Errno>) -> Attack {
-    Attack { name, core: false, try_it }
+    Attack {
+        name,
+        core: false,
+        try_it,
+    }
 }
 
 fn connect(puppet: &Puppet, family: i32, kind: i32, address: &[u8]) -> Result<u64, Errno> {
-    let socket = puppet.call(libc::SYS_socket, &[Number(family as u64), Number(kind as u64), Number(0)])?;
+    let socket = puppet.call(
+        libc::SYS_socket,
+        &[Number(family as u64), Number(kind as u64), Number(0)],
+    )?;
     let length = address.len() as u64;
-    let connected = puppet.call(libc::SYS_connect, &[Number(socket), Bytes(address), Number(length)]);
+    let connected = puppet.call(
+        libc::SYS_connect,
+        &[Number(socket), Bytes(address), Number(length)],
+    );
     puppet.call(libc::SYS_close, &[Number(socket)])?;
     connected
 }
 
 fn open(puppet: &Puppet, path: &[u8], flags: i32) -> Result<u64, Errno> {
-    let file = puppet.call(libc::SYS_openat, &[HERE, Bytes(path), Number(flags as u64), Number(0o600)])?;
+    let file = puppet.call(
+        libc::SYS_openat,
+        &[HERE, Bytes(path), Number(flags as u64), Number(0o600)],
+    )?;
     puppet.call(libc::SYS_close, &[Number(file)])
 }
 
 /// The last one changes what the process is.
 const ATTACKS: [Attack; 24] = [
-    core("read a project file", |p, s| open(p, &s.project, libc::O_RDONLY)),
-    core("write a project file", |p, s| open(p, &s.project, libc::O_WRONLY)),
-    core("make a project file", |p, s| open(p, &s.new, libc::O_WRONLY | libc::O_CREAT)),
-    core("remove a project file", |p, s| p.call(libc::SYS_unlinkat, &[HERE, Bytes(&s.gone), Number(0)])),
+    core("read a project file", |p, s| {
+        open(p, &s.project, libc::O_RDONLY)
+    }),
+    core("write a project file", |p, s| {
+        open(p, &s.project, libc::O_WRONLY)
+    }),
+    core("make a project file", |p, s| {
+        open(p, &s.new, libc::O_WRONLY | libc::O_CREAT)
+    }),
+    core("remove a project file", |p, s| {
+        p.call(libc::SYS_unlinkat, &[HERE, Bytes(&s.gone), Number(0)])
+    }),
     core("move a project file", |p, s| {
-        p.call(libc::SYS_renameat2, &[HERE, Bytes(&s.moved), HERE, Bytes(&s.new), Number(0)])
+        p.call(
+            libc::SYS_renameat2,
+            &[HERE, Bytes(&s.moved), HERE, Bytes(&s.new), Number(0)],
+        )
     }),
     core("read a key", |p, s| open(p, &s.key, libc::O_RDONLY)),
-    core("read any file", |p, _| open(p, b"/etc/passwd", libc::O_RDONLY)),
-    core("list the root", |p, _| open(p, b"/", libc::O_RDONLY | libc::O_DIRECTORY)),
-    core("change a mode", |p, s| p.call(libc::SYS_fchmodat, &[HERE, Bytes(&s.project), Number(0o777)])),
-    core("change times", |p, s| {
-        p.call(libc::SYS_utimensat, &[HERE, Bytes(&s.project), Number(0), Number(0)])
+    core("read any file", |p, _| {
+        open(p, b"/etc/passwd", libc::O_RDONLY)
     }),
-    core("connect to a bus", |p, s| connect(p, libc::AF_UNIX, libc::SOCK_STREAM, &s.bus)),
-    core("signal a process", |p, s| p.call(libc::SYS_kill, &[Number(s.bystander), Number(0)])),
+    core("list the root", |p, _| {
+        open(p, b"/", libc::O_RDONLY | libc::O_DIRECTORY)
+    }),
+    core("change a mode", |p, s| {
+        p.call(
+            libc::SYS_fchmodat,
+            &[HERE, Bytes(&s.project), Number(0o777)],
+        )
+    }),
+    core("change times", |p, s| {
+        p.call(
+            libc::SYS_utimensat,
+            &[HERE, Bytes(&s.project), Number(0), Number(0)],
+        )
+    }),
+    core("connect to a bus", |p, s| {
+        connect(p, libc::AF_UNIX, libc::SOCK_STREAM, &s.bus)
+    }),
+    core("signal a process", |p, s| {
+        p.call(libc::SYS_kill, &[Number(s.bystander), Number(0)])
+    }),
     core("look into a process", |p, s| {
-        open(p, format!("/proc/{}/environ", s.bystander).as_bytes(), libc::O_RDONLY)
+        open(
+            p,
+            format!("/proc/{}/environ", s.bystander).as_bytes(),
+            libc::O_RDONLY,
+        )
     }),
     core("memory that is code", |p, _| {
         let code = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
         let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
         p.call(
             libc::SYS_mmap,
-            &[Number(0), Number(4096), Number(code), Number(own), Number(u64::MAX), Number(0)],
+            &[
+                Number(0),
+                Number(4096),
+                Number(code),
+                Number(own),
+                Number(u64::MAX),
+                Number(0),
+            ],
         )
     }),
-    core("a file of memory", |p, _| p.call(libc::SYS_memfd_create, &[Bytes(b"x"), Number(0)])),
+    core("a file of memory", |p, _| {
+        p.call(libc::SYS_memfd_create, &[Bytes(b"x"), Number(0)])
+    }),
     core("listen", |p, _| {
-        let socket = p.call(libc::SYS_socket, &[Number(libc::AF_INET as u64), Number(1), Number(0)])?;
+        let socket = p.call(
+            libc::SYS_socket,
+            &[Number(libc::AF_INET as u64), Number(1), Number(0)],
+        )?;
         p.call(libc::SYS_listen, &[Number(socket), Number(1)])
     }),
     other("trace a process", |p, s| {
-        p.call(libc::SYS_ptrace, &[Number(0x4206), Number(s.bystander), Number(0), Number(0)])
+        p.call(
+            libc::SYS_ptrace,
+            &[Number(0x4206), Number(s.bystander), Number(0), Number(0)],
+        )
     }),
-    other("a handle of a process", |p, s| p.call(libc::SYS_pidfd_open, &[Number(s.bystander), Number(0)])),
-    other("a keyring", |p, _| p.call(libc::SYS_keyctl, &[Number(0), Number(-3i64 as u64), Number(1)])),
-    other("io_uring", |p, _| p.call(libc::SYS_io_uring_setup, &[Number(1), Bytes(&[0; 120])])),
-    other("a namespace", |p, _| p.call(libc::SYS_unshare, &[Number(libc::CLONE_NEWUSER as u64)])),
+    other("a handle of a process", |p, s| {
+        p.call(libc::SYS_pidfd_open, &[Number(s.bystander), Number(0)])
+    }),
+    other("a keyring", |p, _| {
+        p.call(
+            libc::SYS_keyctl,
+            &[Number(0), Number(-3i64 as u64), Number(1)],
+        )
+    }),
+    other("io_uring", |p, _| {
+        p.call(libc::SYS_io_uring_setup, &[Number(1), Bytes(&[0; 120])])
+    }),
+    other("a namespace", |p, _| {
+        p.call(libc::SYS_unshare, &[Number(libc::CLONE_NEWUSER as u64)])
+    }),
     other("bpf", |p, _| {
         p.call(
             libc::SYS_bpf,
-            &[Number(0), Bytes(&[1, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0]), Number(16)],
+            &[
+                Number(0),
+                Bytes(&[1, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0]),
+                Number(16),
+            ],
         )
     }),
     other("mount", |p, _| {
-        p.call(libc::SYS_mount, &[Bytes(b"none"), Bytes(b"/mnt"), Bytes(b"tmpfs"), Number(0), Number(0)])
+        p.call(
+            libc::SYS_mount,
+            &[
+                Bytes(b"none"),
+                Bytes(b"/mnt"),
+                Bytes(b"tmpfs"),
+                Number(0),
+                Number(0),
+            ],
+        )
     }),
-    core("start a program", |p, _| p.call(libc::SYS_execve, &[Bytes(b"/bin/true"), Number(0), Number(0)])),
+    core("start a program", |p, _| {
+        p.call(
+            libc::SYS_execve,
+            &[Bytes(b"/bin/true"), Number(0), Number(0)],
+        )
+    }),
 ];
 
 fn fixture(world: &World, bystander: &Child) -> Fixture {
@@ -136,7 +228,12 @@ fn fixture(world: &World, bystander: &Child) -> Fixture {
     world.write(&key, "key");
     let path = |path: std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
     let project = path(world.put("attacked", "content"));
-    let bus = [&(libc::AF_UNIX as u16).to_le_bytes()[..], &path(world.home.join("bus")), b"\0"].concat();
+    let bus = [
+        &(libc::AF_UNIX as u16).to_le_bytes()[..],
+        &path(world.home.join("bus")),
+        b"\0",
+    ]
+    .concat();
     Fixture {
         project,
         new: path(world.project.join("new")),
@@ -150,18 +247,28 @@ fn fixture(world: &World, bystander: &Child) -> Fixture {
 }
 
 fn bystander(world: &World) -> Child {
-    world.host("sleep").arg(long_sleep()).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+    world
+        .host("sleep")
+        .arg(long_sleep())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// Takes over a process as soon as it waits in a system call: it may have woken up for a moment, to write its log.
 fn taken_over(pid: u32) -> Puppet {
     let sleeps = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" S"))
     };
     let mut puppet = None;
     let taken = || {
-        puppet = sleeps().then(|| Puppet::take(pid as i32).unwrap()).flatten();
+        puppet = sleeps()
+            .then(|| Puppet::take(pid as i32).unwrap())
+            .flatten();
         puppet.is_some()
     };
     assert!(until(LIMIT, taken), "it does not settle");
@@ -173,7 +280,12 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
     let mut session = Session::open(&world);
     session.bash("true").success();
     gets_nothing(&world, session.pid(), || {
-        assert_eq!(session.call("file_read", json!({"path": "attacked"})).success(), "content");
+        assert_eq!(
+            session
+                .call("file_read", json!({"path": "attacked"}))
+                .success(),
+            "content"
+        );
     });
     session.close(LIMIT);
 }
@@ -181,7 +293,11 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut command = world.lazaret("mcp");
-    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut server = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (mut stdin, stdout) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
     let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
     let mut request = |id: u64, method: &str, params: Value| {
@@ -196,7 +312,11 @@ fn a_taken_over_mcp_server_gets_nothing(place: Place) {
         "initialize",
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
     );
-    request(2, "tools/call", json!({ "name": "bash", "arguments": { "command": "true" } }));
+    request(
+        2,
+        "tools/call",
+        json!({ "name": "bash", "arguments": { "command": "true" } }),
+    );
     gets_nothing(&world, server.id() as i32, || {
         let read = json!({ "name": "file_read", "arguments": { "path": "attacked" } });
         assert!(request(3, "tools/call", read).contains("content"));
@@ -213,11 +333,27 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     let shown = Reply::status(200, &json!({"capabilities": ["completion", "tools"]}));
     let waiting = Reply {
         end: ReplyEnd::Hang,
-        ..Reply::stream(format!("{}\n", json!({"message": {"content": "Wait for me, please."}})))
+        ..Reply::stream(format!(
+            "{}\n",
+            json!({"message": {"content": "Wait for me, please."}})
+        ))
     };
-    let server = ModelServer::start(vec![shown, Reply::stream(line(json!({"tool_calls": [call]}))), waiting]);
+    let server = ModelServer::start(vec![
+        shown,
+        Reply::stream(line(json!({"tool_calls": [call]}))),
+        waiting,
+    ]);
     let mut command = world.lazaret("chat");
-    command.args(["--json", "--provider", "ollama", "--model", "m", "--base-url", &server.url(), "x"]);
+    command.args([
+        "--json",
+        "--provider",
+        "ollama",
+        "--model",
+        "m",
+        "--base-url",
+        &server.url(),
+        "x",
+    ]);
     let mut chat = Running::start(&mut command);
     chat.wait_for("Wait for me", LIMIT);
     // It waits for its model for as long as it is attacked.
@@ -234,7 +370,10 @@ fn a_taken_over_prompt_gets_nothing(place: Place) {
     let path = world.home.join("script.json");
     world.write(&path, script.to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--trust", "autonomous", "--provider", "mock", "--script"]).arg(path).arg("x");
+    command
+        .args(["--trust", "autonomous", "--provider", "mock", "--script"])
+        .arg(path)
+        .arg("x");
     let mut terminal = Terminal::start(&mut command, 30, 100);
     terminal.expect("Done.", LIMIT);
     terminal.expect("> ", LIMIT);
@@ -243,7 +382,15 @@ fn a_taken_over_prompt_gets_nothing(place: Place) {
         terminal.send("go on\r");
         terminal.expect("Again.", LIMIT);
         terminal.expect("> ", LIMIT);
-        assert!(world.state.join("lazaret/chat_history").metadata().unwrap().len() > 0);
+        assert!(
+            world
+                .state
+                .join("lazaret/chat_history")
+                .metadata()
+                .unwrap()
+                .len()
+                > 0
+        );
     });
 }
 
@@ -261,8 +408,17 @@ fn a_taken_over_server_gets_nothing(place: Place) {
     run();
     gets_nothing(&world, sidecar.running.pid(), || {
         let all = run();
-        let result = all.iter().find(|message| message["type"] == "chat:tool-result").unwrap();
-        assert!(result["payload"]["result"].as_str().unwrap().contains("content"), "{result}");
+        let result = all
+            .iter()
+            .find(|message| message["type"] == "chat:tool-result")
+            .unwrap();
+        assert!(
+            result["payload"]["result"]
+                .as_str()
+                .unwrap()
+                .contains("content"),
+            "{result}"
+        );
     });
     sidecar.end().success();
 }
@@ -276,7 +432,13 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
     let web = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut fixture = fixture(world, &by);
     let port = web.local_addr().unwrap().port().to_be_bytes();
-    fixture.address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+    fixture.address = [
+        &(libc::AF_INET as u16).to_le_bytes()[..],
+        &port,
+        &[127, 0, 0, 1],
+        &[0; 8],
+    ]
+    .concat();
 
     let confined: Vec<_> = {
         let puppet = taken_over(pid as u32);
@@ -285,8 +447,14 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
             assert!(status.contains(line), "{line} is not in {status}");
         }
         // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
-        assert_eq!(connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &fixture.address), Ok(0));
-        ATTACKS.iter().map(|attack| (attack.try_it)(&puppet, &fixture)).collect()
+        assert_eq!(
+            connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &fixture.address),
+            Ok(0)
+        );
+        ATTACKS
+            .iter()
+            .map(|attack| (attack.try_it)(&puppet, &fixture))
+            .collect()
     };
     goes_on();
     let mut free = bystander(world);
@@ -295,7 +463,9 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
     for (attack, confined) in ATTACKS.iter().zip(confined) {
         match (attack.try_it)(&puppet, &fixture) {
             Ok(_) => held += 1,
-            Err(errno) if attack.core => panic!("{} does not work without walls: {errno}", attack.name),
+            Err(errno) if attack.core => {
+                panic!("{} does not work without walls: {errno}", attack.name)
+            }
             Err(_) => untested.push(attack.name),
         }
         let refused = matches!(confined, Err(Errno::EACCES | Errno::EPERM | Errno::ENOSYS));
@@ -314,9 +484,19 @@ fn without_the_web_there_is_no_socket(place: Place) {
     let world = World::new(place);
     let web = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = web.local_addr().unwrap().port().to_be_bytes();
-    let address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+    let address = [
+        &(libc::AF_INET as u16).to_le_bytes()[..],
+        &port,
+        &[127, 0, 0, 1],
+        &[0; 8],
+    ]
+    .concat();
     let mut command = world.lazaret_run(&["sleep", &long_sleep()]);
-    let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut run = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     // Confined as soon as the executor has been asked.
     let begun = Instant::now();
     let status = || fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
@@ -326,8 +506,17 @@ fn without_the_web_there_is_no_socket(place: Place) {
     }
     std::thread::sleep(Duration::from_millis(500));
     let puppet = taken_over(run.id());
-    for (family, kind) in [(libc::AF_INET, 1), (libc::AF_INET, 2), (libc::AF_INET6, 1), (libc::AF_UNIX, 1)] {
-        assert_eq!(connect(&puppet, family, kind, &address), Err(Errno::ENOSYS), "{family} {kind}");
+    for (family, kind) in [
+        (libc::AF_INET, 1),
+        (libc::AF_INET, 2),
+        (libc::AF_INET6, 1),
+        (libc::AF_UNIX, 1),
+    ] {
+        assert_eq!(
+            connect(&puppet, family, kind, &address),
+            Err(Errno::ENOSYS),
+            "{family} {kind}"
+        );
     }
     drop(puppet);
     let _ = run.kill();

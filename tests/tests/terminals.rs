@@ -75,16 +75,27 @@ fn terminals_of_ones_own_work(place: Place) {
     world.put("works.py", WORKS);
     run(&mut world.cell("python3 works.py"), LIMIT).success();
     if is_installed("script", "bsdutils") {
-        let printed = run(&mut world.cell("script -qec 'tty; exit 5' /dev/null; echo $?"), LIMIT);
+        let printed = run(
+            &mut world.cell("script -qec 'tty; exit 5' /dev/null; echo $?"),
+            LIMIT,
+        );
         let text = printed.success();
-        assert!(text.starts_with("/dev/pts/") && text.ends_with("\n5\n"), "{text}\n{}", printed.errors());
+        assert!(
+            text.starts_with("/dev/pts/") && text.ends_with("\n5\n"),
+            "{text}\n{}",
+            printed.errors()
+        );
     }
     if !is_installed("tmux", "tmux") {
         return;
     }
     let tmux = "export TMUX_TMPDIR=$TMPDIR; tmux new-session -d 'tty > t.new; mv t.new t'
             until [ -e t ]; do sleep 0.1; done; cat t";
-    assert!(run(&mut world.cell(tmux), LIMIT).success().starts_with("/dev/pts/"));
+    assert!(
+        run(&mut world.cell(tmux), LIMIT)
+            .success()
+            .starts_with("/dev/pts/")
+    );
 }
 
 /// Some at one time, many one after the other, and an end of all: the machine keeps its own.
@@ -119,12 +130,24 @@ print(len(slaves))
     world.put("many.py", script);
     let mut session = Session::open(&world);
     let printed = session.bash("python3 many.py").success().to_owned();
-    let counts: Vec<usize> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let counts: Vec<usize> = printed
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
     assert_eq!(counts[..2], [256, 256], "{printed}");
-    assert!(counts[2] < 2100, "more than half of the machine's: {printed}");
+    assert!(
+        counts[2] < 2100,
+        "more than half of the machine's: {printed}"
+    );
     assert!(session.bash("python3 -c 'import pty; pty.openpty()'").ok());
     // A terminal that is gone is kept nowhere.
-    run(world.host("python3").args(["-c", "import pty; pty.openpty()"]), LIMIT).success();
+    run(
+        world
+            .host("python3")
+            .args(["-c", "import pty; pty.openpty()"]),
+        LIMIT,
+    )
+    .success();
 }
 
 /// Says what of the terminals `argv[1:]` it has, by every name for them.
@@ -144,8 +167,7 @@ for name in sys.argv[1:]:
 "#;
 
 /// A terminal that waits, and its name.
-const HOLDER: &str =
-    "import os, pty, sys, time; m, s = pty.openpty(); print(os.ttyname(s), flush=True); time.sleep(60)";
+const HOLDER: &str = "import os, pty, sys, time; m, s = pty.openpty(); print(os.ttyname(s), flush=True); time.sleep(60)";
 
 fn terminals_of_others_stay_closed(place: Place) {
     let _one = alone();
@@ -153,16 +175,26 @@ fn terminals_of_others_stay_closed(place: Place) {
     world.put("reach.py", REACH);
     world.put("holder.py", HOLDER);
     let mut holder = Running::start(world.host("python3").arg("holder.py"));
-    let name = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
+    let name = String::from_utf8(holder.wait_for("\n", LIMIT))
+        .unwrap()
+        .trim()
+        .to_owned();
     let control = run(world.host("python3").args(["reach.py", &name]), LIMIT);
     assert_eq!(control.success().matches("GOT").count(), 6, "{control:?}");
     let mut session = Session::open(&world);
-    let inside = session.bash(&format!("python3 reach.py {name}")).success().to_owned();
-    assert!(!inside.contains("GOT") && inside.lines().count() == 6, "{inside}");
+    let inside = session
+        .bash(&format!("python3 reach.py {name}"))
+        .success()
+        .to_owned();
+    assert!(
+        !inside.contains("GOT") && inside.lines().count() == 6,
+        "{inside}"
+    );
     // With terminals of its own open, and another cell's.
     let id = session.start_call("bash", json!({"command": "python3 holder.py > other"}));
     let other = world.project.join("other");
-    assert!(until(LIMIT, || fs::read_to_string(&other).is_ok_and(|text| text.ends_with('\n'))));
+    assert!(until(LIMIT, || fs::read_to_string(&other)
+        .is_ok_and(|text| text.ends_with('\n'))));
     let theirs = fs::read_to_string(&other).unwrap();
     let own = format!(
         "import pty, runpy, sys; pair = pty.openpty(); sys.argv[1:] = ['{name}', '{}']
@@ -173,7 +205,10 @@ runpy.run_path('reach.py')",
     let inside = session.bash("python3 own.py").success().to_owned();
     // In the namespaced tier the names are those of the session's own instance, which its cells share.
     if place.tier == Tier::Flat {
-        assert!(!inside.contains("GOT") && inside.lines().count() == 12, "{inside}");
+        assert!(
+            !inside.contains("GOT") && inside.lines().count() == 12,
+            "{inside}"
+        );
     }
     session.cancel(&id);
     session.answer_within(&id, LIMIT);
@@ -204,7 +239,10 @@ sys.argv[1:] = [name]; runpy.run_path('reach.py')
         let mine = world.project.join("mine");
         assert!(until(LIMIT, || mine.exists()));
         let mut holder = Running::start(world.host("python3").arg("holder.py"));
-        let theirs = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
+        let theirs = String::from_utf8(holder.wait_for("\n", LIMIT))
+            .unwrap()
+            .trim()
+            .to_owned();
         let same = fs::read_to_string(&mine).unwrap() == theirs;
         world.put("go", "");
         let control = run(world.host("python3").args(["reach.py", &theirs]), LIMIT);

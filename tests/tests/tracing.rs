@@ -84,8 +84,12 @@ fn world(place: lazaret_tests::Place) -> World {
 
 fn a_debugger_traces_what_it_starts(place: Place) {
     let world = world(place);
-    world.put("p.c", "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n");
-    let traced = "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
+    world.put(
+        "p.c",
+        "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n",
+    );
+    let traced =
+        "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
     if is_installed("strace", "strace") {
         let printed = run(&mut world.cell(traced), LIMIT);
         assert_eq!(printed.success(), "42\n1\n", "{}", printed.errors());
@@ -94,7 +98,11 @@ fn a_debugger_traces_what_it_starts(place: Place) {
         return;
     }
     let gdb = "gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print n' -ex 'set var n = 4' -ex cont p 2>/dev/null";
-    let printed = run(&mut world.cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}")), LIMIT).text();
+    let printed = run(
+        &mut world.cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}")),
+        LIMIT,
+    )
+    .text();
     for part in ["#1 ", "$1 = 21", "exited with code 010"] {
         assert!(printed.contains(part), "{part}\n{printed}");
     }
@@ -103,7 +111,11 @@ fn a_debugger_traces_what_it_starts(place: Place) {
 fn a_traced_call_is_judged_as_it_is_made(place: Place) {
     let outside = world(place).outside.join("secret.txt");
     for stop in ["call", "seccomp"] {
-        for call in ["open .env".into(), format!("open {}", outside.display()), "socket".into()] {
+        for call in [
+            "open .env".into(),
+            format!("open {}", outside.display()),
+            "socket".into(),
+        ] {
             let world = world(place);
             world.write(&outside, &world.canary);
             // In a network namespace of its own a datagram socket leads nowhere, and is let.
@@ -131,7 +143,10 @@ os.kill(pid, 9)
 ";
     let world = world(place);
     world.put("suspend.py", script);
-    assert_eq!(run(&mut world.cell("python3 suspend.py"), LIMIT).success(), "1\n13\n");
+    assert_eq!(
+        run(&mut world.cell("python3 suspend.py"), LIMIT).success(),
+        "1\n13\n"
+    );
     if nix::unistd::geteuid().is_root() && place.to_string().ends_with("root") {
         let control = run(world.host("python3").arg("suspend.py"), LIMIT);
         assert!(control.text().starts_with("GOT"), "{control:?}");
@@ -153,11 +168,21 @@ fn nothing_outside_is_traced(place: Place) {
     let mut session = Session::open(&world);
     let marker = long_sleep();
     let id = session.start_call("bash", json!({"command": format!("sleep {marker}; true")}));
-    assert!(until(LIMIT, || process::with_marker(&format!("sleep {marker}")).len() > 1));
-    let own = process::tree(session.pid()).into_iter().map(|process| process.pid.to_string());
+    assert!(until(LIMIT, || process::with_marker(&format!(
+        "sleep {marker}"
+    ))
+    .len()
+        > 1));
+    let own = process::tree(session.pid())
+        .into_iter()
+        .map(|process| process.pid.to_string());
     let pids = own.collect::<Vec<_>>().join(" ");
     let inside = session.bash(&format!("python3 reach.py 0 {pids}"));
-    assert!(!inside.success().contains("GOT") && inside.text().lines().count() > 8, "{}", inside.text());
+    assert!(
+        !inside.success().contains("GOT") && inside.text().lines().count() > 8,
+        "{}",
+        inside.text()
+    );
     let sleeper = process::with_marker(&format!("sleep {marker}"));
     assert!(sleeper.iter().all(process::Process::is_alive));
     let mut bystander = world.host("sleep").arg(long_sleep()).spawn().unwrap();
@@ -203,7 +228,10 @@ os.read(r, 1); print('on', flush=True); os._exit(7)", "on\n", 7),
     for (script, text, code) in &scripts {
         world.put("asks.py", format!("from tracer import *\n{script}"));
         let mut command = world.lazaret("run");
-        let ended = run(command.args(["--timeout", "10", "--", "python3", "asks.py"]), LIMIT);
+        let ended = run(
+            command.args(["--timeout", "10", "--", "python3", "asks.py"]),
+            LIMIT,
+        );
         assert_eq!(ended.expect(*code), *text, "{script}\n{}", ended.errors());
     }
 }
@@ -229,7 +257,9 @@ while True: ptrace(TRACEME, 0); os.kill(os.getpid(), signal.SIGWINCH)
             let tree = process::tree(session.pid());
             let cells = tree.iter().filter(|process| process.name == "lazaret-cell");
             let ours = |cell: &&process::Process| {
-                process::below(cell.pid).iter().any(|process| process.name == "python3")
+                process::below(cell.pid)
+                    .iter()
+                    .any(|process| process.name == "python3")
             };
             cells.filter(ours).for_each(process::Process::kill);
         }

@@ -2,8 +2,8 @@
 //! named as its grant lets the command through; a secret stays closed; who attacks the tracer gets "not known" and no wrong answer.
 
 use broker_protocol::{
-    AttemptKind, Bash, FileRead, FromBroker, Open, Request, Tier, ToBroker, Traced, Wants, Zone, ZonePath,
-    limit,
+    AttemptKind, Bash, FileRead, FromBroker, Open, Request, Tier, ToBroker, Traced, Wants, Zone,
+    ZonePath, limit,
 };
 use lazaret_tests::process::Finished;
 use lazaret_tests::suite::Test;
@@ -49,24 +49,45 @@ fn world(place: Place) -> Option<World> {
 }
 
 fn explain(world: &World, script: &str) -> (i32, Value) {
-    let finished = run(world.lazaret("why").args(["--json", "--", "bash", "-c", script]), LIMIT);
+    let finished = run(
+        world
+            .lazaret("why")
+            .args(["--json", "--", "bash", "-c", script]),
+        LIMIT,
+    );
     let value = serde_json::from_str(&finished.text());
-    (finished.code(), value.unwrap_or_else(|error| panic!("{error}: {finished:?}")))
+    (
+        finished.code(),
+        value.unwrap_or_else(|error| panic!("{error}: {finished:?}")),
+    )
 }
 
 fn denied<'v>(value: &'v Value, target: &str) -> &'v Value {
     let denied = value["denied"].as_array().unwrap();
-    let of = denied.iter().find(|one| one["what"]["target"].as_str().unwrap().contains(target));
+    let of = denied
+        .iter()
+        .find(|one| one["what"]["target"].as_str().unwrap().contains(target));
     of.unwrap_or_else(|| panic!("{target} is not in {value:#}"))
 }
 
 fn options(value: &Value) -> Vec<String> {
-    value["options"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    value["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The same command as an ordinary one, with these options.
 fn ordinary(world: &World, options: &[String], script: &str) -> Finished {
-    run(world.lazaret("run").args(options).args(["--", "bash", "-c", script]), LIMIT)
+    run(
+        world
+            .lazaret("run")
+            .args(options)
+            .args(["--", "bash", "-c", script]),
+        LIMIT,
+    )
 }
 
 fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
@@ -74,12 +95,36 @@ fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
     let data = data(&world);
     let at = |name: &str| data.join(name).display().to_string();
     let rows = [
-        (format!("cat {}", at("table")), "table", vec!["--read".to_owned(), at("table")]),
-        (format!("cat '{}'", at("two words")), "two words", vec!["--read".into(), at("two words")]),
-        (format!("ls {}", data.display()), "data", vec!["--read".into(), data.display().to_string()]),
-        (format!("[ \"$({})\" = TOOL ]", at("bin/tool")), "tool", vec!["--read".into(), at("bin/tool")]),
-        (format!("echo x > {}", at("new")), "new", vec!["--write".into(), data.display().to_string()]),
-        (format!("echo x >> {}", at("table")), "table", vec!["--write".into(), data.display().to_string()]),
+        (
+            format!("cat {}", at("table")),
+            "table",
+            vec!["--read".to_owned(), at("table")],
+        ),
+        (
+            format!("cat '{}'", at("two words")),
+            "two words",
+            vec!["--read".into(), at("two words")],
+        ),
+        (
+            format!("ls {}", data.display()),
+            "data",
+            vec!["--read".into(), data.display().to_string()],
+        ),
+        (
+            format!("[ \"$({})\" = TOOL ]", at("bin/tool")),
+            "tool",
+            vec!["--read".into(), at("bin/tool")],
+        ),
+        (
+            format!("echo x > {}", at("new")),
+            "new",
+            vec!["--write".into(), data.display().to_string()],
+        ),
+        (
+            format!("echo x >> {}", at("table")),
+            "table",
+            vec!["--write".into(), data.display().to_string()],
+        ),
         (
             format!("cat {} && echo x > {}", at("table"), at("bin/new")),
             "table",
@@ -90,7 +135,11 @@ fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
         let before = ordinary(&world, &[], &script);
         assert_ne!(before.code(), 0, "the control: {script} goes through");
         let (code, value) = explain(&world, &script);
-        assert_eq!((code, &value["unknown"]), (0, &json!([])), "{script}: {value:#}");
+        assert_eq!(
+            (code, &value["unknown"]),
+            (0, &json!([])),
+            "{script}: {value:#}"
+        );
         let one = denied(&value, target);
         assert_eq!(one["by"]["name"], "mount-namespace", "{script}: {value:#}");
         let options = options(&value);
@@ -98,10 +147,19 @@ fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
         let with = ordinary(&world, &options, &script);
         // What a command does behind its first denial is another one's denial.
         if !script.contains("&&") {
-            assert_eq!(with.code(), 0, "{script} with {options:?}: {}", with.errors());
+            assert_eq!(
+                with.code(),
+                0,
+                "{script} with {options:?}: {}",
+                with.errors()
+            );
         }
     }
-    assert_eq!(fs::read_to_string(data.join("new")).unwrap(), "x\n", "the last runs have written");
+    assert_eq!(
+        fs::read_to_string(data.join("new")).unwrap(),
+        "x\n",
+        "the last runs have written"
+    );
 }
 
 /// What lies in an overlay is reached by no name that it gets there.
@@ -123,19 +181,32 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
     );
     let control = run(world.host("cat").arg("other"), LIMIT).text();
     assert!(control.contains(&world.canary), "the control");
-    let finished = run(world.lazaret("why").args(["-v", "--json", "--", "bash", "-c", &script]), LIMIT);
-    assert!(!(finished.text() + &finished.errors()).contains(&world.canary), "{finished:?}");
+    let finished = run(
+        world
+            .lazaret("why")
+            .args(["-v", "--json", "--", "bash", "-c", &script]),
+        LIMIT,
+    );
+    assert!(
+        !(finished.text() + &finished.errors()).contains(&world.canary),
+        "{finished:?}"
+    );
     let value: Value = serde_json::from_str(&finished.text()).unwrap();
     for (target, by, rule) in [
         (".env", "protected-names", "protect:.env"),
         ("other", "protected-names", ""),
         ("id_rsa", "mount-namespace", ""),
-        (".git/hooks/pre-commit", "protected-names", "protect:.git/hooks"),
+        (
+            ".git/hooks/pre-commit",
+            "protected-names",
+            "protect:.git/hooks",
+        ),
         (".envrc", "protected-names", "protect:.envrc"),
         ("unshare", "seccomp", ""),
     ] {
         let is_it = |one: &&Value| {
-            let named = one["by"]["name"] == by && one["by"]["rule"].as_str().unwrap_or_default() == rule;
+            let named =
+                one["by"]["name"] == by && one["by"]["rule"].as_str().unwrap_or_default() == rule;
             named && one["what"]["target"].as_str().unwrap().ends_with(target)
         };
         let one = value["denied"].as_array().unwrap().iter().find(is_it);
@@ -146,9 +217,16 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
             Value::Null
         };
         let remedy = &one["remedy"];
-        assert!(one["grant"].is_null() && remedy.get("advice").unwrap_or(remedy) == &advice, "{value:#}");
+        assert!(
+            one["grant"].is_null() && remedy.get("advice").unwrap_or(remedy) == &advice,
+            "{value:#}"
+        );
     }
-    assert_eq!((finished.code(), &value["options"]), (0, &json!([])), "{value:#}");
+    assert_eq!(
+        (finished.code(), &value["options"]),
+        (0, &json!([])),
+        "{value:#}"
+    );
 }
 
 fn hosts_are_named_and_none_is_reached(place: Place) {
@@ -156,32 +234,66 @@ fn hosts_are_named_and_none_is_reached(place: Place) {
     let script = "curl -sS http://a.example:81/; curl -sS https://registry.npmjs.org/";
     let (code, value) = explain(&world, script);
     assert_eq!((code, &value["network"]), (0, &json!("closed")));
-    let want = ["--allow-host", "a.example:81", "--allow-host", "registry.npmjs.org:443"];
+    let want = [
+        "--allow-host",
+        "a.example:81",
+        "--allow-host",
+        "registry.npmjs.org:443",
+    ];
     assert_eq!(options(&value), want, "{value:#}");
-    let preset = denied(&value, "registry.npmjs.org")["remedy"]["option"].as_str().unwrap();
+    let preset = denied(&value, "registry.npmjs.org")["remedy"]["option"]
+        .as_str()
+        .unwrap();
     assert!(preset.starts_with("--allow-net npm"), "{preset}");
     let with = ordinary(&world, &options(&value), script).errors();
     assert!(!with.contains("is not among the hosts"), "{with}");
     // What the run had is not reached a second time, and so it is not known what comes behind it.
     let mut command = world.lazaret("why");
-    command.args(["--allow-host", "a.example:81", "--json", "--", "curl", "-sS", "http://a.example:81/"]);
+    command.args([
+        "--allow-host",
+        "a.example:81",
+        "--json",
+        "--",
+        "curl",
+        "-sS",
+        "http://a.example:81/",
+    ]);
     let finished = run(&mut command, LIMIT);
     let value: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!((finished.code(), &value["hostsOfRun"]), (3, &json!(["a.example:81"])), "{value:#}");
-    assert_eq!((&value["denied"], &value["unknown"]), (&json!([]), &json!(["network"])), "{value:#}");
+    assert_eq!(
+        (finished.code(), &value["hostsOfRun"]),
+        (3, &json!(["a.example:81"])),
+        "{value:#}"
+    );
+    assert_eq!(
+        (&value["denied"], &value["unknown"]),
+        (&json!([]), &json!(["network"])),
+        "{value:#}"
+    );
 }
 
 fn a_limit_is_named(place: Place) {
     let Some(world) = world(place) else { return };
-    let policy = "version = 1\n[profile.tight.limits]\nmemory = \"256 MiB\"\nfile_size = \"8 MiB\"\n";
+    let policy =
+        "version = 1\n[profile.tight.limits]\nmemory = \"256 MiB\"\nfile_size = \"8 MiB\"\n";
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     let grow = "python3 -c 'b = [bytearray(8 << 20) for _ in range(60)]'";
-    for (key, script) in [("memory", grow), ("file_size", "head -c 20000000 /dev/zero > big; exit $?")] {
+    for (key, script) in [
+        ("memory", grow),
+        ("file_size", "head -c 20000000 /dev/zero > big; exit $?"),
+    ] {
         let mut command = world.lazaret("why");
         command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-        let finished = run(command.args(["--profile", "tight", "--json", "--", "bash", "-c", script]), LIMIT);
+        let finished = run(
+            command.args(["--profile", "tight", "--json", "--", "bash", "-c", script]),
+            LIMIT,
+        );
         let value: Value = serde_json::from_str(&finished.text()).unwrap();
-        let limit = value["denied"].as_array().unwrap().iter().find(|one| one["by"]["name"] == key);
+        let limit = value["denied"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["by"]["name"] == key);
         let limit = limit.unwrap_or_else(|| panic!("{key}: {value:#}"));
         assert!(
             limit["remedy"]["policy"].as_str().unwrap().contains(key) && finished.code() == 0,
@@ -201,11 +313,18 @@ fn what_is_closed_outside_too_is_not_told(place: Place) {
     let (code, value) = explain(&world, &script);
     let told = value["denied"].as_array().unwrap();
     // Root could write there.
-    let told: Vec<_> = told.iter().filter(|one| ordinary || one["what"]["target"] != "/usr/bin/x").collect();
+    let told: Vec<_> = told
+        .iter()
+        .filter(|one| ordinary || one["what"]["target"] != "/usr/bin/x")
+        .collect();
     assert!(told.is_empty(), "{value:#}");
     assert!(code == 1 || !ordinary, "{value:#}");
     let (code, value) = explain(&world, "true");
-    assert_eq!((code, &value["denied"], &value["exitCode"]), (1, &json!([]), &json!(0)), "{value:#}");
+    assert_eq!(
+        (code, &value["denied"], &value["exitCode"]),
+        (1, &json!([]), &json!(0)),
+        "{value:#}"
+    );
 }
 
 /// Every path below, with what it is.
@@ -216,7 +335,11 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
         let metadata = fs::symlink_metadata(&path).unwrap();
         let content = match metadata.is_dir() {
             true => {
-                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                open.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
                 String::new()
             }
             false if metadata.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
@@ -224,7 +347,10 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
         };
         let (mode, inode, links) = (metadata.mode(), metadata.ino(), metadata.nlink());
         let changed = (metadata.ctime(), metadata.ctime_nsec());
-        tree.insert(path, format!("{mode:o} {inode} {links} {changed:?} {content}"));
+        tree.insert(
+            path,
+            format!("{mode:o} {inode} {links} {changed:?} {content}"),
+        );
     }
     tree
 }
@@ -242,7 +368,15 @@ echo out > \"$OUT/new\"; rm \"$OUT/old\"
 fn all_that_a_command_changes_is_thrown_away(place: Place) {
     let Some(world) = world(place) else { return };
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
-    for name in ["kept", "emptied", "removed", "moved", "mode", "directory/file", "sub/file"] {
+    for name in [
+        "kept",
+        "emptied",
+        "removed",
+        "moved",
+        "mode",
+        "directory/file",
+        "sub/file",
+    ] {
         world.put(name, format!("{name}\n"));
     }
     symlink("kept", world.project.join("link")).unwrap();
@@ -252,20 +386,39 @@ fn all_that_a_command_changes_is_thrown_away(place: Place) {
     world.write(&out.join("old"), "old\n");
     // What every session makes is there before.
     run(&mut world.cell("true"), LIMIT).success();
-    let script =
-        CHANGES.replace("$CENTRAL", world.central.to_str().unwrap()).replace("$OUT", out.to_str().unwrap());
-    let all = || [&world.project, &world.central, &world.outside, &world.home].map(|root| tree(root));
+    let script = CHANGES
+        .replace("$CENTRAL", world.central.to_str().unwrap())
+        .replace("$OUT", out.to_str().unwrap());
+    let all =
+        || [&world.project, &world.central, &world.outside, &world.home].map(|root| tree(root));
     let before = all();
-    let words = ["--write", out.to_str().unwrap(), "--json", "--", "bash", "-c", &script];
+    let words = [
+        "--write",
+        out.to_str().unwrap(),
+        "--json",
+        "--",
+        "bash",
+        "-c",
+        &script,
+    ];
     let finished = run(world.lazaret("why").args(words), LIMIT);
-    let value: Value = serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{finished:?}"));
+    let value: Value =
+        serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{finished:?}"));
     assert_eq!(value["exitCode"], 0, "{value:#}");
     assert_eq!(all(), before);
     // The control: the same command, as an ordinary one.
-    ordinary(&world, &["--write".to_owned(), out.display().to_string()], &script).success();
+    ordinary(
+        &world,
+        &["--write".to_owned(), out.display().to_string()],
+        &script,
+    )
+    .success();
     let after = all();
     for changed in 0..3 {
-        assert_ne!(after[changed], before[changed], "the control has changed nothing in {changed}");
+        assert_ne!(
+            after[changed], before[changed],
+            "the control has changed nothing in {changed}"
+        );
     }
     let mut audit = String::new();
     for file in fs::read_dir(world.state.join("lazaret/audit")).unwrap() {
@@ -279,11 +432,21 @@ fn the_last_command_of_the_project_runs_again(place: Place) {
     let table = data(&world).join("table").display().to_string();
     let why = || {
         let finished = run(world.lazaret("why").arg("--json"), LIMIT);
-        (finished.code(), serde_json::from_str::<Value>(&finished.text()).unwrap_or_default())
+        (
+            finished.code(),
+            serde_json::from_str::<Value>(&finished.text()).unwrap_or_default(),
+        )
     };
     assert_eq!(why().0, 2, "there is none yet");
     let words = vec!["cat".to_owned(), table.clone(), "a\\nb \"c\"".into()];
-    run(world.lazaret("run").args(["--profile", "dev", "--"]).args(&words), LIMIT).expect(1);
+    run(
+        world
+            .lazaret("run")
+            .args(["--profile", "dev", "--"])
+            .args(&words),
+        LIMIT,
+    )
+    .expect(1);
     let other = World::new(place);
     run(&mut other.lazaret_run(&["true"]), LIMIT).success();
     for _ in 0..2 {
@@ -295,22 +458,37 @@ fn the_last_command_of_the_project_runs_again(place: Place) {
     // What is not in the log as it was is not run.
     run(&mut world.lazaret_run(&["cat", &world.key, &table]), LIMIT).expect(1);
     let finished = run(world.lazaret("why").arg("--json"), LIMIT);
-    assert!(finished.code() == 2 && finished.errors().contains("a secret was taken out"), "{finished:?}");
+    assert!(
+        finished.code() == 2 && finished.errors().contains("a secret was taken out"),
+        "{finished:?}"
+    );
 }
 
 fn the_command_does_not_learn_what_exists(place: Place) {
     let Some(world) = world(place) else { return };
     let secret = world.outside.join("secret.txt");
     let seen = |path: &Path| {
-        let script =
-            format!("exec 2>&1; cat {0}; stat {0}; ls -la {0}; echo x >> {0}; cd {0}", path.display());
-        let finished = run(world.lazaret("why").args(["-v", "--", "bash", "-c", &script]), LIMIT);
+        let script = format!(
+            "exec 2>&1; cat {0}; stat {0}; ls -la {0}; echo x >> {0}; cd {0}",
+            path.display()
+        );
+        let finished = run(
+            world
+                .lazaret("why")
+                .args(["-v", "--", "bash", "-c", &script]),
+            LIMIT,
+        );
         let lines = finished.errors();
         let lines = lines.lines().filter(|line| !line.starts_with("lazaret: "));
-        lines.collect::<String>().replace(path.to_str().unwrap(), "PATH")
+        lines
+            .collect::<String>()
+            .replace(path.to_str().unwrap(), "PATH")
     };
     let (there, absent) = (seen(&secret), seen(&world.outside.join("absent.txt")));
-    assert!(there == absent && there.contains("No such file"), "{there}\n{absent}");
+    assert!(
+        there == absent && there.contains("No such file"),
+        "{there}\n{absent}"
+    );
 }
 
 /// Attacks on the tracer from within the traced command.
@@ -353,23 +531,34 @@ fn who_attacks_the_tracer_hides_nothing(place: Place) {
     let attack = |what: &str| {
         let words = ["-v", "--json", "--", "python3", "attack.py", what, &table];
         let finished = run(world.lazaret("why").args(words), LIMIT);
-        let value: Value = serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{finished:?}"));
+        let value: Value =
+            serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{finished:?}"));
         (finished.code(), value, finished.errors())
     };
     // The control: a process of a cell opens its parent's, and the cell's first process opens the tracer's for it.
-    let control =
-        run(&mut world.cell(&format!("python3 attack.py report {table} | cat; true")), LIMIT).text();
+    let control = run(
+        &mut world.cell(&format!("python3 attack.py report {table} | cat; true")),
+        LIMIT,
+    )
+    .text();
     assert!(control.contains("GOT descriptor"), "{control}");
     for what in ["report", "forge"] {
         let (code, value, errors) = attack(what);
         assert!(!errors.contains("GOT memory"), "{errors}");
-        assert_eq!((code, &value["unknown"]), (0, &json!([])), "{what}: {value:#}");
+        assert_eq!(
+            (code, &value["unknown"]),
+            (0, &json!([])),
+            "{what}: {value:#}"
+        );
         assert_eq!(options(&value), ["--read", &table], "{what}");
     }
     // Whatever is taken away, nobody takes what is left for all of it.
     let (_, value, errors) = attack("steal");
     let is_whole = value["unknown"] == json!([]);
-    assert!(errors.contains("GOT pipe") && (!is_whole || options(&value) == ["--read", &table]), "{value:#}");
+    assert!(
+        errors.contains("GOT pipe") && (!is_whole || options(&value) == ["--read", &table]),
+        "{value:#}"
+    );
     let (code, value, errors) = attack("kill");
     match errors.contains("GOT") {
         // Before Linux 6.12.
@@ -386,9 +575,15 @@ fn who_attacks_the_tracer_hides_nothing(place: Place) {
     // Ended from outside while it ran: what it met before is told, and that there may be more.
     let mut command = world.lazaret("why");
     let script = format!("cat {table}; sleep 30");
-    let finished = run(command.args(["--timeout", "2", "--json", "--", "bash", "-c", &script]), LIMIT);
+    let finished = run(
+        command.args(["--timeout", "2", "--json", "--", "bash", "-c", &script]),
+        LIMIT,
+    );
     let value: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!((&value["unknown"], options(&value)), (&json!(["cut"]), vec!["--read".to_owned(), table]));
+    assert_eq!(
+        (&value["unknown"], options(&value)),
+        (&json!(["cut"]), vec!["--read".to_owned(), table])
+    );
 }
 
 fn names_of_a_program_are_cleaned(place: Place) {
@@ -396,39 +591,108 @@ fn names_of_a_program_are_cleaned(place: Place) {
     let name = "a\u{1b}[2J\nread /etc\n\u{202e}";
     world.write(&world.outside.join(name), "x");
     let script = "printf 'cat \"%s/a\\033[2J\\nread /etc\\n\\342\\200\\256\"' \"$1\" > go; bash go";
-    let words = ["--", "bash", "-c", script, "x", world.outside.to_str().unwrap()];
+    let words = [
+        "--",
+        "bash",
+        "-c",
+        script,
+        "x",
+        world.outside.to_str().unwrap(),
+    ];
     let page = run(world.lazaret("why").args(words), LIMIT).text();
-    assert!(page.contains("a\\u{1b}[2J\\nread /etc\\n\\u{202e}"), "{page}");
-    assert!(!page.contains('\u{1b}') && !page.lines().any(|line| line.starts_with("read /etc")), "{page}");
-    assert!(!page.contains("lazaret run"), "what cannot be shown is not granted: {page}");
+    assert!(
+        page.contains("a\\u{1b}[2J\\nread /etc\\n\\u{202e}"),
+        "{page}"
+    );
+    assert!(
+        !page.contains('\u{1b}') && !page.lines().any(|line| line.starts_with("read /etc")),
+        "{page}"
+    );
+    assert!(
+        !page.contains("lazaret run"),
+        "what cannot be shown is not granted: {page}"
+    );
     let finished = run(world.lazaret("why").arg("--json").args(words), LIMIT);
     let value: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!((&value["options"], finished.code()), (&json!([]), 0), "{value:#}");
+    assert_eq!(
+        (&value["options"], finished.code()),
+        (&json!([]), 0),
+        "{value:#}"
+    );
 }
 
 fn a_session_that_is_thrown_away_runs_commands_alone(place: Place) {
     let Some(world) = world(place) else { return };
     world.put("file", "x");
-    let throw_away = Open { throw_away: true, ..opening(&world) };
+    let throw_away = Open {
+        throw_away: true,
+        ..opening(&world)
+    };
     let path = ZonePath::new(Zone::Project, "file").unwrap();
-    let traced = vec![Traced::Path { kind: AttemptKind::Read, path: "/etc/hostname".into() }];
+    let traced = vec![Traced::Path {
+        kind: AttemptKind::Read,
+        path: "/etc/hostname".into(),
+    }];
     let command = || Request::Bash(shell("true"));
-    let background = Request::Bash(Bash { background: true, ..shell("true") });
-    let read = Request::FileRead(FileRead { path, offset: None, limit: None });
-    let wants = Wants { read: vec!["/srv".into()], ..Wants::default() };
-    let many = traced.iter().cycle().take(limit::TRACED + 1).cloned().collect();
+    let background = Request::Bash(Bash {
+        background: true,
+        ..shell("true")
+    });
+    let read = Request::FileRead(FileRead {
+        path,
+        offset: None,
+        limit: None,
+    });
+    let wants = Wants {
+        read: vec!["/srv".into()],
+        ..Wants::default()
+    };
+    let many = traced
+        .iter()
+        .cycle()
+        .take(limit::TRACED + 1)
+        .cloned()
+        .collect();
     for (open, frame) in [
-        (throw_away.clone(), ToBroker::Call { call: 1, request: read }),
-        (throw_away.clone(), ToBroker::Call { call: 1, request: background }),
-        (throw_away.clone(), ToBroker::Call { call: 1, request: Request::BackgroundList }),
-        (throw_away.clone(), ToBroker::WantingCall { call: 1, request: command(), wants }),
+        (
+            throw_away.clone(),
+            ToBroker::Call {
+                call: 1,
+                request: read,
+            },
+        ),
+        (
+            throw_away.clone(),
+            ToBroker::Call {
+                call: 1,
+                request: background,
+            },
+        ),
+        (
+            throw_away.clone(),
+            ToBroker::Call {
+                call: 1,
+                request: Request::BackgroundList,
+            },
+        ),
+        (
+            throw_away.clone(),
+            ToBroker::WantingCall {
+                call: 1,
+                request: command(),
+                wants,
+            },
+        ),
         (throw_away.clone(), ToBroker::Explain(many)),
         (opening(&world), ToBroker::Explain(traced.clone())),
     ] {
         let (mut broker, _) = Broker::open_by(&world, world.program("lazaret-executor"), open);
         broker.send(&frame);
         let ended = broker.receive(LIMIT);
-        assert!(matches!(ended, Received::Message(FromBroker::Fault(_))), "{frame:?}: {ended:?}");
+        assert!(
+            matches!(ended, Received::Message(FromBroker::Fault(_))),
+            "{frame:?}: {ended:?}"
+        );
     }
     let (mut broker, _) = Broker::open_by(&world, world.program("lazaret-executor"), throw_away);
     broker.send(&ToBroker::Explain(traced));

@@ -49,7 +49,8 @@ fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<Attempt> {
     match sys::fork()? {
         Fork::Child => {
             alarm::set(TIMEOUT_S);
-            let ready = prctl::set_dumpable(true).and_then(|()| setrlimit(Resource::RLIMIT_CORE, 0, 0));
+            let ready =
+                prctl::set_dumpable(true).and_then(|()| setrlimit(Resource::RLIMIT_CORE, 0, 0));
             match ready.map_err(io::Error::from).and_then(|()| attack()) {
                 Ok(()) => exit(0),
                 Err(error) => exit(error.raw_os_error().unwrap_or(libc::EIO)),
@@ -96,7 +97,11 @@ pub fn read_records(bytes: &[u8]) -> Vec<Attempt> {
 fn parse(line: &[u8]) -> Option<(usize, Attempt)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let mut words = line.split(' ');
-    let (index, word, number) = (words.next()?.parse().ok()?, words.next()?, words.next()?.parse().ok()?);
+    let (index, word, number) = (
+        words.next()?.parse().ok()?,
+        words.next()?,
+        words.next()?.parse().ok()?,
+    );
     let attempt = match word {
         "succeeded" => Attempt::Succeeded,
         "refused" => Attempt::Refused(number),
@@ -113,8 +118,15 @@ mod tests {
 
     #[test]
     fn records_read_back_and_what_is_missing_is_unknown() {
-        let all = [Attempt::Succeeded, Attempt::Refused(libc::EACCES), Attempt::Killed(libc::SIGSYS)];
-        let lines = all.iter().enumerate().map(|(i, one)| format!("{i} {}\n", record(*one)));
+        let all = [
+            Attempt::Succeeded,
+            Attempt::Refused(libc::EACCES),
+            Attempt::Killed(libc::SIGSYS),
+        ];
+        let lines = all
+            .iter()
+            .enumerate()
+            .map(|(i, one)| format!("{i} {}\n", record(*one)));
         let text: String = lines.chain(["3 succ".into()]).collect();
         let got = read_records(text.as_bytes());
         assert_eq!(got[..3], all);
@@ -123,8 +135,14 @@ mod tests {
 
     #[test]
     fn what_is_not_a_record_says_nothing() {
-        for text in ["", "\n", "0 succeeded\n", "0 succeeded 0 0\n", "x succeeded 0\n", "99999 succeeded 0\n"]
-        {
+        for text in [
+            "",
+            "\n",
+            "0 succeeded\n",
+            "0 succeeded 0 0\n",
+            "x succeeded 0\n",
+            "99999 succeeded 0\n",
+        ] {
             let got = read_records(text.as_bytes());
             assert!(got.iter().all(|one| *one == Attempt::Unknown), "{text:?}");
         }
@@ -140,6 +158,9 @@ mod tests {
         let killed = |signal| outcome(WaitStatus::Signaled(pid, signal, false));
         assert_eq!(killed(Signal::SIGSYS), Attempt::Killed(libc::SIGSYS));
         // It hung, or panicked.
-        assert_eq!((killed(Signal::SIGALRM), killed(Signal::SIGABRT)), (Attempt::Unknown, Attempt::Unknown));
+        assert_eq!(
+            (killed(Signal::SIGALRM), killed(Signal::SIGABRT)),
+            (Attempt::Unknown, Attempt::Unknown)
+        );
     }
 }

@@ -16,7 +16,9 @@ fn outside(targets: &Targets, name: &str) -> PathBuf {
 
 /// A free name in the attacker's own directory.
 fn own(targets: &Targets, name: &str) -> PathBuf {
-    let path = targets.own.join(format!("{name}-{}-{}", geteuid(), std::process::id()));
+    let path = targets
+        .own
+        .join(format!("{name}-{}-{}", geteuid(), std::process::id()));
     // An earlier attack may have left it; if it cannot be removed, the next error shows that.
     let _ = fs::remove_file(&path);
     path
@@ -39,11 +41,18 @@ pub fn list(targets: &Targets) -> io::Result<()> {
 }
 
 pub fn write(targets: &Targets) -> io::Result<()> {
-    OpenOptions::new().append(true).open(outside(targets, "written"))?.write_all(b"attacked")
+    OpenOptions::new()
+        .append(true)
+        .open(outside(targets, "written"))?
+        .write_all(b"attacked")
 }
 
 pub fn create(targets: &Targets) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).open(outside(targets, "created")).map(drop)
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(outside(targets, "created"))
+        .map(drop)
 }
 
 pub fn move_in(targets: &Targets) -> io::Result<()> {
@@ -62,7 +71,13 @@ pub fn change_mode(targets: &Targets) -> io::Result<()> {
 
 pub fn change_time(targets: &Targets) -> io::Result<()> {
     let (path, epoch) = (outside(targets, "time"), TimeSpec::new(0, 0));
-    Ok(utimensat(AT_FDCWD, &path, &epoch, &epoch, UtimensatFlags::FollowSymlink)?)
+    Ok(utimensat(
+        AT_FDCWD,
+        &path,
+        &epoch,
+        &epoch,
+        UtimensatFlags::FollowSymlink,
+    )?)
 }
 
 /// On a file of the attacker's own: it would wait for others to execute it.

@@ -57,7 +57,11 @@ impl Fixture {
     pub fn make(parent: &Path) -> io::Result<Self> {
         let directory = mkdtemp(&parent.join("attack-XXXXXX"))?;
         // From here on, dropping the value cleans up.
-        let mut fixture = Self { directory, secret: random_digits()?, bystander: None };
+        let mut fixture = Self {
+            directory,
+            secret: random_digits()?,
+            bystander: None,
+        };
         fs::create_dir(fixture.path(OWN))?;
         for name in FILES {
             fs::write(fixture.path(name), &fixture.secret)?;
@@ -122,7 +126,11 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        if let Some(bystander) = self.bystander.take().filter(|bystander| !bystander.is_dead()) {
+        if let Some(bystander) = self
+            .bystander
+            .take()
+            .filter(|bystander| !bystander.is_dead())
+        {
             let _ = kill(bystander.process, Signal::SIGKILL);
             let _ = waitpid(bystander.process, None);
         }
@@ -137,7 +145,9 @@ impl Bystander {
         let process = match sys::fork()? {
             Fork::Child => {
                 drop(read);
-                let Err(error) = stand_by(parent, directory, secret, write) else { exit(0) };
+                let Err(error) = stand_by(parent, directory, secret, write) else {
+                    exit(0)
+                };
                 eprintln!("lazaret-attack: no bystander: {error}");
                 exit(1)
             }
@@ -148,12 +158,21 @@ impl Bystander {
         let ready = File::from(read).read_exact(&mut ports);
         let [t0, t1, u0, u1] = ports;
         let (tcp, udp) = (u16::from_le_bytes([t0, t1]), u16::from_le_bytes([u0, u1]));
-        ready.map(|()| Self { process, is_reaped: Cell::new(false), tcp, udp })
+        ready.map(|()| Self {
+            process,
+            is_reaped: Cell::new(false),
+            tcp,
+            udp,
+        })
     }
 
     fn is_dead(&self) -> bool {
-        let alive =
-            || matches!(waitpid(self.process, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
+        let alive = || {
+            matches!(
+                waitpid(self.process, Some(WaitPidFlag::WNOHANG)),
+                Ok(WaitStatus::StillAlive)
+            )
+        };
         if !self.is_reaped.get() && !alive() {
             self.is_reaped.set(true);
         }
@@ -187,10 +206,18 @@ fn stand_by(parent: Pid, directory: &Path, secret: &str, ready: OwnedFd) -> io::
     // An address is too short for the path of every directory.
     std::env::set_current_dir(directory)?;
     let _file = UnixListener::bind(SOCKET)?;
-    let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(abstract_name(directory))?)?;
-    let port = |address: io::Result<std::net::SocketAddr>| address.map_or(0, |address| address.port());
-    let tcp_port = port(tcp.as_ref().map_or(Err(io::ErrorKind::NotFound.into()), TcpListener::local_addr));
-    let udp_port = port(udp.as_ref().map_or(Err(io::ErrorKind::NotFound.into()), UdpSocket::local_addr));
+    let _abstract =
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(abstract_name(directory))?)?;
+    let port =
+        |address: io::Result<std::net::SocketAddr>| address.map_or(0, |address| address.port());
+    let tcp_port = port(
+        tcp.as_ref()
+            .map_or(Err(io::ErrorKind::NotFound.into()), TcpListener::local_addr),
+    );
+    let udp_port = port(
+        udp.as_ref()
+            .map_or(Err(io::ErrorKind::NotFound.into()), UdpSocket::local_addr),
+    );
     let [t0, t1] = tcp_port.to_le_bytes();
     let [u0, u1] = udp_port.to_le_bytes();
     File::from(ready).write_all(&[t0, t1, u0, u1])?;
@@ -211,12 +238,21 @@ fn put_into_environment(secret: &str) -> io::Result<()> {
     /// Fields of `/proc/PID/stat` after the name: `env_start` and `env_end` are its fields 50 and 51.
     const START: usize = 50 - 3;
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let block: Vec<u64> = fields.skip(START).take(2).filter_map(|field| field.parse().ok()).collect();
+    let fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    let block: Vec<u64> = fields
+        .skip(START)
+        .take(2)
+        .filter_map(|field| field.parse().ok())
+        .collect();
     match block[..] {
-        [start, end] if end.saturating_sub(start) >= secret.len() as u64 => {
-            OpenOptions::new().write(true).open("/proc/self/mem")?.write_all_at(secret.as_bytes(), start)
-        }
+        [start, end] if end.saturating_sub(start) >= secret.len() as u64 => OpenOptions::new()
+            .write(true)
+            .open("/proc/self/mem")?
+            .write_all_at(secret.as_bytes(), start),
         _ => Err(io::ErrorKind::NotFound.into()),
     }
 }

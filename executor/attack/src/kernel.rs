@@ -25,12 +25,21 @@ pub fn clone3_user(_: &Targets) -> io::Result<()> {
 pub fn mount_tmpfs(targets: &Targets) -> io::Result<()> {
     let _ = unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS));
-    mount(Some("tmpfs"), &targets.own, Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    mount(
+        Some("tmpfs"),
+        &targets.own,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )?;
     Ok(umount2(&targets.own, MntFlags::MNT_DETACH)?)
 }
 
 pub fn enter_namespace(_: &Targets) -> io::Result<()> {
-    Ok(setns(File::open("/proc/self/ns/uts")?, CloneFlags::CLONE_NEWUTS)?)
+    Ok(setns(
+        File::open("/proc/self/ns/uts")?,
+        CloneFlags::CLONE_NEWUTS,
+    )?)
 }
 
 pub fn io_uring(_: &Targets) -> io::Result<()> {
@@ -78,8 +87,11 @@ fn terminal() -> io::Result<(nix::pty::PtyMaster, OwnedFd)> {
     let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY)?;
     grantpt(&master)?;
     unlockpt(&master)?;
-    let slave =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(ptsname_r(&master)?)?;
+    let slave = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open(ptsname_r(&master)?)?;
     Ok((master, slave.into()))
 }
 
@@ -87,15 +99,28 @@ fn terminal() -> io::Result<(nix::pty::PtyMaster, OwnedFd)> {
 pub fn use_descriptor(_: &Targets) -> io::Result<()> {
     const FIRST: i32 = 3;
     const MANY: i32 = 1024;
-    if (FIRST..MANY).any(sys::is_open) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
+    if (FIRST..MANY).any(sys::is_open) {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EBADF))
+    }
 }
 
 pub fn read_variable(_: &Targets) -> io::Result<()> {
-    if std::env::var_os(CANARY).is_some() { Ok(()) } else { Err(nothing_got()) }
+    if std::env::var_os(CANARY).is_some() {
+        Ok(())
+    } else {
+        Err(nothing_got())
+    }
 }
 
 pub fn use_capability(_: &Targets) -> io::Result<()> {
-    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable, CapSet::Ambient] {
+    for set in [
+        CapSet::Effective,
+        CapSet::Permitted,
+        CapSet::Inheritable,
+        CapSet::Ambient,
+    ] {
         if !caps::read(None, set).map_err(io::Error::other)?.is_empty() {
             return Ok(());
         }

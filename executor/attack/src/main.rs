@@ -68,7 +68,9 @@ fn outside(directory: &Path) -> io::Result<()> {
     let (mut session, mut records) = (String::new(), Vec::new());
     stdin.read_line(&mut session)?;
     if session.is_empty() {
-        return Err(io::Error::other("no session has opened, so nothing was attacked in a cell"));
+        return Err(io::Error::other(
+            "no session has opened, so nothing was attacked in a cell",
+        ));
     }
     let session: Session = serde_json::from_str(&session)?;
     stdin.read_to_end(&mut records)?;
@@ -80,6 +82,9 @@ fn outside(directory: &Path) -> io::Result<()> {
 }
 
 fn inside(targets: &str) -> io::Result<()> {
-    let targets = Targets { own: std::env::temp_dir(), ..serde_json::from_str(targets)? };
+    let targets = Targets {
+        own: std::env::temp_dir(),
+        ..serde_json::from_str(targets)?
+    };
     attempt::run(&targets, &mut io::stdout())
 }

@@ -22,12 +22,17 @@ pub fn read_memory(targets: &Targets) -> io::Result<()> {
 
 pub fn trace(targets: &Targets) -> io::Result<()> {
     let word = sys::peek(targets.bystander, targets.address)?.to_ne_bytes();
-    if targets.secret.as_bytes().starts_with(&word) { Ok(()) } else { Err(nothing_got()) }
+    if targets.secret.as_bytes().starts_with(&word) {
+        Ok(())
+    } else {
+        Err(nothing_got())
+    }
 }
 
 /// The bystander's death is the evidence.
 pub fn kill(targets: &Targets) -> io::Result<()> {
-    if targets.bystander == std::process::id() as i32 || targets.bystander == nix::unistd::getppid().as_raw()
+    if targets.bystander == std::process::id() as i32
+        || targets.bystander == nix::unistd::getppid().as_raw()
     {
         return Err(nothing_got());
     }

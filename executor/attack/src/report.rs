@@ -41,11 +41,14 @@ pub enum Holds {
 
 /// Corrects results by the evidence outside, if an attack leaves any.
 pub fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
-    let judged = attempts.into_iter().zip(ATTACKS).map(|(attempt, attack)| match attack.evidence {
-        Some(is_seen) if is_seen(fixture) => Attempt::Succeeded,
-        Some(_) if attempt == Attempt::Succeeded => Attempt::Refused(libc::ENODATA),
-        Some(_) | None => attempt,
-    });
+    let judged = attempts
+        .into_iter()
+        .zip(ATTACKS)
+        .map(|(attempt, attack)| match attack.evidence {
+            Some(is_seen) if is_seen(fixture) => Attempt::Succeeded,
+            Some(_) if attempt == Attempt::Succeeded => Attempt::Refused(libc::ENODATA),
+            Some(_) | None => attempt,
+        });
     judged.collect()
 }
 
@@ -80,7 +83,9 @@ fn word(attempt: Attempt) -> String {
     match attempt {
         Attempt::Succeeded => "works".into(),
         Attempt::Refused(errno) => format!("{:?}", Errno::from_raw(errno)),
-        Attempt::Killed(signal) => Signal::try_from(signal).map_or("killed", Signal::as_str).into(),
+        Attempt::Killed(signal) => Signal::try_from(signal)
+            .map_or("killed", Signal::as_str)
+            .into(),
         Attempt::Unknown => "unknown".into(),
     }
 }
@@ -90,7 +95,10 @@ mod tests {
     use super::*;
 
     fn session(tier: &str) -> Session {
-        Session { tier: tier.into(), layers: Vec::new() }
+        Session {
+            tier: tier.into(),
+            layers: Vec::new(),
+        }
     }
 
     fn all(attempt: Attempt) -> Vec<Attempt> {
@@ -99,11 +107,19 @@ mod tests {
 
     #[test]
     fn what_gets_through_does_not_hold_whatever_its_control_did() {
-        for control in [Attempt::Succeeded, Attempt::Refused(1), Attempt::Killed(31), Attempt::Unknown] {
+        for control in [
+            Attempt::Succeeded,
+            Attempt::Refused(1),
+            Attempt::Killed(31),
+            Attempt::Unknown,
+        ] {
             assert_eq!(holds(control, Attempt::Succeeded, false), Holds::No);
             assert_eq!(holds(control, Attempt::Unknown, true), Holds::Unknown);
         }
-        assert_eq!(holds(Attempt::Succeeded, Attempt::Succeeded, true), Holds::Known);
+        assert_eq!(
+            holds(Attempt::Succeeded, Attempt::Succeeded, true),
+            Holds::Known
+        );
     }
 
     #[test]
@@ -123,7 +139,11 @@ mod tests {
         let inside = judge(all(Attempt::Refused(libc::EACCES)), &fixture);
         let open = |report: &Report| report.holds != Holds::Yes;
         let reports = reports(all(Attempt::Succeeded), inside, &session("namespaced"));
-        let names: Vec<&str> = reports.into_iter().filter(open).map(|report| report.attack).collect();
+        let names: Vec<&str> = reports
+            .into_iter()
+            .filter(open)
+            .map(|report| report.attack)
+            .collect();
         assert_eq!(names, ["create a file outside"]);
     }
 
@@ -136,15 +156,25 @@ mod tests {
         assert!(silent.iter().all(|attempt| *attempt == Attempt::Unknown));
         let claimed = judge(all(Attempt::Succeeded), &fixture);
         for (attempt, attack) in claimed.iter().zip(ATTACKS) {
-            assert_eq!(*attempt == Attempt::Succeeded, attack.evidence.is_none(), "{}", attack.name);
+            assert_eq!(
+                *attempt == Attempt::Succeeded,
+                attack.evidence.is_none(),
+                "{}",
+                attack.name
+            );
         }
     }
 
     #[test]
     fn a_known_gap_is_one_of_the_flat_tier_without_its_layer() {
         let kill = ATTACKS.last().unwrap();
-        assert!(kill.known(&session("flat")).is_some() && kill.known(&session("namespaced")).is_none());
-        let scoped = Session { tier: "flat".into(), layers: vec!["landlock-scopes".into()] };
+        assert!(
+            kill.known(&session("flat")).is_some() && kill.known(&session("namespaced")).is_none()
+        );
+        let scoped = Session {
+            tier: "flat".into(),
+            layers: vec!["landlock-scopes".into()],
+        };
         assert!(kill.known(&scoped).is_none());
     }
 }

@@ -19,7 +19,11 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 fn check(result: c_long) -> io::Result<c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn close(fd: c_long) {
@@ -64,7 +68,11 @@ pub fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
         let word = libc::ptrace(libc::PTRACE_PEEKDATA, pid, address, 0);
         let error = io::Error::last_os_error();
         libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0);
-        if error.raw_os_error() == Some(0) { Ok(word) } else { Err(error) }
+        if error.raw_os_error() == Some(0) {
+            Ok(word)
+        } else {
+            Err(error)
+        }
     }
 }
 
@@ -72,11 +80,24 @@ pub fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
 pub fn clone3_user_namespace() -> io::Result<()> {
     // `struct clone_args` of `linux/sched.h`, first version: flags, pidfd, child_tid, parent_tid, exit_signal, stack,
     // stack_size, tls.
-    let arguments = [libc::CLONE_NEWUSER as u64, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0];
+    let arguments = [
+        libc::CLONE_NEWUSER as u64,
+        0,
+        0,
+        0,
+        libc::SIGCHLD as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the arguments are given with their size and live for the call; without CLONE_VM this is a fork. The child
     // has nothing to clean up; of its end no status is asked for.
     unsafe {
-        let pid = check(libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)))?;
+        let pid = check(libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            size_of_val(&arguments),
+        ))?;
         if pid == 0 {
             libc::_exit(0);
         }
@@ -98,8 +119,14 @@ pub fn bpf_map() -> io::Result<()> {
     // Type array, key 4 bytes, value 8 bytes, one entry.
     let attributes: [u32; 4] = [2, 4, 8, 1];
     // SAFETY: the attributes are given with their size and live for the call.
-    let map =
-        unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
+    let map = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            MAP_CREATE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
     check(map).map(close)
 }
 
@@ -108,7 +135,16 @@ pub fn add_key() -> io::Result<()> {
     const PROCESS_KEYRING: c_int = -2;
     let (kind, name) = (c"user".as_ptr(), c"lazaret".as_ptr());
     // SAFETY: type and description are C strings, the payload is given with its length; all live for the call.
-    let key = unsafe { libc::syscall(libc::SYS_add_key, kind, name, b"x".as_ptr(), 1usize, PROCESS_KEYRING) };
+    let key = unsafe {
+        libc::syscall(
+            libc::SYS_add_key,
+            kind,
+            name,
+            b"x".as_ptr(),
+            1usize,
+            PROCESS_KEYRING,
+        )
+    };
     check(key).map(drop)
 }
 
@@ -128,7 +164,16 @@ pub fn perf_event() -> io::Result<()> {
     attributes[1] = 1;
     attributes[5] = 1 << 5 | 1 << 6;
     // SAFETY: the attributes say their own size and live for the call.
-    let event = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0usize) };
+    let event = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            0,
+            -1,
+            -1,
+            0usize,
+        )
+    };
     check(event).map(close)
 }
 
@@ -161,7 +206,11 @@ pub fn int80() -> io::Result<()> {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }
-    if result > 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-result as i32)) }
+    if result > 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(-result as i32))
+    }
 }
 
 /// Other architectures have no second set of numbers.

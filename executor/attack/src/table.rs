@@ -32,8 +32,19 @@ impl Attack {
         missing.then_some(gap.why)
     }
 
-    const fn new(class: &'static str, name: &'static str, run: fn(&Targets) -> io::Result<()>) -> Self {
-        Self { class, name, run, core: false, evidence: None, gap: None }
+    const fn new(
+        class: &'static str,
+        name: &'static str,
+        run: fn(&Targets) -> io::Result<()>,
+    ) -> Self {
+        Self {
+            class,
+            name,
+            run,
+            core: false,
+            evidence: None,
+            gap: None,
+        }
     }
 
     const fn core(self) -> Self {
@@ -41,16 +52,24 @@ impl Attack {
     }
 
     const fn seen_by(self, evidence: fn(&Fixture) -> bool) -> Self {
-        Self { evidence: Some(evidence), ..self }
+        Self {
+            evidence: Some(evidence),
+            ..self
+        }
     }
 
     const fn gap(self, gap: Gap) -> Self {
-        Self { gap: Some(gap), ..self }
+        Self {
+            gap: Some(gap),
+            ..self
+        }
     }
 }
 
-const SIGNALS: Gap =
-    Gap { layer: "landlock-scopes", why: "before Linux 6.12 Landlock does not scope signals" };
+const SIGNALS: Gap = Gap {
+    layer: "landlock-scopes",
+    why: "before Linux 6.12 Landlock does not scope signals",
+};
 
 const FILES: &str = "files";
 const PROCESSES: &str = "processes";
@@ -63,21 +82,40 @@ pub const ATTACKS: &[Attack] = &[
     Attack::new(FILES, "read a file outside", files::read).core(),
     Attack::new(FILES, "read it through a link", files::read_through_link).core(),
     Attack::new(FILES, "list a directory outside", files::list).core(),
-    Attack::new(FILES, "write to a file outside", files::write).core().seen_by(Fixture::is_written),
-    Attack::new(FILES, "create a file outside", files::create).core().seen_by(Fixture::has_new_file),
-    Attack::new(FILES, "move a file in", files::move_in).core().seen_by(Fixture::has_lost_a_file),
+    Attack::new(FILES, "write to a file outside", files::write)
+        .core()
+        .seen_by(Fixture::is_written),
+    Attack::new(FILES, "create a file outside", files::create)
+        .core()
+        .seen_by(Fixture::has_new_file),
+    Attack::new(FILES, "move a file in", files::move_in)
+        .core()
+        .seen_by(Fixture::has_lost_a_file),
     Attack::new(FILES, "link a file in", files::link_in).seen_by(Fixture::has_a_linked_file),
-    Attack::new(FILES, "change a mode outside", files::change_mode).core().seen_by(Fixture::has_another_mode),
-    Attack::new(FILES, "change a time outside", files::change_time).core().seen_by(Fixture::has_another_time),
+    Attack::new(FILES, "change a mode outside", files::change_mode)
+        .core()
+        .seen_by(Fixture::has_another_mode),
+    Attack::new(FILES, "change a time outside", files::change_time)
+        .core()
+        .seen_by(Fixture::has_another_time),
     Attack::new(FILES, "set a set-user-ID bit", files::set_user_id),
-    Attack::new(PROCESSES, "read another's environment", processes::read_environment),
+    Attack::new(
+        PROCESSES,
+        "read another's environment",
+        processes::read_environment,
+    ),
     Attack::new(PROCESSES, "read another's memory", processes::read_memory),
     Attack::new(PROCESSES, "trace another", processes::trace),
     Attack::new(NETWORK, "connect to a TCP port", network::tcp),
     Attack::new(NETWORK, "exchange UDP messages", network::udp),
     Attack::new(NETWORK, "make an MPTCP socket", network::mptcp),
     Attack::new(NETWORK, "make a VSOCK socket", network::vsock),
-    Attack::new(NETWORK, "connect to an abstract socket", network::abstract_socket).core(),
+    Attack::new(
+        NETWORK,
+        "connect to an abstract socket",
+        network::abstract_socket,
+    )
+    .core(),
     Attack::new(NETWORK, "connect to a socket file", network::socket_file).core(),
     Attack::new(KERNEL, "unshare a user namespace", kernel::unshare_user),
     Attack::new(KERNEL, "clone3 a user namespace", kernel::clone3_user),
@@ -106,7 +144,8 @@ mod tests {
 
     #[test]
     fn each_attack_has_a_name_of_its_own_and_some_are_core() {
-        let names: std::collections::BTreeSet<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+        let names: std::collections::BTreeSet<&str> =
+            ATTACKS.iter().map(|attack| attack.name).collect();
         assert_eq!(names.len(), ATTACKS.len());
         assert!(ATTACKS.iter().filter(|attack| attack.core).count() >= 4);
     }

@@ -36,7 +36,11 @@ pub struct Session {
 impl Targets {
     /// Whether what was read is the secret.
     pub fn expect_secret(&self, got: &[u8]) -> io::Result<()> {
-        if got.starts_with(self.secret.as_bytes()) { Ok(()) } else { Err(nothing_got()) }
+        if got.starts_with(self.secret.as_bytes()) {
+            Ok(())
+        } else {
+            Err(nothing_got())
+        }
     }
 }
 

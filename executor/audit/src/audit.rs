@@ -60,7 +60,10 @@ impl AuditError {
 
 impl From<AuditError> for Failed {
     fn from(error: AuditError) -> Self {
-        Failed { kind: ErrorKind::Internal, message: error.to_string() }
+        Failed {
+            kind: ErrorKind::Internal,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -98,7 +101,11 @@ impl Audit {
                 advice: None,
             }
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at("make the directory"))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(at("make the directory"))?;
         let folder = std::fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
@@ -106,10 +113,13 @@ impl Audit {
             .map_err(at("open the directory"))?;
         let metadata = folder.metadata().map_err(at("read the directory"))?;
         if metadata.uid() != euid() {
-            return Err(at("use the directory")(io::Error::other("it belongs to somebody else")));
+            return Err(at("use the directory")(io::Error::other(
+                "it belongs to somebody else",
+            )));
         }
         if metadata.mode() & 0o077 != 0 {
-            fchmod(&folder, Mode::S_IRWXU).map_err(|errno| at("close the directory")(errno.into()))?;
+            fchmod(&folder, Mode::S_IRWXU)
+                .map_err(|errno| at("close the directory")(errno.into()))?;
         }
         let directory_fd = OwnedFd::from(folder);
         let head = open_in(&directory_fd, chain::HEAD).map_err(at("open the head"))?;
@@ -145,7 +155,8 @@ impl Audit {
     /// Begins the entry of a call, which gets one record at its end. `rule` is the rule that asks about it, if any.
     pub fn begin(&mut self, call: CallId, request: &Request, rule: Option<String>) {
         let question = rule.map(|rule| (rule, None));
-        self.entries.insert(call, AuditEntry::new(request, question, &self.secrets));
+        self.entries
+            .insert(call, AuditEntry::new(request, question, &self.secrets));
     }
 
     /// Begins the entry of a call that may run, with its approval if it needed one. If it runs a command or
@@ -167,15 +178,33 @@ impl Audit {
     }
 
     /// Records the end of a call. Needs a [`complete`](Self::complete) soon.
-    pub fn ended(&mut self, call: CallId, outcome: &Outcome, usage: &Usage) -> Result<(), AuditError> {
-        let Some((entry, facts)) = self.entries.remove(&call).zip(self.session.as_ref().map(|of| of.1))
+    pub fn ended(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        usage: &Usage,
+    ) -> Result<(), AuditError> {
+        let Some((entry, facts)) = self
+            .entries
+            .remove(&call)
+            .zip(self.session.as_ref().map(|of| of.1))
         else {
             return Err(self.error("record", io::Error::other("the call has no entry")));
         };
         self.calls += 1;
-        self.append_ahead(&Record::ended(call, &entry, facts, (outcome, usage), &self.secrets))?;
+        self.append_ahead(&Record::ended(
+            call,
+            &entry,
+            facts,
+            (outcome, usage),
+            &self.secrets,
+        ))?;
         // A refusal is on the disk before the client gets its answer.
-        if let Outcome::Refused(_) = outcome { self.sync() } else { Ok(()) }
+        if let Outcome::Refused(_) = outcome {
+            self.sync()
+        } else {
+            Ok(())
+        }
     }
 
     /// Records that the session is over.
@@ -198,7 +227,11 @@ impl Audit {
 
     /// Flushes what has waited long enough to disk.
     pub fn tick(&mut self, now: Instant) -> Result<(), AuditError> {
-        if self.due.is_some_and(|due| due <= now) { self.sync() } else { Ok(()) }
+        if self.due.is_some_and(|due| due <= now) {
+            self.sync()
+        } else {
+            Ok(())
+        }
     }
 
     /// Appends a record to the chain.
@@ -238,7 +271,9 @@ impl Audit {
     /// Writes the head after the last record, if it is not written yet, and releases its lock. Should this broker die before that,
     /// the next one takes the record up.
     pub fn complete(&mut self) -> Result<(), AuditError> {
-        let Some(head) = self.owed.take() else { return Ok(()) };
+        let Some(head) = self.owed.take() else {
+            return Ok(());
+        };
         let written = self.write_head(head);
         let _ = self.head.unlock();
         self.is_broken |= written.is_err();
@@ -247,7 +282,9 @@ impl Audit {
 
     fn write_head(&mut self, head: Head) -> Result<(), (&'static str, io::Error)> {
         let text = head.encode();
-        self.head.write_all_at(text.as_bytes(), 0).map_err(|error| ("write the head", error))?;
+        self.head
+            .write_all_at(text.as_bytes(), 0)
+            .map_err(|error| ("write the head", error))?;
         self.written = Some((text, head));
         Ok(())
     }
@@ -257,7 +294,9 @@ impl Audit {
         let until = Instant::now() + LOCK;
         loop {
             match self.head.try_lock() {
-                Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(PAUSE)
+                }
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(TryLockError::Error(error)) => return Err(error),
                 Ok(()) => return Ok(()),
@@ -270,14 +309,22 @@ impl Audit {
         let (mut head, found) = self.end().map_err(|error| ("read the chain", error))?;
         if let Some(found) = found {
             head = Head {
-                file: self.last_file().map_err(|error| ("list", error))?.max(head.file) + 1,
+                file: self
+                    .last_file()
+                    .map_err(|error| ("list", error))?
+                    .max(head.file)
+                    + 1,
                 bytes: 0,
                 ..head
             };
             head = self.write(head, &Record::chain_break(found))?;
             self.write_head(head)?;
         } else if head.bytes >= FILE_MAX {
-            head = Head { file: head.file + 1, bytes: 0, ..head };
+            head = Head {
+                file: head.file + 1,
+                bytes: 0,
+                ..head
+            };
         }
         self.write(head, record)
     }
@@ -286,8 +333,14 @@ impl Audit {
     fn end(&mut self) -> io::Result<(Head, Option<&'static str>)> {
         let mut text = [0; Head::BYTES + 1];
         let length = read_at(&self.head, &mut text, 0)?;
-        let written = self.written.as_ref().filter(|(ours, _)| ours.as_bytes() == &text[..length]);
-        let head = match written.map(|(_, head)| *head).or_else(|| Head::decode(&text[..length])) {
+        let written = self
+            .written
+            .as_ref()
+            .filter(|(ours, _)| ours.as_bytes() == &text[..length]);
+        let head = match written
+            .map(|(_, head)| *head)
+            .or_else(|| Head::decode(&text[..length]))
+        {
             Some(head) => head,
             None if length == 0 && self.last_file()? == 0 => Head::EMPTY,
             None => return Ok((Head::EMPTY, Some("the head cannot be read"))),
@@ -313,14 +366,23 @@ impl Audit {
     fn write(&mut self, head: Head, record: &Record) -> Result<Head, (&'static str, io::Error)> {
         let seq = head.seq + 1;
         let session = self.session.as_ref().map(|(id, _)| id.as_str());
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let mut line = record.object(seq, since, session).into_bytes();
         let hash = chain::seal(head.hash, &mut line);
         if line.len() > chain::RECORD_MAX {
             return Err(("write a record", io::ErrorKind::FileTooLarge.into()));
         }
-        let next = Head { seq, bytes: head.bytes + line.len() as u64, hash, ..head };
-        let file = self.file(head.file).map_err(|error| ("open the file", error))?;
+        let next = Head {
+            seq,
+            bytes: head.bytes + line.len() as u64,
+            hash,
+            ..head
+        };
+        let file = self
+            .file(head.file)
+            .map_err(|error| ("open the file", error))?;
         if let Err(error) = file.write_all_at(&line, head.bytes) {
             // If this fails too, the next broker finds what is left of it.
             let _ = file.set_len(head.bytes);
@@ -338,7 +400,10 @@ impl Audit {
             self.file = Some((number, open_in(&self.directory, &chain::file_name(number))?));
         }
         // It was stored there just now.
-        self.file.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.file
+            .as_ref()
+            .map(|(_, file)| file)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The highest number of a file; 0 where there is none.
@@ -355,12 +420,20 @@ impl Audit {
         self.complete()?;
         self.due = None;
         let file = self.file.as_ref().map(|(_, file)| file);
-        let synced = file.into_iter().chain([&self.head]).try_for_each(File::sync_data);
+        let synced = file
+            .into_iter()
+            .chain([&self.head])
+            .try_for_each(File::sync_data);
         synced.map_err(|source| self.error("bring records to disk", source))
     }
 
     fn error(&self, step: &'static str, source: io::Error) -> AuditError {
-        AuditError { step, directory: self.path.clone(), source, advice: None }
+        AuditError {
+            step,
+            directory: self.path.clone(),
+            source,
+            advice: None,
+        }
     }
 }
 
@@ -372,17 +445,31 @@ fn adopt(file: &File, head: Head, over: u64) -> io::Result<Option<Head>> {
     };
     let mut line = vec![0; over];
     file.read_exact_at(&mut line, head.bytes)?;
-    let Some(record) = line.strip_suffix(b"\n").filter(|record| !record.contains(&b'\n')) else {
+    let Some(record) = line
+        .strip_suffix(b"\n")
+        .filter(|record| !record.contains(&b'\n'))
+    else {
         return Ok(None);
     };
-    let next = |hash| Head { seq: head.seq + 1, bytes: head.bytes + over as u64, hash, ..head };
+    let next = |hash| Head {
+        seq: head.seq + 1,
+        bytes: head.bytes + over as u64,
+        hash,
+        ..head
+    };
     Ok(chain::check(head.hash, record).ok().map(next))
 }
 
 /// Opens a file of the audit, creating it if it is missing: must be a regular file of ours.
 fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
-    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    let file = File::from(openat(directory.as_fd(), name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    let flags =
+        OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let file = File::from(openat(
+        directory.as_fd(),
+        name,
+        flags,
+        Mode::S_IRUSR | Mode::S_IWUSR,
+    )?);
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.uid() != euid() {
         return Err(io::Error::other(format!("{name} is no file of yours")));
@@ -426,8 +513,13 @@ mod tests {
 
     /// Records of a file that follow `hash`, and the last hash.
     fn follow(text: &[u8], mut hash: broker_protocol::Digest) -> (usize, broker_protocol::Digest) {
-        let lines = text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
-        let count = lines.map(|line| hash = chain::check(hash, line).unwrap()).count();
+        let lines = text
+            .strip_suffix(b"\n")
+            .unwrap()
+            .split(|byte| *byte == b'\n');
+        let count = lines
+            .map(|line| hash = chain::check(hash, line).unwrap())
+            .count();
         (count, hash)
     }
 
@@ -445,12 +537,23 @@ mod tests {
         let path = folder.path().join("audit");
         DirBuilder::new().mode(0o777).create(&path).unwrap();
         fs::write(path.join(chain::HEAD), "").unwrap();
-        fs::set_permissions(path.join(chain::HEAD), std::os::unix::fs::PermissionsExt::from_mode(0o666))
-            .unwrap();
+        fs::set_permissions(
+            path.join(chain::HEAD),
+            std::os::unix::fs::PermissionsExt::from_mode(0o666),
+        )
+        .unwrap();
         let mut audit = Audit::open(&path, vec![]).unwrap();
         append(&mut audit, 1);
-        for (name, mode) in [("", 0o700), (chain::HEAD, 0o600), (&*chain::file_name(1), 0o600)] {
-            assert_eq!(fs::metadata(path.join(name)).unwrap().mode() & 0o777, mode, "{name}");
+        for (name, mode) in [
+            ("", 0o700),
+            (chain::HEAD, 0o600),
+            (&*chain::file_name(1), 0o600),
+        ] {
+            assert_eq!(
+                fs::metadata(path.join(name)).unwrap().mode() & 0o777,
+                mode,
+                "{name}"
+            );
         }
         std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
         assert!(Audit::open(&folder.path().join("link"), vec![]).is_err());
@@ -473,9 +576,15 @@ mod tests {
         let (_folder, path, mut first) = audit();
         append(&mut first, 1);
         first.append_ahead(&fault()).unwrap();
-        assert_eq!((follow(&text(&path, 1), chain::START).0, head(&path).seq), (2, 1));
+        assert_eq!(
+            (follow(&text(&path, 1), chain::START).0, head(&path).seq),
+            (2, 1)
+        );
         let mut second = Audit::open(&path, vec![]).unwrap();
-        assert_eq!(second.head.try_lock().unwrap_err().to_string(), TryLockError::WouldBlock.to_string());
+        assert_eq!(
+            second.head.try_lock().unwrap_err().to_string(),
+            TryLockError::WouldBlock.to_string()
+        );
         first.complete().unwrap();
         append(&mut second, 1);
         second.append_ahead(&fault()).unwrap();
@@ -502,7 +611,14 @@ mod tests {
     #[test]
     fn where_chain_and_head_disagree_it_goes_on_elsewhere_and_says_so() {
         let spoil: [fn(&Path); 6] = [
-            |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap(),
+            |path| {
+                fs::OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .unwrap()
+                    .set_len(100)
+                    .unwrap()
+            },
             |path| fs::remove_file(path).unwrap(),
             |path| fs::write(path, [fs::read(path).unwrap(), b"x".to_vec()].concat()).unwrap(),
             |path| fs::write(path, [fs::read(path).unwrap(), b"x\n".to_vec()].concat()).unwrap(),
@@ -516,7 +632,10 @@ mod tests {
             spoil(&path.join(chain::file_name(1)));
             append(&mut Audit::open(&path, vec![]).unwrap(), 1);
             let second = String::from_utf8(text(&path, 2)).unwrap();
-            assert!(second.contains("\"kind\":\"break\""), "case {number}: {second}");
+            assert!(
+                second.contains("\"kind\":\"break\""),
+                "case {number}: {second}"
+            );
             assert_eq!(second.lines().count(), 2, "case {number}");
             assert_eq!(head(&path).file, 2, "case {number}");
         }
@@ -526,7 +645,10 @@ mod tests {
     fn it_goes_on_in_a_new_file() {
         let (_folder, path, mut first) = audit();
         append(&mut first, 1);
-        let full = Head { bytes: FILE_MAX, ..head(&path) };
+        let full = Head {
+            bytes: FILE_MAX,
+            ..head(&path)
+        };
         fs::write(path.join(chain::HEAD), full.encode()).unwrap();
         fs::OpenOptions::new()
             .write(true)
@@ -541,7 +663,15 @@ mod tests {
         let (count, hash) = follow(&text(&path, 2), full.hash);
         assert_eq!(
             (count, head(&path)),
-            (3, Head { seq: 4, file: 2, bytes: text(&path, 2).len() as u64, hash })
+            (
+                3,
+                Head {
+                    seq: 4,
+                    file: 2,
+                    bytes: text(&path, 2).len() as u64,
+                    hash
+                }
+            )
         );
     }
 
@@ -564,7 +694,11 @@ mod tests {
         let due = audit.deadline().unwrap();
         assert!(due <= Instant::now() + SYNC);
         append(&mut audit, 5);
-        assert_eq!(audit.deadline(), Some(due), "one more record does not put it off");
+        assert_eq!(
+            audit.deadline(),
+            Some(due),
+            "one more record does not put it off"
+        );
         audit.tick(due - Duration::from_millis(1)).unwrap();
         assert_eq!(audit.deadline(), Some(due));
         audit.tick(due).unwrap();
@@ -583,6 +717,9 @@ mod tests {
         holder.lock_shared().unwrap();
         let begun = Instant::now();
         let error = audit.append(&fault()).unwrap_err();
-        assert!(begun.elapsed() >= LOCK && error.to_string().contains("lock the head"), "{error}");
+        assert!(
+            begun.elapsed() >= LOCK && error.to_string().contains("lock the head"),
+            "{error}"
+        );
     }
 }

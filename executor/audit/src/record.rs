@@ -5,8 +5,8 @@
 //! quote input.
 
 use broker_protocol::{
-    CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened, Outcome,
-    Request, Spill, Tier, Usage, ZonePath, frame,
+    CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened,
+    Outcome, Request, Spill, Tier, Usage, ZonePath, frame,
 };
 use policies::secret::Secret;
 use sha2::{Digest as _, Sha256};
@@ -53,7 +53,10 @@ impl Record {
     /// in seconds since 1970 by this machine's clock, which may jump.
     pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
         let head = Self(String::with_capacity(PART)).value("seq", seq);
-        let head = head.value("ts", format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()));
+        let head = head.value(
+            "ts",
+            format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()),
+        );
         let head = head.optional("session", session);
         ["{", &head.0, ",", &self.0, "}"].concat()
     }
@@ -73,14 +76,26 @@ impl Record {
             .text("tier", opened.tier.name())
             .layers(layers)
             .value("broker", std::process::id());
-        if throw_away { record.value("throw_away", true) } else { record }
+        if throw_away {
+            record.value("throw_away", true)
+        } else {
+            record
+        }
     }
 
     /// The same with the protected names that the session's profile opens, and how many files of secrets its commands can read.
     #[must_use]
     pub fn with_opened(self, names: &[String], shown: usize) -> Self {
-        let record = if names.is_empty() { self } else { self.text("opened_names", &names.join(", ")) };
-        if shown == 0 { record } else { record.value("shown_secrets", shown) }
+        let record = if names.is_empty() {
+            self
+        } else {
+            self.text("opened_names", &names.join(", "))
+        };
+        if shown == 0 {
+            record
+        } else {
+            record.value("shown_secrets", shown)
+        }
     }
 
     /// A call that runs a command or changes something may begin.
@@ -105,7 +120,10 @@ impl Record {
                 ("deny", Some(refused_by.as_str()))
             }
             // It was not even decided on.
-            Outcome::Failed(Failed { kind: ErrorKind::InvalidInput, .. }) => ("none", rule),
+            Outcome::Failed(Failed {
+                kind: ErrorKind::InvalidInput,
+                ..
+            }) => ("none", rule),
             Outcome::Ran(_)
             | Outcome::Answered
             | Outcome::Failed(_)
@@ -158,7 +176,9 @@ impl Record {
 
     /// It is so no more.
     pub fn lease_ended(lease: u64, how: LeaseEnd) -> Self {
-        Self::new("lease_ended").value("lease", lease).text("end", how.name())
+        Self::new("lease_ended")
+            .value("lease", lease)
+            .text("end", how.name())
     }
 
     /// The client broke the protocol, or the session could not continue.
@@ -199,7 +219,11 @@ impl Record {
 
     fn violation(self, outcome: &Outcome) -> Self {
         let is_violation = matches!(outcome, Outcome::Refused(refused) if refused.violation);
-        if is_violation { self.value("violation", true) } else { self }
+        if is_violation {
+            self.value("violation", true)
+        } else {
+            self
+        }
     }
 
     fn usage(self, usage: &Usage) -> Self {
@@ -217,7 +241,11 @@ impl Record {
     fn layers(self, layers: LayerSet) -> Self {
         let mut names = String::with_capacity(PART);
         for layer in layers.iter() {
-            names.extend([if names.is_empty() { "\"" } else { ",\"" }, layer.name(), "\""]);
+            names.extend([
+                if names.is_empty() { "\"" } else { ",\"" },
+                layer.name(),
+                "\"",
+            ]);
         }
         self.value("layers", format_args!("[{names}]"))
     }
@@ -231,7 +259,10 @@ impl Record {
 
     /// Adds a string (RFC 8259, section 7).
     fn text(self, name: &str, text: &str) -> Self {
-        if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        if text
+            .bytes()
+            .all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+        {
             return self.value(name, format_args!("\"{text}\""));
         }
         let mut quoted = String::with_capacity(text.len() + 2);
@@ -278,10 +309,20 @@ impl AuditEntry {
         secrets: &[Secret],
     ) -> Self {
         let path = path(request).map(|path| redacted(path.to_string(), secrets));
-        let name = if let Request::Service(service) = request { Some(service.name.clone()) } else { None };
+        let name = if let Request::Service(service) = request {
+            Some(service.name.clone())
+        } else {
+            None
+        };
         let name = name.map(|name| redacted(name, secrets));
         let tool = redacted(request.tool().to_owned(), secrets);
-        Self { tool, name, path, request: digest(request), question }
+        Self {
+            tool,
+            name,
+            path,
+            request: digest(request),
+            question,
+        }
     }
 
     /// The verdict, `allow` or `ask`, and the rule that asked.
@@ -370,10 +411,14 @@ fn path(request: &Request) -> Option<&ZonePath> {
 
 /// Returns `text` with each known secret replaced by its name.
 pub fn redacted(text: String, secrets: &[Secret]) -> String {
-    secrets.iter().fold(text, |text, secret| match std::str::from_utf8(&secret.value) {
-        Ok(value) if text.contains(value) => text.replace(value, &format!("[redacted:{}]", secret.name)),
-        // A secret that is not valid text occurs in no text.
-        _ => text,
+    secrets.iter().fold(text, |text, secret| {
+        match std::str::from_utf8(&secret.value) {
+            Ok(value) if text.contains(value) => {
+                text.replace(value, &format!("[redacted:{}]", secret.name))
+            }
+            // A secret that is not valid text occurs in no text.
+            _ => text,
+        }
     })
 }
 
@@ -383,12 +428,23 @@ mod tests {
 
     #[test]
     fn a_record_is_json_whatever_its_texts() {
-        let text: String = (0..0x80u8).map(char::from).chain("é\u{2028}😀".chars()).collect();
-        let record = Record::chain_break(&text).value("calls", 7).layers(LayerSet::default());
+        let text: String = (0..0x80u8)
+            .map(char::from)
+            .chain("é\u{2028}😀".chars())
+            .collect();
+        let record = Record::chain_break(&text)
+            .value("calls", 7)
+            .layers(LayerSet::default());
         let object = record.object(3, Duration::from_micros(1_700_000_000_000_042), Some("s"));
         let read: serde_json::Value = serde_json::from_str(&object).unwrap();
         assert_eq!(read["found"], text);
-        assert_eq!((&read["seq"], &read["calls"], &read["session"]), (&3.into(), &7.into(), &"s".into()));
-        assert_eq!((&read["ts"], &read["layers"]), (&1_700_000_000.000_042.into(), &serde_json::json!([])));
+        assert_eq!(
+            (&read["seq"], &read["calls"], &read["session"]),
+            (&3.into(), &7.into(), &"s".into())
+        );
+        assert_eq!(
+            (&read["ts"], &read["layers"]),
+            (&1_700_000_000.000_042.into(), &serde_json::json!([]))
+        );
     }
 }

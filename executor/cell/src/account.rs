@@ -70,37 +70,60 @@ impl Capacity {
     pub fn new(roots: [PathBuf; 2]) -> Self {
         let total = proc::line("/proc/meminfo", "MemTotal");
         let kib = total.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-        Self { memory: kib.map(|kib| kib * 1024), roots, free: Vec::new(), measured: None }
+        Self {
+            memory: kib.map(|kib| kib * 1024),
+            roots,
+            free: Vec::new(),
+            measured: None,
+        }
     }
 
     /// Measures what is free ahead of the next call, which then begins without.
     pub fn measure(&mut self) {
-        self.free = self.roots.iter().filter_map(|root| Some((root.clone(), free(root)?))).collect();
+        self.free = self
+            .roots
+            .iter()
+            .filter_map(|root| Some((root.clone(), free(root)?)))
+            .collect();
         self.measured = Some(Instant::now());
     }
 
     /// The roots, and how much of the space free now must stay free when a call may use `share` percent of it.
     fn reserve(&mut self, share: u64) -> Vec<(PathBuf, [u64; 2])> {
-        if self.measured.is_none_or(|measured| measured.elapsed() > INTERVAL) {
+        if self
+            .measured
+            .is_none_or(|measured| measured.elapsed() > INTERVAL)
+        {
             self.measure();
         }
         let left = |free: u64| free / 100 * 100u64.saturating_sub(share);
-        self.free.iter().map(|(root, free)| (root.clone(), free.map(left))).collect()
+        self.free
+            .iter()
+            .map(|(root, free)| (root.clone(), free.map(left)))
+            .collect()
     }
 }
 
 impl Account {
     /// An account for one cell; `None` if there is nothing to compare with.
     pub fn open(limits: &Limits, capacity: &mut Capacity) -> Option<Self> {
-        let share = limits.memory_share.zip(capacity.memory).map(|(share, total)| total / 100 * share);
+        let share = limits
+            .memory_share
+            .zip(capacity.memory)
+            .map(|(share, total)| total / 100 * share);
         let bounds = Bounds {
             processes: limits.processes,
             memory: limits.memory,
             memory_share: share,
             written: limits.written,
         };
-        let free = limits.disk_share.map(|share| capacity.reserve(share)).unwrap_or_default();
-        let bounded = [bounds.processes, bounds.memory, share, bounds.written].iter().any(Option::is_some);
+        let free = limits
+            .disk_share
+            .map(|share| capacity.reserve(share))
+            .unwrap_or_default();
+        let bounded = [bounds.processes, bounds.memory, share, bounds.written]
+            .iter()
+            .any(Option::is_some);
         let next = Instant::now() + INTERVAL;
         (bounded || !free.is_empty()).then(|| Self {
             bounds,
@@ -119,7 +142,11 @@ impl Account {
     /// Reads the cell behind `pidfd`; returns the limit it exceeds. A cell that is gone exceeds none.
     pub fn check(&mut self, pidfd: BorrowedFd, now: Instant) -> Option<Limit> {
         self.next = now + INTERVAL;
-        if self.free.iter().any(|(root, reserve)| is_short(root, reserve)) {
+        if self
+            .free
+            .iter()
+            .any(|(root, reserve)| is_short(root, reserve))
+        {
             return Some(Limit::DiskShare);
         }
         let mut sum = Sum::default();
@@ -141,14 +168,21 @@ impl Account {
                 }
             }
         }
-        sum.written = self.written.values().fold(0, |sum, bytes| sum.saturating_add(*bytes));
+        sum.written = self
+            .written
+            .values()
+            .fold(0, |sum, bytes| sum.saturating_add(*bytes));
         // Nobody knows how much: over any limit. A program that is just being executed hides it too, for a moment.
         if std::mem::replace(&mut self.hides, hides) && hides {
             sum.written = u64::MAX;
         }
         // Shared libraries must not count; telling them from shared memory costs more, so it is done only when a limit seems exceeded.
         if self.bounds.exceeded(sum).is_some() {
-            sum.shared = pids.iter().filter_map(|pid| shared_memory(*pid)).max().unwrap_or_default();
+            sum.shared = pids
+                .iter()
+                .filter_map(|pid| shared_memory(*pid))
+                .max()
+                .unwrap_or_default();
         }
         self.bounds.exceeded(sum)
     }
@@ -158,19 +192,29 @@ impl Account {
 /// system that does not count files reports none, and none are reserved there.
 fn free(path: &Path) -> Option<[u64; 2]> {
     let stat = statvfs(path).ok()?;
-    Some([stat.blocks_available() * stat.fragment_size(), stat.files_available()])
+    Some([
+        stat.blocks_available() * stat.fragment_size(),
+        stat.files_available(),
+    ])
 }
 
 /// Whether less is free than the reserve.
 fn is_short(root: &Path, reserve: &[u64; 2]) -> bool {
-    free(root).is_some_and(|free| free.iter().zip(reserve).any(|(free, reserve)| free < reserve))
+    free(root).is_some_and(|free| {
+        free.iter()
+            .zip(reserve)
+            .any(|(free, reserve)| free < reserve)
+    })
 }
 
 /// What the processes of the cell behind `pidfd` have used, as far as they are alive or were reaped
 /// by one that is: CPU time of all, memory of the largest.
 pub fn usage(pidfd: BorrowedFd) -> Usage {
     let mut usage = Usage::default();
-    for pid in number(pidfd).map(|root| proc::descendants(root, PROCESSES_MAX)).unwrap_or_default() {
+    for pid in number(pidfd)
+        .map(|root| proc::descendants(root, PROCESSES_MAX))
+        .unwrap_or_default()
+    {
         if let Ok(stat) = Stat::of(pid) {
             usage.user_us += TICK_US * stat.user_ticks;
             usage.system_us += TICK_US * stat.system_ticks;
@@ -190,20 +234,27 @@ impl Bounds {
             (over(sum.written, self.written), Limit::Written),
             (over(sum.threads, self.processes), Limit::Processes),
         ];
-        limits.into_iter().find_map(|(over, limit)| over.then_some(limit))
+        limits
+            .into_iter()
+            .find_map(|(over, limit)| over.then_some(limit))
     }
 }
 
 /// The number of the process behind `pidfd`.
 fn number(pidfd: BorrowedFd) -> Option<i32> {
-    proc::line(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()), "Pid")?.parse().ok()
+    proc::line(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()), "Pid")?
+        .parse()
+        .ok()
 }
 
 /// Resident bytes of a process from `/proc/PID/statm`: private ones, and those of files and shared memory.
 fn memory(pid: i32) -> Option<(u64, u64)> {
     const PAGE: u64 = 4096;
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = pages.split_whitespace().skip(1).map(|number| number.parse::<u64>().ok());
+    let mut pages = pages
+        .split_whitespace()
+        .skip(1)
+        .map(|number| number.parse::<u64>().ok());
     let (resident, shared) = (pages.next()??, pages.next()??);
     Some((resident.saturating_sub(shared) * PAGE, shared * PAGE))
 }
@@ -253,7 +304,12 @@ fn written_as_said_by(thread: i32) -> Written {
         },
     };
     let figure = |key: &str| {
-        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": ")?.parse::<u64>().ok())
+        text.lines().find_map(|line| {
+            line.strip_prefix(key)?
+                .strip_prefix(": ")?
+                .parse::<u64>()
+                .ok()
+        })
     };
     match (figure("wchar"), figure("write_bytes")) {
         (Some(passed), Some(caused)) => Written::Bytes(passed.max(caused)),
@@ -271,18 +327,46 @@ mod tests {
         let [bytes, files] = free(&root).unwrap();
         assert!(!is_short(&root, &[bytes / 2, files / 2]));
         assert!(
-            is_short(&root, &[bytes.saturating_mul(2), 0]) && is_short(&root, &[0, files + files / 2 + 1])
+            is_short(&root, &[bytes.saturating_mul(2), 0])
+                && is_short(&root, &[0, files + files / 2 + 1])
         );
     }
 
     #[test]
     fn a_limit_is_exceeded_one_above_it() {
-        let bounds = Bounds { processes: Some(2), memory: Some(10), memory_share: Some(12), written: None };
-        let sum = |threads, private| Sum { threads, private, shared: 0, written: u64::MAX };
-        let shared = Sum { shared: 5, ..sum(2, 6) };
+        let bounds = Bounds {
+            processes: Some(2),
+            memory: Some(10),
+            memory_share: Some(12),
+            written: None,
+        };
+        let sum = |threads, private| Sum {
+            threads,
+            private,
+            shared: 0,
+            written: u64::MAX,
+        };
+        let shared = Sum {
+            shared: 5,
+            ..sum(2, 6)
+        };
         assert_eq!(bounds.exceeded(shared), Some(Limit::Memory));
-        assert_eq!(Bounds { memory: None, ..bounds }.exceeded(shared), None);
-        assert_eq!(Bounds { memory: None, ..bounds }.exceeded(sum(2, 13)), Some(Limit::MemoryShare));
+        assert_eq!(
+            Bounds {
+                memory: None,
+                ..bounds
+            }
+            .exceeded(shared),
+            None
+        );
+        assert_eq!(
+            Bounds {
+                memory: None,
+                ..bounds
+            }
+            .exceeded(sum(2, 13)),
+            Some(Limit::MemoryShare)
+        );
         assert_eq!(bounds.exceeded(sum(2, 10)), None);
         assert_eq!(bounds.exceeded(sum(3, 10)), Some(Limit::Processes));
         assert_eq!(bounds.exceeded(sum(2, 11)), Some(Limit::Memory));
@@ -291,7 +375,9 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let ours = std::process::id() as i32;
-        assert!(memory(ours).is_some_and(|(private, shared)| private > 100_000 && shared > 100_000));
+        assert!(
+            memory(ours).is_some_and(|(private, shared)| private > 100_000 && shared > 100_000)
+        );
         assert!(shared_memory(ours).is_some());
         let mut capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
         assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));

@@ -46,13 +46,29 @@ impl Capture {
     /// Keeps `capture` bytes, and spills up to `cap` bytes to a file called `name` in the root `central`.
     pub fn new(capture: u64, cap: u64, central: &Path, name: String) -> Self {
         let half = usize::try_from(capture / 2).unwrap_or(usize::MAX);
-        let spill = SpillFile::Unused { cap, central: central.to_owned(), name };
-        Self { half, head: Vec::new(), tail: VecDeque::new(), total: 0, spill }
+        let spill = SpillFile::Unused {
+            cap,
+            central: central.to_owned(),
+            name,
+        };
+        Self {
+            half,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            spill,
+        }
     }
 
     /// Keeps nothing and only counts.
     pub fn nothing() -> Self {
-        Self { half: 0, head: Vec::new(), tail: VecDeque::new(), total: 0, spill: SpillFile::Lost }
+        Self {
+            half: 0,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            spill: SpillFile::Lost,
+        }
     }
 
     /// Adds output as it is produced.
@@ -81,7 +97,9 @@ impl Capture {
     /// At most `max` bytes from offset `from`, or the last ones, and the offset of the first. That is later than `from`
     /// where nothing is kept there. A cell may have changed the file: then this returns its present content.
     pub fn piece(&self, from: Option<u64>, max: usize) -> (u64, Vec<u8>) {
-        let from = from.unwrap_or(self.total.saturating_sub(max as u64)).min(self.total);
+        let from = from
+            .unwrap_or(self.total.saturating_sub(max as u64))
+            .min(self.total);
         let (from, mut bytes) = self.kept(from, max);
         while bytes.len() < max {
             let next = from + bytes.len() as u64;
@@ -96,7 +114,9 @@ impl Capture {
     /// The same from one of the places that keep output: the beginning, the end, the file.
     fn kept(&self, from: u64, max: usize) -> (u64, Vec<u8>) {
         let last = self.total - self.tail.len() as u64;
-        if let Some(head) = usize::try_from(from).ok().and_then(|from| self.head.get(from..))
+        if let Some(head) = usize::try_from(from)
+            .ok()
+            .and_then(|from| self.head.get(from..))
             && !head.is_empty()
         {
             return (from, head[..head.len().min(max)].to_vec());
@@ -107,7 +127,15 @@ impl Capture {
             return (from, bytes);
         }
         let from = from.max(last);
-        (from, self.tail.iter().skip((from - last) as usize).take(max).copied().collect())
+        (
+            from,
+            self.tail
+                .iter()
+                .skip((from - last) as usize)
+                .take(max)
+                .copied()
+                .collect(),
+        )
     }
 
     /// Number of bytes added so far.
@@ -121,9 +149,20 @@ impl Capture {
         let (mut head, tail) = (self.head, Vec::from(self.tail));
         if kept == self.total {
             head.extend_from_slice(&tail);
-            return (Captured { head, tail: Vec::new(), omitted: 0 }, None);
+            return (
+                Captured {
+                    head,
+                    tail: Vec::new(),
+                    omitted: 0,
+                },
+                None,
+            );
         }
-        let captured = Captured { head, tail, omitted: self.total - kept };
+        let captured = Captured {
+            head,
+            tail,
+            omitted: self.total - kept,
+        };
         (captured, self.spill.finish(self.total))
     }
 }
@@ -131,18 +170,35 @@ impl Capture {
 impl SpillFile {
     /// Creates the file, once, and writes what was kept until now: nothing has been dropped so far.
     fn open(&mut self, kept: [&[u8]; 3]) {
-        let SpillFile::Unused { cap, central, name } = self else { return };
+        let SpillFile::Unused { cap, central, name } = self else {
+            return;
+        };
         let (cap, name) = (*cap, std::mem::take(name));
         *self = match create(central, &name) {
-            Ok(file) if cap > 0 => SpillFile::Open { file, name, left: cap, written: 0 },
+            Ok(file) if cap > 0 => SpillFile::Open {
+                file,
+                name,
+                left: cap,
+                written: 0,
+            },
             Ok(_) | Err(_) => SpillFile::Lost,
         };
         kept.into_iter().for_each(|bytes| self.write(bytes));
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let SpillFile::Open { file, left, written, .. } = self else { return };
-        let bytes = &bytes[..bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX))];
+        let SpillFile::Open {
+            file,
+            left,
+            written,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let bytes = &bytes[..bytes
+            .len()
+            .min(usize::try_from(*left).unwrap_or(usize::MAX))];
         if file.write_all(bytes).is_err() {
             *self = SpillFile::Lost;
             return;
@@ -152,30 +208,49 @@ impl SpillFile {
     }
 
     fn path(&self) -> Option<ZonePath> {
-        let SpillFile::Open { name, .. } = self else { return None };
+        let SpillFile::Open { name, .. } = self else {
+            return None;
+        };
         ZonePath::new(Zone::Central, &format!("{DIRECTORY}/{name}")).ok()
     }
 
     /// Reads part of what was written, if it is there.
     fn piece(&self, from: u64, max: usize) -> Option<Vec<u8>> {
-        let SpillFile::Open { file, written, .. } = self else { return None };
-        let max = usize::try_from(written.checked_sub(from)?).unwrap_or(max).min(max);
+        let SpillFile::Open { file, written, .. } = self else {
+            return None;
+        };
+        let max = usize::try_from(written.checked_sub(from)?)
+            .unwrap_or(max)
+            .min(max);
         let mut bytes = vec![0; max];
-        let length = file.read_at(&mut bytes, from).ok().filter(|length| *length > 0)?;
+        let length = file
+            .read_at(&mut bytes, from)
+            .ok()
+            .filter(|length| *length > 0)?;
         bytes.truncate(length);
         Some(bytes)
     }
 
     fn finish(self, total: u64) -> Option<Spill> {
         let path = self.path()?;
-        let SpillFile::Open { written, .. } = self else { return None };
-        Some(Spill { path, bytes: written, whole: written == total })
+        let SpillFile::Open { written, .. } = self else {
+            return None;
+        };
+        Some(Spill {
+            path,
+            bytes: written,
+            whole: written == total,
+        })
     }
 }
 
 /// Creates a new file beneath the central root. Cells can write to this zone, so no link in it is followed.
 fn create(central: &Path, name: &str) -> io::Result<File> {
-    let root = open(central, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let root = open(
+        central,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let folder = central_directory(&root, DIRECTORY)?;
     let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
@@ -190,30 +265,54 @@ pub fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    beneath(root, name, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+    beneath(
+        root,
+        name,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    Ok(openat2(root, name, OpenHow::new().flags(flags).mode(mode).resolve(resolve))?)
+    Ok(openat2(
+        root,
+        name,
+        OpenHow::new().flags(flags).mode(mode).resolve(resolve),
+    )?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn captured(capture: u64, cap: u64, chunks: &[&[u8]]) -> (Captured, Option<Spill>, Option<Vec<u8>>) {
+    fn captured(
+        capture: u64,
+        cap: u64,
+        chunks: &[&[u8]],
+    ) -> (Captured, Option<Spill>, Option<Vec<u8>>) {
         let central = tempfile::tempdir().unwrap();
         let mut kept = Capture::new(capture, cap, central.path(), "1.log".into());
         chunks.iter().for_each(|chunk| kept.push(chunk));
         let (captured, spill) = kept.finish();
-        (captured, spill, std::fs::read(central.path().join("outputs/1.log")).ok())
+        (
+            captured,
+            spill,
+            std::fs::read(central.path().join("outputs/1.log")).ok(),
+        )
     }
 
     #[test]
     fn what_fits_is_whole_and_makes_no_file() {
         let (captured, spill, file) = captured(10, 100, &[b"12345", b"67890"]);
-        assert_eq!(captured, Captured { head: b"1234567890".into(), tail: vec![], omitted: 0 });
+        assert_eq!(
+            captured,
+            Captured {
+                head: b"1234567890".into(),
+                tail: vec![],
+                omitted: 0
+            }
+        );
         assert_eq!((spill, file), (None, None));
     }
 
@@ -223,13 +322,30 @@ mod tests {
         kept.push(b"12345");
         kept.push(b"6");
         assert_eq!((kept.total(), kept.piece(None, 9)), (6, (6, vec![])));
-        assert_eq!(kept.finish(), (Captured { head: vec![], tail: vec![], omitted: 6 }, None));
+        assert_eq!(
+            kept.finish(),
+            (
+                Captured {
+                    head: vec![],
+                    tail: vec![],
+                    omitted: 6
+                },
+                None
+            )
+        );
     }
 
     #[test]
     fn one_byte_more_keeps_both_ends_and_spills_all() {
         let (captured, spill, file) = captured(10, 100, &[b"12345", b"678901"]);
-        assert_eq!(captured, Captured { head: b"12345".into(), tail: b"78901".into(), omitted: 1 });
+        assert_eq!(
+            captured,
+            Captured {
+                head: b"12345".into(),
+                tail: b"78901".into(),
+                omitted: 1
+            }
+        );
         assert_eq!(file.unwrap(), b"12345678901");
         assert!(spill.is_some_and(|spill| spill.whole && spill.bytes == 11));
     }
@@ -237,7 +353,14 @@ mod tests {
     #[test]
     fn the_spill_stops_at_its_cap_and_says_so() {
         let (captured, spill, file) = captured(4, 6, &[b"123", b"456789"]);
-        assert_eq!(captured, Captured { head: b"12".into(), tail: b"89".into(), omitted: 5 });
+        assert_eq!(
+            captured,
+            Captured {
+                head: b"12".into(),
+                tail: b"89".into(),
+                omitted: 5
+            }
+        );
         assert_eq!(file.unwrap(), b"123456");
         assert!(spill.is_some_and(|spill| !spill.whole && spill.bytes == 6));
     }
@@ -260,14 +383,21 @@ mod tests {
                 let end = so_far.len().min(want + 3);
                 let whole = end <= 10 || end + 4 > so_far.len() && want + 4 >= so_far.len();
                 assert!(!bytes.is_empty() && so_far[want..end].starts_with(&bytes));
-                assert!(!whole || bytes == so_far[want..end], "from {from} of {so_far:?}: {bytes:?}");
+                assert!(
+                    !whole || bytes == so_far[want..end],
+                    "from {from} of {so_far:?}: {bytes:?}"
+                );
             }
             let last = so_far.len().saturating_sub(4);
             assert_eq!(kept.piece(None, 4), (last as u64, so_far[last..].to_vec()));
         }
         assert_eq!(kept.piece(Some(99), 4), (16, vec![]));
         std::fs::write(central.path().join("outputs/1.log"), "").unwrap();
-        assert_eq!(kept.piece(Some(5), 9), (12, b"cdef".to_vec()), "a cell has emptied the file");
+        assert_eq!(
+            kept.piece(Some(5), 9),
+            (12, b"cdef".to_vec()),
+            "a cell has emptied the file"
+        );
     }
 
     #[test]

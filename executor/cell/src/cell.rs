@@ -61,9 +61,18 @@ pub fn run(
     let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, nnp));
     if let Err(error) = prepared.and_then(|slot| slot.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
-        let end = End::Unconfined { layer: error.layer, errno };
+        let end = End::Unconfined {
+            layer: error.layer,
+            errno,
+        };
         let used = CpuAndMemory::default();
-        let report = Report { end, reusable: false, scratch_full: false, unnamed: 0, used };
+        let report = Report {
+            end,
+            reusable: false,
+            scratch_full: false,
+            unnamed: 0,
+            used,
+        };
         // If the broker is gone, nobody is left to read it.
         let _ = message::send(socket.as_fd(), &report.encode(), &[]);
     }
@@ -132,7 +141,11 @@ impl<'a> Slot<'a> {
             Sweep::All
         } else {
             prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
-            if spec.has(Layer::LandlockScopes) { Sweep::All } else { Sweep::Descendants }
+            if spec.has(Layer::LandlockScopes) {
+                Sweep::All
+            } else {
+                Sweep::Descendants
+            }
         };
         let confined = confine(spec, &rules.rulesets, nnp)?;
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
@@ -142,14 +155,27 @@ impl<'a> Slot<'a> {
         let access = rules.access.as_ref();
         let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
         let own = [socket.as_fd(), null.as_fd()].into_iter();
-        let kept: Vec<_> = own.chain(confined.program_ruleset()).chain(supervisors).collect();
+        let kept: Vec<_> = own
+            .chain(confined.program_ruleset())
+            .chain(supervisors)
+            .collect();
         descriptors::keep_only(&kept, spec.ablation.descriptors())?;
         drop(kept);
         let child_ends = children::end_signals()?;
         let state = ProcessState::now().at(Layer::Rlimits, step)?;
         let spawner = Spawner::new(spec, confined);
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
-        let slot = Self { socket, access, spawner, child_ends, null, null_device, sweep, state, scratch };
+        let slot = Self {
+            socket,
+            access,
+            spawner,
+            child_ends,
+            null,
+            null_device,
+            sweep,
+            state,
+            scratch,
+        };
         slot.rehearse().at(Layer::PidNamespace, step)?;
         Ok(slot)
     }
@@ -158,7 +184,13 @@ impl<'a> Slot<'a> {
     fn rehearse(&self) -> io::Result<()> {
         let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
         let (directory, environment, unset) = ("/".into(), Vec::new(), Vec::new());
-        let plan = CellPlan { arguments: arguments.into(), terminal: None, directory, environment, unset };
+        let plan = CellPlan {
+            arguments: arguments.into(),
+            terminal: None,
+            directory,
+            environment,
+            unset,
+        };
         let mut order = Vec::new();
         frame::encode(&plan, &mut order).map_err(io::Error::other)?;
         let plan: CellPlan = frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?;
@@ -177,10 +209,17 @@ impl<'a> Slot<'a> {
                 Ok(Some((plan, stdio))) => cell.carry_out(child, &plan, stdio),
                 Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
             };
-            let reusable = call < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
+            let reusable =
+                call < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
             let unnamed = cell.refusals.more().try_into().unwrap_or(u8::MAX);
             let scratch_full = end != End::Exited(0) && self.scratch.is_some_and(is_full);
-            let report = Report { end, reusable, scratch_full, unnamed, used: cell.used };
+            let report = Report {
+                end,
+                reusable,
+                scratch_full,
+                unnamed,
+                used: cell.used,
+            };
             // A refusal that the broker does not accept is dropped: the report matters more.
             for refusal in cell.refusals.list() {
                 let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
@@ -199,7 +238,11 @@ impl<'a> Slot<'a> {
     /// the machine's, its mode and times could be changed.
     fn own_devices(&self, stdio: [OwnedFd; 3]) -> Result<[OwnedFd; 3], SpawnError> {
         let own = |fd: OwnedFd| {
-            let own = if self.is_null(&fd) { self.null.try_clone() } else { Ok(fd) };
+            let own = if self.is_null(&fd) {
+                self.null.try_clone()
+            } else {
+                Ok(fd)
+            };
             own.map_err(|error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EMFILE)))
         };
         let [stdin, stdout, stderr] = stdio.map(own);
@@ -212,16 +255,31 @@ impl<'a> Slot<'a> {
     }
 
     /// Creates a cell, and in it the process that will become the program.
-    fn cell<'c>(&'c self, stack: &'c mut SpawnStack) -> Result<(PreparedChild<'c>, Cell<'c>), LayerError> {
+    fn cell<'c>(
+        &'c self,
+        stack: &'c mut SpawnStack,
+    ) -> Result<(PreparedChild<'c>, Cell<'c>), LayerError> {
         let step = || "prepare the program".to_owned();
-        let (child, listener) = self.spawner.prepare(stack).at(Layer::ProtectedNames, step)?;
+        let (child, listener) = self
+            .spawner
+            .prepare(stack)
+            .at(Layer::ProtectedNames, step)?;
         let supervised = self.access.zip(listener);
-        let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
+        let supervisor = supervised
+            .map(|(rules, listener)| Supervisor::new(rules, listener))
+            .transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
         let (refusals, used) = (Refusals::default(), CpuAndMemory::default());
         Ok((
             child,
-            Cell { slot: self, supervisor, unused_listener: None, streams: Vec::new(), refusals, used },
+            Cell {
+                slot: self,
+                supervisor,
+                unused_listener: None,
+                streams: Vec::new(),
+                refusals,
+                used,
+            },
         ))
     }
 }
@@ -237,7 +295,10 @@ impl Cell<'_> {
         if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
             supervisor.has_terminal();
         }
-        let started = self.slot.own_devices(stdio).and_then(|stdio| self.start(child, plan, stdio));
+        let started = self
+            .slot
+            .own_devices(stdio)
+            .and_then(|stdio| self.start(child, plan, stdio));
         let end = match started {
             Ok(program) => self.watch(program),
             Err(SpawnError::Directory(errno)) => End::NoDirectory(errno),
@@ -297,8 +358,11 @@ impl Cell<'_> {
                 // No process that could call is left.
                 _ if ready.deserted => {
                     self.supervisor.iter().for_each(Supervisor::tidy);
-                    self.refusals =
-                        self.supervisor.as_ref().map(Supervisor::take_refusals).unwrap_or_default();
+                    self.refusals = self
+                        .supervisor
+                        .as_ref()
+                        .map(Supervisor::take_refusals)
+                        .unwrap_or_default();
                     self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
                 }
                 Some(supervisor) if ready.called => supervisor.answer(),
@@ -315,7 +379,10 @@ impl Cell<'_> {
         let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let supervisor = self.supervisor.as_ref();
         let listener = supervisor.map(|supervisor| input(supervisor.listener().as_fd()));
-        let own = [input(self.slot.socket.as_fd()), input(self.slot.child_ends.as_fd())];
+        let own = [
+            input(self.slot.socket.as_fd()),
+            input(self.slot.child_ends.as_fd()),
+        ];
         let mut fds: Vec<PollFd> = own.into_iter().chain(listener).collect();
         let timeout = match supervisor.is_some_and(Supervisor::is_waiting) {
             true => RETRY_MS.into(),
@@ -326,7 +393,9 @@ impl Cell<'_> {
             Err(errno) => return Err(errno),
         }
         let has = |at: usize, flag| {
-            fds.get(at).and_then(PollFd::revents).is_some_and(|events| events.intersects(flag))
+            fds.get(at)
+                .and_then(PollFd::revents)
+                .is_some_and(|events| events.intersects(flag))
         };
         let called = has(2, PollFlags::POLLIN);
         Ok(Ready {
@@ -343,7 +412,9 @@ impl Cell<'_> {
             children::detach(&change);
             self.add(&change);
             match change.state {
-                ChildState::Exited(code) if change.pid == program.as_raw() => return Some(End::Exited(code)),
+                ChildState::Exited(code) if change.pid == program.as_raw() => {
+                    return Some(End::Exited(code));
+                }
                 ChildState::Killed(signal) if change.pid == program.as_raw() => {
                     return Some(End::Signalled(signal));
                 }
@@ -358,8 +429,9 @@ impl Cell<'_> {
         let sweep = self.slot.sweep;
         // All that is left descends from this process, so it checks for children first: that is
         // cheaper than a signal, for which the kernel walks all processes of the machine.
-        let mut next =
-            |wait| process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)));
+        let mut next = |wait| {
+            process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)))
+        };
         while next(false) != Err(Errno::ECHILD) {
             match sweep {
                 // ESRCH: nothing is left.

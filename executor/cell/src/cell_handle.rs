@@ -48,7 +48,11 @@ impl CellHandle {
 
     /// Whether the cell has ended without a message: it was killed while it waited.
     pub fn is_gone(&self) -> bool {
-        let peeked = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        let peeked = recv(
+            self.socket.as_raw_fd(),
+            &mut [0],
+            MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT,
+        );
         matches!(peeked, Ok(0) | Err(Errno::ECONNRESET))
     }
 

@@ -14,7 +14,8 @@ pub fn end_signals() -> Result<SignalFd, LayerError> {
     set.add(Signal::SIGCHLD);
     let step = || "signalfd".to_owned();
     set.thread_block().at(Layer::PidNamespace, step)?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).at(Layer::PidNamespace, step)
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .at(Layer::PidNamespace, step)
 }
 
 /// Detaches from a program that declared its parent its tracer (`PTRACE_TRACEME`) and whose parent is, or has become, ours: nobody here

@@ -55,8 +55,15 @@ pub const MESSAGE_MAX: usize = 512;
 
 impl WardenMessage {
     pub(crate) fn encode_failure(error: &LayerError) -> Vec<u8> {
-        let refused = |refused| Privilege::ALL.iter().position(|privilege| *privilege == refused);
-        let refused = error.refused.and_then(refused).map_or(NOT_REFUSED, |index| index as u8);
+        let refused = |refused| {
+            Privilege::ALL
+                .iter()
+                .position(|privilege| *privilege == refused)
+        };
+        let refused = error
+            .refused
+            .and_then(refused)
+            .map_or(NOT_REFUSED, |index| index as u8);
         let mut bytes = vec![FAILED, error.layer as u8, refused];
         bytes.extend_from_slice(&error.source.raw_os_error().unwrap_or(0).to_le_bytes());
         let text = match error.source.raw_os_error() {

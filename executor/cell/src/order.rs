@@ -57,11 +57,18 @@ pub(crate) fn send_signal(cell: BorrowedFd, signal: i32) -> io::Result<()> {
 }
 
 /// Waits for an order; `None` when the session is over, or this process is not needed.
-pub(crate) fn receive(socket: &OwnedFd, idle: &mut IdleTrim) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
+pub(crate) fn receive(
+    socket: &OwnedFd,
+    idle: &mut IdleTrim,
+) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
     loop {
         idle.wait_readable(socket);
         // Most orders are some hundred bytes; a buffer for the longest would cost more than this extra call.
-        let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
+        let length = recv(
+            socket.as_raw_fd(),
+            &mut [],
+            MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC,
+        )?;
         let mut order = vec![0; length.min(ORDER_MAX)];
         let (_, mut stdio) = message::receive_waiting(socket.as_fd(), &mut order)?;
         match length {
@@ -71,13 +78,19 @@ pub(crate) fn receive(socket: &OwnedFd, idle: &mut IdleTrim) -> io::Result<Optio
             _ => {}
         }
         if order == LONG {
-            let mut file = File::from(stdio.pop().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?);
+            let mut file = File::from(
+                stdio
+                    .pop()
+                    .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?,
+            );
             file.rewind()?;
             order.clear();
             file.take(ORDER_MAX as u64).read_to_end(&mut order)?;
         }
         let plan = frame::decode(&order).map_err(io::Error::other)?;
-        let stdio = stdio.try_into().map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        let stdio = stdio
+            .try_into()
+            .map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         return Ok(Some((plan, stdio)));
     }
 }

@@ -17,18 +17,30 @@ const DIRECTORY: &str = "agents";
 /// created, as some programs do not create them; if that fails, the program reports it.
 pub fn variables(policy: &EffectivePolicy, central: &Path) -> Vec<(OsString, OsString)> {
     let state = &policy.environment.state;
-    if state.is_empty() || policy.central != Access::Write || policy.paths.directories("bash").is_some() {
+    if state.is_empty()
+        || policy.central != Access::Write
+        || policy.paths.directories("bash").is_some()
+    {
         return Vec::new();
     }
     let _ = make(central, state);
     let place = |variable: &String| central.join(DIRECTORY).join(variable);
-    state.iter().map(|variable| (variable.into(), place(variable).into())).collect()
+    state
+        .iter()
+        .map(|variable| (variable.into(), place(variable).into()))
+        .collect()
 }
 
 fn make(central: &Path, names: &BTreeSet<String>) -> io::Result<()> {
-    let root = open(central, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let root = open(
+        central,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let agents = central_directory(&root, DIRECTORY)?;
-    names.iter().try_for_each(|name| central_directory(&agents, name).map(drop))
+    names
+        .iter()
+        .try_for_each(|name| central_directory(&agents, name).map(drop))
 }
 
 #[cfg(test)]
@@ -39,8 +51,17 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn variables_of(profile: &str, central: &Path) -> Vec<(OsString, OsString)> {
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        variables(&Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap(), central)
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        variables(
+            &Policies::load(vec![])
+                .unwrap()
+                .resolve(profile, &host)
+                .unwrap(),
+            central,
+        )
     }
 
     #[test]
@@ -48,7 +69,10 @@ mod tests {
         let central = tempfile::tempdir().unwrap();
         assert!(variables_of("dev", central.path()).is_empty());
         let place = central.path().join("agents/CODEX_HOME");
-        assert_eq!(variables_of("codex", central.path()), [("CODEX_HOME".into(), place.clone().into())]);
+        assert_eq!(
+            variables_of("codex", central.path()),
+            [("CODEX_HOME".into(), place.clone().into())]
+        );
         assert!(place.is_dir());
     }
 

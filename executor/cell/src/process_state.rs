@@ -41,7 +41,10 @@ impl ProcessState {
         Ok(Self {
             scheduling: process::scheduling()?,
             processors: sched_getaffinity(Pid::from_raw(0))?,
-            limits: LIMITS.into_iter().map(getrlimit).collect::<Result<_, _>>()?,
+            limits: LIMITS
+                .into_iter()
+                .map(getrlimit)
+                .collect::<Result<_, _>>()?,
         })
     }
 }

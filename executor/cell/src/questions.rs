@@ -4,8 +4,8 @@
 use crate::project::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_layers::worker::{
-    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question, RepositoryAnswer,
-    RepositoryQuery, RootSpec, Setting, WorkerSpec,
+    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question,
+    RepositoryAnswer, RepositoryQuery, RootSpec, Setting, WorkerSpec,
 };
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
@@ -55,7 +55,12 @@ impl Answerer {
         names: Vec<NameSpec>,
         image: WorkerImage,
     ) -> io::Result<Self> {
-        let root = |path: &Path| Ok::<_, io::Error>(RootSpec { path: text(path)?, writable: false });
+        let root = |path: &Path| {
+            Ok::<_, io::Error>(RootSpec {
+                path: text(path)?,
+                writable: false,
+            })
+        };
         let spec = WorkerSpec {
             tier: Tier::Flat,
             layers: image.layers,
@@ -79,15 +84,27 @@ impl Answerer {
 
     /// What the repository has of `files`, absolute paths in the project, and which of the names
     /// are in its index. `None` if the worker fails: then it is unknown.
-    pub fn repository(&self, repository: &ProjectRepository, files: &[PathBuf]) -> Option<RepositoryAnswer> {
+    pub fn repository(
+        &self,
+        repository: &ProjectRepository,
+        files: &[PathBuf],
+    ) -> Option<RepositoryAnswer> {
         let below = |path: &PathBuf| {
-            Some(path.strip_prefix(&repository.project).ok()?.as_os_str().as_bytes().to_vec())
+            Some(
+                path.strip_prefix(&repository.project)
+                    .ok()?
+                    .as_os_str()
+                    .as_bytes()
+                    .to_vec(),
+            )
         };
         let asked: Option<Vec<Vec<u8>>> = files.iter().take(FILES_MAX).map(below).collect();
         let asked = asked?;
         let count = asked.len();
         let own = text(repository.own.strip_prefix(&repository.common).ok()?).ok()?;
-        let answer = self.ask(&Question::Repository(RepositoryQuery { own, files: asked })).ok()?;
+        let answer = self
+            .ask(&Question::Repository(RepositoryQuery { own, files: asked }))
+            .ok()?;
         let answer: RepositoryAnswer = frame::decode_whole(&answer).ok()?;
         let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
         // Of files beyond those in the question nothing is known: they stay closed.
@@ -106,10 +123,16 @@ impl Answerer {
     /// Sends a question and returns the bytes of the answer.
     fn ask(&self, question: &Question) -> io::Result<Vec<u8>> {
         let until = Instant::now() + TIMEOUT;
-        let answer = self.send(question, until).and_then(|()| self.receive(until));
+        let answer = self
+            .send(question, until)
+            .and_then(|()| self.receive(until));
         if answer.is_err() {
             // Gives it time to report the cause.
-            let _ = wait(&self.child.pidfd, PollFlags::POLLIN, Instant::now() + LAST_WORDS);
+            let _ = wait(
+                &self.child.pidfd,
+                PollFlags::POLLIN,
+                Instant::now() + LAST_WORDS,
+            );
             self.kill();
         }
         answer
@@ -123,7 +146,9 @@ impl Answerer {
             let message = [&[tag], chunk].concat();
             wait(&self.socket, PollFlags::POLLOUT, until)?;
             while let Err(error) = message::send(self.socket.as_fd(), &message, &[]) {
-                Some(()).filter(|()| error.kind() == io::ErrorKind::WouldBlock).ok_or(error)?;
+                Some(())
+                    .filter(|()| error.kind() == io::ErrorKind::WouldBlock)
+                    .ok_or(error)?;
                 wait(&self.socket, PollFlags::POLLOUT, until)?;
             }
         }
@@ -135,7 +160,9 @@ impl Answerer {
         loop {
             wait(&self.socket, PollFlags::POLLIN, until)?;
             let (length, _) = message::receive(self.socket.as_fd(), &mut buffer)?;
-            let (tag, part) = buffer[..length].split_first().ok_or(io::ErrorKind::UnexpectedEof)?;
+            let (tag, part) = buffer[..length]
+                .split_first()
+                .ok_or(io::ErrorKind::UnexpectedEof)?;
             answer.extend_from_slice(part);
             match *tag {
                 LAST => return Ok(answer),
@@ -160,7 +187,9 @@ impl Drop for Answerer {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidFilename.into())
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or(io::ErrorKind::InvalidFilename.into())
 }
 
 /// Waits for the worker, which has one time limit for all questions.

@@ -88,7 +88,11 @@ impl Report {
         bytes[2] = u8::from(self.reusable) | u8::from(self.scratch_full) << 1;
         bytes[3] = self.unnamed;
         bytes[4..8].copy_from_slice(&value.to_le_bytes());
-        let CpuAndMemory { user_us, system_us, peak_kib } = self.used;
+        let CpuAndMemory {
+            user_us,
+            system_us,
+            peak_kib,
+        } = self.used;
         for (i, number) in [user_us, system_us, peak_kib].into_iter().enumerate() {
             bytes[8 + 8 * i..16 + 8 * i].copy_from_slice(&number.to_le_bytes());
         }
@@ -104,13 +108,26 @@ impl Report {
             0 => End::Exited(value),
             1 => End::Signalled(value),
             2 => End::NotStarted(value),
-            3 => End::Unconfined { layer: *Layer::ALL.get(usize::from(bytes[1]))?, errno: value },
+            3 => End::Unconfined {
+                layer: *Layer::ALL.get(usize::from(bytes[1]))?,
+                errno: value,
+            },
             4 => End::NoDirectory(value),
             _ => return None,
         };
-        let used = CpuAndMemory { user_us: number(0)?, system_us: number(1)?, peak_kib: number(2)? };
+        let used = CpuAndMemory {
+            user_us: number(0)?,
+            system_us: number(1)?,
+            peak_kib: number(2)?,
+        };
         let (reusable, scratch_full) = (bytes[2] & 1 != 0, bytes[2] & 2 != 0);
-        (bytes[2] < 4).then_some(Self { end, reusable, scratch_full, unnamed: bytes[3], used })
+        (bytes[2] < 4).then_some(Self {
+            end,
+            reusable,
+            scratch_full,
+            unnamed: bytes[3],
+            used,
+        })
     }
 }
 
@@ -125,12 +142,27 @@ mod tests {
             End::Signalled(9),
             End::NotStarted(2),
             End::NoDirectory(20),
-            End::Unconfined { layer: Layer::Seccomp, errno: 1 },
+            End::Unconfined {
+                layer: Layer::Seccomp,
+                errno: 1,
+            },
         ];
         for end in ends {
-            for (reusable, scratch_full) in [(false, false), (true, false), (false, true), (true, true)] {
-                let used = CpuAndMemory { user_us: 1, system_us: u64::MAX, peak_kib: 3 };
-                let report = Report { end, reusable, scratch_full, unnamed: 200, used };
+            for (reusable, scratch_full) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let used = CpuAndMemory {
+                    user_us: 1,
+                    system_us: u64::MAX,
+                    peak_kib: 3,
+                };
+                let report = Report {
+                    end,
+                    reusable,
+                    scratch_full,
+                    unnamed: 200,
+                    used,
+                };
                 let mut bytes = report.encode();
                 assert_eq!(Report::decode(&bytes), Some(report));
                 bytes[2] |= 4;
@@ -140,12 +172,20 @@ mod tests {
         let kind = broker_protocol::AttemptKind::Write;
         let refusal = |length| {
             let (cause, target) = (executor_supervisor::Cause::Protected, vec![b'x'; length]);
-            Refusal { kind, cause, target, count: 1 }
+            Refusal {
+                kind,
+                cause,
+                target,
+                count: 1,
+            }
         };
         for length in [0, REPORT_LEN - 7, 400] {
             let bytes = Message::refused(&refusal(length));
             assert!(bytes.len() <= MESSAGE_MAX);
-            assert_eq!(Message::decode(&bytes), Some(Message::Refused(refusal(length))));
+            assert_eq!(
+                Message::decode(&bytes),
+                Some(Message::Refused(refusal(length)))
+            );
         }
         assert_eq!(Message::decode(&Message::refused(&refusal(401))), None);
         assert_eq!(Message::decode(b""), None);

@@ -27,18 +27,29 @@ impl<'s> Spawner<'s> {
             true => limits::rlimits(&spec.policy.limits, spec.tier),
             false => Vec::new(),
         };
-        Self { spec, confined, limits }
+        Self {
+            spec,
+            confined,
+            limits,
+        }
     }
 
     /// Prepares the process that will become a program, and returns the listener for its supervised calls, if there are any.
-    pub fn prepare<'p>(&self, stack: &'p mut SpawnStack) -> io::Result<(PreparedChild<'p>, Option<OwnedFd>)> {
+    pub fn prepare<'p>(
+        &self,
+        stack: &'p mut SpawnStack,
+    ) -> io::Result<(PreparedChild<'p>, Option<OwnedFd>)> {
         // A domain below this one costs a second walk for each file that is opened in the cell.
         let ruleset = self.confined.program_ruleset().map(|fd| fd.as_raw_fd());
         let supervised = self
             .spec
             .is_supervised()
             .then(|| seccomp::supervised(self.spec.tier, self.spec.caller_access.sockets));
-        stack.prepare(&ChildSetup { limits: &self.limits, ruleset, supervised })
+        stack.prepare(&ChildSetup {
+            limits: &self.limits,
+            ruleset,
+            supervised,
+        })
     }
 
     /// Turns the prepared process into the program of `plan`. `meanwhile` may only wait.
@@ -49,20 +60,44 @@ impl<'s> Spawner<'s> {
         stdio: &[OwnedFd; 3],
         meanwhile: impl FnOnce(),
     ) -> Result<Pid, SpawnError> {
-        let invalid = |error: io::Error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EINVAL));
+        let invalid =
+            |error: io::Error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EINVAL));
         let program = &self.program(plan).map_err(invalid)?;
         let stdio = stdio.each_ref().map(AsRawFd::as_raw_fd);
-        let close_from = if self.spec.has(Layer::Descriptors) { 3 } else { libc::c_uint::MAX };
+        let close_from = if self.spec.has(Layer::Descriptors) {
+            3
+        } else {
+            libc::c_uint::MAX
+        };
         let terminal = plan.terminal.is_some();
-        child.start(&Exec { program, stdio, close_from, terminal }, meanwhile).map(Pid::from_raw)
+        child
+            .start(
+                &Exec {
+                    program,
+                    stdio,
+                    close_from,
+                    terminal,
+                },
+                meanwhile,
+            )
+            .map(Pid::from_raw)
     }
 
     /// The program of a plan, as arguments for `execve`.
     pub fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
-        let CellPlan { arguments, terminal, directory, environment: own, unset } = plan;
+        let CellPlan {
+            arguments,
+            terminal,
+            directory,
+            environment: own,
+            unset,
+        } = plan;
         let entries = self.spec.environment.iter().map(CString::as_c_str);
         let named = |entry: &CStr, name: &str| {
-            entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+            entry
+                .to_bytes()
+                .strip_prefix(name.as_bytes())
+                .is_some_and(|rest| rest.starts_with(b"="))
         };
         let kept = entries
             .filter(|entry| terminal.is_none() || !named(entry, "TERM"))
@@ -76,11 +111,21 @@ impl<'s> Spawner<'s> {
         if let Some(term) = terminal {
             environment.push(CString::new(format!("TERM={term}"))?.into());
         }
-        let arguments: Vec<CString> =
-            arguments.iter().map(|argument| CString::new(argument.as_slice())).collect::<Result<_, _>>()?;
-        let name = arguments.first().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?.clone();
+        let arguments: Vec<CString> = arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_slice()))
+            .collect::<Result<_, _>>()?;
+        let name = arguments
+            .first()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?
+            .clone();
         let directory = CString::new(directory.as_str())?;
-        Ok(Program::new(candidates(name, &environment)?, arguments, environment, directory))
+        Ok(Program::new(
+            candidates(name, &environment)?,
+            arguments,
+            environment,
+            directory,
+        ))
     }
 }
 
@@ -89,11 +134,14 @@ fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CStrin
     if name.is_empty() || name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
     }
-    let path =
-        environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
+    let path = environment
+        .iter()
+        .find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="))
+        .unwrap_or_default();
     let name = Path::new(OsStr::from_bytes(name.as_bytes()));
     // Checking that a file exists costs a microsecond, a failing `execve` ten.
-    let files = std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
+    let files =
+        std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
     files
         .skip_while(|file| !file.exists())
         .map(|file| Ok(CString::new(file.into_os_string().as_bytes())?))

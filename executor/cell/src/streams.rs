@@ -45,12 +45,18 @@ impl Pipes {
             fd::set_nonblocking(&near)?;
             Ok((near, far))
         };
-        Ok(Self { stdout: pipe()?, stderr: pipe()? })
+        Ok(Self {
+            stdout: pipe()?,
+            stderr: pipe()?,
+        })
     }
 
     /// The streams of a command that uses these pipes for output and error.
     pub fn streams(self, stdin: &Stdin) -> io::Result<(Streams, ProgramStreams)> {
-        let Pipes { stdout: (stdout, out), stderr: (stderr, err) } = self;
+        let Pipes {
+            stdout: (stdout, out),
+            stderr: (stderr, err),
+        } = self;
         let (program, input) = match stdin {
             Stdin::Stream => {
                 let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
@@ -59,7 +65,11 @@ impl Pipes {
             }
             Stdin::Null | Stdin::Terminal(_) => (None, None),
         };
-        let streams = Streams { stdout, stderr: Some(stderr), stdin: input };
+        let streams = Streams {
+            stdout,
+            stderr: Some(stderr),
+            stdin: input,
+        };
         Ok((streams, ProgramStreams::Pipes(program, out, err)))
     }
 }
@@ -73,5 +83,12 @@ pub fn terminal(
     fd::set_nonblocking(&master)?;
     file::set_window_size(master.as_fd(), size.rows, size.columns)?;
     let stdin = Some(master.try_clone()?);
-    Ok((Streams { stdout: master, stderr: None, stdin }, ProgramStreams::Terminal(slave)))
+    Ok((
+        Streams {
+            stdout: master,
+            stderr: None,
+            stdin,
+        },
+        ProgramStreams::Terminal(slave),
+    ))
 }

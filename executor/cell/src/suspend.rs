@@ -17,15 +17,21 @@ pub fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
         return false;
     }
     // A terminal whose settings cannot be read has lost its program.
-    let Ok(settings) = tcgetattr(master) else { return false };
+    let Ok(settings) = tcgetattr(master) else {
+        return false;
+    };
     let key = settings.control_chars[SpecialCharacterIndices::VSUSP as usize];
-    settings.local_flags.contains(LocalFlags::ISIG) && key != DISABLED && control.any(|typed| typed == key)
+    settings.local_flags.contains(LocalFlags::ISIG)
+        && key != DISABLED
+        && control.any(|typed| typed == key)
 }
 
 /// Whether the key would stop the program itself, and not a job of the shell that it is. A program
 /// that ignores or handles the signal decides for itself.
 pub fn is_for_program(master: BorrowedFd) -> bool {
-    let Ok(group) = tcgetpgrp(master) else { return false };
+    let Ok(group) = tcgetpgrp(master) else {
+        return false;
+    };
     let leader = group.as_raw();
     Stat::of(leader).is_ok_and(|stat| stat.session == leader) && has_default(leader)
 }
@@ -36,7 +42,9 @@ fn has_default(pid: i32) -> bool {
         let line = proc::line(format!("/proc/{pid}/status"), key)?;
         u64::from_str_radix(&line, 16).ok()
     };
-    ["SigIgn", "SigCgt", "SigBlk"].into_iter().all(|key| mask(key).is_some_and(|mask| mask & BIT == 0))
+    ["SigIgn", "SigCgt", "SigBlk"]
+        .into_iter()
+        .all(|key| mask(key).is_some_and(|mask| mask & BIT == 0))
 }
 
 #[cfg(test)]

@@ -44,7 +44,10 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
 }
 
 fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
-    let directories = spec.directories.iter().flat_map(DirectoryMemory::descriptors);
+    let directories = spec
+        .directories
+        .iter()
+        .flat_map(DirectoryMemory::descriptors);
     let memory = spec.created.iter().chain(directories).map(AsFd::as_fd);
     let kept: Vec<_> = [socket.as_fd()].into_iter().chain(memory).collect();
     descriptors::keep_only(&kept, spec.ablation.descriptors())?;
@@ -52,17 +55,34 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
     let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;
     let shared = !spec.has(Layer::MountNamespace);
     let made = shared.then(PtyMaker::new).transpose();
-    let (ptys, client) = made.at(Layer::ProtectedNames, || "socketpair".into())?.unzip();
+    let (ptys, client) = made
+        .at(Layer::ProtectedNames, || "socketpair".into())?
+        .unzip();
     let gate = open_relay(spec, socket)?;
-    let access = spec.is_supervised().then(|| AccessRules::new(spec, client, gate)).transpose()?;
+    let access = spec
+        .is_supervised()
+        .then(|| AccessRules::new(spec, client, gate))
+        .transpose()?;
     if spec.has(Layer::Seccomp) {
         seccomp::confine_session(spec.tier, nnp)?;
     }
     let child_ends = children::end_signals()?;
-    send(socket, &[READY], &for_worker.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+    send(
+        socket,
+        &[READY],
+        &for_worker.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
+    )?;
     drop(for_worker);
     let rules = SessionRules { rulesets, access };
-    let mut warden = WardenLoop { spec, rules, ptys, nnp, socket, child_ends, cells: Vec::new() };
+    let mut warden = WardenLoop {
+        spec,
+        rules,
+        ptys,
+        nnp,
+        socket,
+        child_ends,
+        cells: Vec::new(),
+    };
     warden.serve()?;
     spec.scratch.remove();
     exit(0)
@@ -70,7 +90,11 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
 
 /// Puts up the layers that are the same for all cells. Returns descriptors by which the file worker enters the session, the undo
 /// directory's last.
-fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Vec<OwnedFd>), LayerError> {
+fn set_up(
+    spec: &SandboxSpec,
+    uid: Uid,
+    gid: Gid,
+) -> Result<(NoNewPrivileges, Vec<OwnedFd>), LayerError> {
     let step = |step: &'static str| move || step.to_owned();
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, step("name the warden"))?;
     let nnp = no_new_privileges::put_up(spec.layers)?;
@@ -104,7 +128,9 @@ fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>,
         return Ok(None);
     }
     let sockets = RelaySockets::open(spec.has(Layer::NetworkNamespace));
-    let sockets = sockets.at(Layer::NetworkNamespace, || "make the relay's sockets".into())?;
+    let sockets = sockets.at(Layer::NetworkNamespace, || {
+        "make the relay's sockets".into()
+    })?;
     send(socket, &[RELAY], &sockets.for_client())?;
     Ok(sockets.into_gate())
 }
@@ -132,7 +158,10 @@ impl WardenLoop<'_> {
         let step = || "wait for orders".to_owned();
         let mut idle = IdleTrim::default();
         loop {
-            let ptys = self.ptys.as_ref().map_or(self.socket.as_fd(), |ptys| ptys.socket.as_fd());
+            let ptys = self
+                .ptys
+                .as_ref()
+                .map_or(self.socket.as_fd(), |ptys| ptys.socket.as_fd());
             let fds = [self.socket.as_fd(), self.child_ends.as_fd(), ptys];
             let mut ready = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match idle.poll(&mut ready, PollTimeout::NONE) {
@@ -178,7 +207,9 @@ impl WardenLoop<'_> {
             }
             Fork::Child => {
                 let leased = match kind {
-                    WardenRequest::LeasedCell => handover::receive(self.spec, &mut self.rules, leases),
+                    WardenRequest::LeasedCell => {
+                        handover::receive(self.spec, &mut self.rules, leases)
+                    }
                     WardenRequest::Cell | WardenRequest::Terminal => Ok(()),
                 };
                 cell::run(self.spec, leased.map(|()| &self.rules), &ours, self.nnp)
@@ -195,7 +226,11 @@ impl WardenLoop<'_> {
         unlockpt(&master).at(Layer::Descriptors, step)?;
         let name = ptsname_r(&master).at(Layer::Descriptors, step)?;
         let slave = open(name.as_str(), flags, Mode::empty()).at(Layer::Descriptors, step)?;
-        send(self.socket, &[WardenRequest::Terminal as u8], &[master.as_fd(), slave.as_fd()])
+        send(
+            self.socket,
+            &[WardenRequest::Terminal as u8],
+            &[master.as_fd(), slave.as_fd()],
+        )
     }
 
     /// Reaps dead children. Without a PID namespace, an unknown living child was left by a killed cell, and is killed.

@@ -41,9 +41,12 @@ impl Warden {
         let (ours, theirs) = message::pair()?;
         let (uid, gid) = (getuid(), getgid());
         match process::fork(namespaces::session_flags(spec.layers))? {
-            Fork::Parent(child) => {
-                Ok(Self { socket: ours, child, open: VecDeque::new(), open_since: Instant::now() })
-            }
+            Fork::Parent(child) => Ok(Self {
+                socket: ours,
+                child,
+                open: VecDeque::new(),
+                open_since: Instant::now(),
+            }),
             Fork::Child => warden::run(spec, &theirs, uid, gid),
         }
     }
@@ -80,7 +83,11 @@ impl Warden {
         }
         self.open.push_back(WardenRequest::LeasedCell);
         let fds = [leases.channel.as_fd(), leases.order.as_fd()];
-        message::send(self.socket.as_fd(), &[WardenRequest::LeasedCell as u8], &fds)
+        message::send(
+            self.socket.as_fd(),
+            &[WardenRequest::LeasedCell as u8],
+            &fds,
+        )
     }
 
     /// Kills the warden. As the first process of a session's PID namespace it takes the session with it.
@@ -104,7 +111,11 @@ impl Warden {
         // A warden that fails leaves the request for the first cell unread. The kernel reports that once, before its message.
         let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
         let received = receive();
-        let (length, fds) = if received.as_ref().is_err_and(reset) { receive() } else { received }?;
+        let (length, fds) = if received.as_ref().is_err_and(reset) {
+            receive()
+        } else {
+            received
+        }?;
         WardenMessage::decode(&buffer[..length], fds)
     }
 
@@ -115,12 +126,15 @@ impl Warden {
     pub fn receive(&mut self) -> io::Result<WardenMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let received = message::receive(self.socket.as_fd(), &mut buffer);
-        let received = received.and_then(|(length, fds)| WardenMessage::decode(&buffer[..length], fds));
+        let received =
+            received.and_then(|(length, fds)| WardenMessage::decode(&buffer[..length], fds));
         let too_many = |error: &io::Error| error.raw_os_error() == Some(libc::EMSGSIZE);
         let carried_out = match &received {
             Ok(message) => matches!(
                 message,
-                WardenMessage::Cell(..) | WardenMessage::LeasedCell(..) | WardenMessage::Terminal(..)
+                WardenMessage::Cell(..)
+                    | WardenMessage::LeasedCell(..)
+                    | WardenMessage::Terminal(..)
             ),
             Err(error) => too_many(error),
         };

@@ -5,7 +5,9 @@
 //! layer's call site checks; a session does not require such a layer, and reports that it is missing.
 
 #[cfg(all(feature = "ablation", not(debug_assertions)))]
-compile_error!("the feature `ablation` switches layers off: it is for tests, and no release may have it");
+compile_error!(
+    "the feature `ablation` switches layers off: it is for tests, and no release may have it"
+);
 
 pub use switch::Ablation;
 
@@ -91,17 +93,33 @@ mod switch {
         /// # Errors
         /// It names no layer.
         pub fn read() -> io::Result<Self> {
-            let Some(word) = std::env::var_os(VARIABLE) else { return Ok(Self::default()) };
+            let Some(word) = std::env::var_os(VARIABLE) else {
+                return Ok(Self::default());
+            };
             let word = word.to_string_lossy();
-            let abi = word.strip_prefix("landlock-abi=").and_then(|number| number.parse().ok());
+            let abi = word
+                .strip_prefix("landlock-abi=")
+                .and_then(|number| number.parse().ok());
             let layer = Layer::ALL.into_iter().find(|layer| layer.name() == word);
             let quarantine = word == "new-names+quarantine";
             let new_names = quarantine || word == "new-names";
             if layer.is_none() && abi.is_none() && !new_names {
-                return Err(io::Error::other(format!("{VARIABLE} names no layer: {word:?}")));
+                return Err(io::Error::other(format!(
+                    "{VARIABLE} names no layer: {word:?}"
+                )));
             }
-            let descriptors = if layer == Some(Layer::Descriptors) { inherited()? } else { Vec::new() };
-            Ok(Self { layer, landlock_abi: abi, new_names, quarantine, descriptors })
+            let descriptors = if layer == Some(Layer::Descriptors) {
+                inherited()?
+            } else {
+                Vec::new()
+            };
+            Ok(Self {
+                layer,
+                landlock_abi: abi,
+                new_names,
+                quarantine,
+                descriptors,
+            })
         }
 
         /// Whether a layer is switched off.
@@ -130,7 +148,9 @@ mod switch {
                 return built;
             }
             let entry = |name: &[u8], value: &[u8]| CString::new([name, b"=", value].concat()).ok();
-            ours.iter().filter_map(|(name, value)| entry(name.as_bytes(), value.as_bytes())).collect()
+            ours.iter()
+                .filter_map(|(name, value)| entry(name.as_bytes(), value.as_bytes()))
+                .collect()
         }
 
         /// Descriptors that are passed on to a cell.
@@ -140,10 +160,18 @@ mod switch {
     }
 
     fn inherited() -> io::Result<Vec<u32>> {
-        let names = fs::read_dir("/proc/self/fd")?.flatten().map(|entry| entry.file_name().into_vec());
-        let numbers: Vec<u32> = names.filter_map(|name| String::from_utf8(name).ok()?.parse().ok()).collect();
+        let names = fs::read_dir("/proc/self/fd")?
+            .flatten()
+            .map(|entry| entry.file_name().into_vec());
+        let numbers: Vec<u32> = names
+            .filter_map(|name| String::from_utf8(name).ok()?.parse().ok())
+            .collect();
         // The descriptor used for listing them is closed by now.
         let open = |number: &u32| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
-        Ok(numbers.into_iter().filter(|number| *number > 2).filter(open).collect())
+        Ok(numbers
+            .into_iter()
+            .filter(|number| *number > 2)
+            .filter(open)
+            .collect())
     }
 }

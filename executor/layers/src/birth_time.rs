@@ -6,6 +6,8 @@ use std::time::SystemTime;
 
 /// When a file was made; one of which nobody knows comes last. No command sets a birth time.
 pub fn born(path: &Path) -> (bool, SystemTime) {
-    let born = fs::symlink_metadata(path).and_then(|metadata| metadata.created()).ok();
+    let born = fs::symlink_metadata(path)
+        .and_then(|metadata| metadata.created())
+        .ok();
     (born.is_none(), born.unwrap_or(SystemTime::UNIX_EPOCH))
 }

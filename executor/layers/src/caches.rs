@@ -18,8 +18,16 @@ struct Cache {
     fetched: Option<&'static str>,
 }
 
-const fn cache(variable: &'static str, folder: &'static str, fetched: Option<&'static str>) -> Cache {
-    Cache { variable, folder, fetched }
+const fn cache(
+    variable: &'static str,
+    folder: &'static str,
+    fetched: Option<&'static str>,
+) -> Cache {
+    Cache {
+        variable,
+        folder,
+        fetched,
+    }
 }
 
 const ALL: [Cache; 6] = [
@@ -43,12 +51,20 @@ pub fn variables(
         return Vec::new();
     }
     let place = |cache: &Cache| central.join(CACHES).join(cache.folder);
-    let own = ALL.iter().filter(|cache| is_own(cache, (policy, online), ours, &place(cache)));
-    own.map(|cache| (cache.variable.into(), place(cache).into())).collect()
+    let own = ALL
+        .iter()
+        .filter(|cache| is_own(cache, (policy, online), ours, &place(cache)));
+    own.map(|cache| (cache.variable.into(), place(cache).into()))
+        .collect()
 }
 
 /// Whether cells use the project's cache at `place`, and not what the profile has for this variable.
-fn is_own(cache: &Cache, (policy, online): (&EffectivePolicy, bool), ours: &Variables, place: &Path) -> bool {
+fn is_own(
+    cache: &Cache,
+    (policy, online): (&EffectivePolicy, bool),
+    ours: &Variables,
+    place: &Path,
+) -> bool {
     let (rules, variable) = (&policy.environment, cache.variable);
     if rules.set.contains_key(variable) {
         return false;
@@ -81,13 +97,30 @@ mod tests {
     #[test]
     fn what_a_project_has_fetched_goes_before_what_the_user_has() {
         let central = tempfile::tempdir().unwrap();
-        let host = Host { home: "/home/u".into(), ..Host::default() };
-        let network = NetworkRequest { hosts: vec![], presets: vec!["crates".into()], leases: false };
-        let profile = |name: &str| Policies::load(vec![]).unwrap().resolve(name, &host).unwrap();
+        let host = Host {
+            home: "/home/u".into(),
+            ..Host::default()
+        };
+        let network = NetworkRequest {
+            hosts: vec![],
+            presets: vec!["crates".into()],
+            leases: false,
+        };
+        let profile = |name: &str| {
+            Policies::load(vec![])
+                .unwrap()
+                .resolve(name, &host)
+                .unwrap()
+        };
         let rust = profile("rust");
         let online = rust.clone().with_network(Some(&network)).unwrap();
         let own = |policy: &EffectivePolicy| {
-            let variables = variables(policy, policy.has_network(), &Variables::default(), central.path());
+            let variables = variables(
+                policy,
+                policy.has_network(),
+                &Variables::default(),
+                central.path(),
+            );
             variables.iter().any(|(name, _)| name == "CARGO_HOME")
         };
         let modules = |policy: &EffectivePolicy| {
@@ -101,11 +134,17 @@ mod tests {
         let go = profile("go");
         let go_online = go.clone().with_network(Some(&network)).unwrap();
         assert_eq!(
-            (modules(&go_online), modules(&go), modules(&profile("default"))),
+            (
+                modules(&go_online),
+                modules(&go),
+                modules(&profile("default"))
+            ),
             ([true; 2], [false; 2], [true; 2])
         );
         assert_eq!((own(&online), own(&rust)), (true, false));
-        let registry = central.path().join("caches/cargo/registry/cache/index.crates.io-1");
+        let registry = central
+            .path()
+            .join("caches/cargo/registry/cache/index.crates.io-1");
         fs::create_dir_all(&registry).unwrap();
         assert!(!own(&rust), "it is empty");
         fs::write(registry.join("itoa-1.0.9.crate"), "").unwrap();

@@ -34,8 +34,16 @@ pub enum SocketAccess {
 impl CallerAccess {
     /// What the filters above this process leave. Whether it works is tested once in every session (`SelfTest`).
     pub fn probe() -> Self {
-        let memory = if peer::may_copy_memory() { MemoryAccess::Calls } else { MemoryAccess::File };
-        let sockets = if peer::may_take_descriptors() { SocketAccess::Taken } else { SocketAccess::Kept };
+        let memory = if peer::may_copy_memory() {
+            MemoryAccess::Calls
+        } else {
+            MemoryAccess::File
+        };
+        let sockets = if peer::may_take_descriptors() {
+            SocketAccess::Taken
+        } else {
+            SocketAccess::Kept
+        };
         Self { memory, sockets }
     }
 

@@ -15,7 +15,8 @@ use std::io;
 
 /// Empties the bounding set, as far as this process may.
 pub fn drop_bounding() -> Result<(), LayerError> {
-    let may = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(refused);
+    let may =
+        caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(refused);
     if may.at(Layer::Capabilities, || "read the effective set".into())? {
         // The kernel knows how many capabilities there are, and may know more than any list of ours.
         for number in 0..64 {
@@ -33,8 +34,15 @@ pub fn drop_bounding() -> Result<(), LayerError> {
 
 /// Empties the other four sets.
 pub fn drop_all() -> Result<(), LayerError> {
-    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-        caps::clear(None, set).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+    for set in [
+        CapSet::Ambient,
+        CapSet::Effective,
+        CapSet::Permitted,
+        CapSet::Inheritable,
+    ] {
+        caps::clear(None, set)
+            .map_err(refused)
+            .at(Layer::Capabilities, || format!("{set:?} set"))?;
     }
     Ok(())
 }
@@ -47,10 +55,14 @@ pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
     }
     let one = [caps::Capability::CAP_SETFCAP].into_iter().collect();
     for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &one).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+        caps::set(None, set, &one)
+            .map_err(refused)
+            .at(Layer::Capabilities, || format!("{set:?} set"))?;
     }
     for set in [CapSet::Ambient, CapSet::Inheritable] {
-        caps::clear(None, set).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+        caps::clear(None, set)
+            .map_err(refused)
+            .at(Layer::Capabilities, || format!("{set:?} set"))?;
     }
     Ok(())
 }
@@ -59,8 +71,9 @@ pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
 /// 7 capabilities`), and must be queried for each one.
 pub fn check_none() -> Result<(), LayerError> {
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-        let left =
-            caps::read(None, set).map_err(refused).at(Layer::Capabilities, || format!("read {set:?} set"))?;
+        let left = caps::read(None, set)
+            .map_err(refused)
+            .at(Layer::Capabilities, || format!("read {set:?} set"))?;
         if !left.is_empty() {
             let error = io::Error::other(format!("{left:?} are left"));
             return Err(error).at(Layer::Capabilities, || format!("check {set:?} set"));

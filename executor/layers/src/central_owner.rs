@@ -56,8 +56,13 @@ fn record() -> PathBuf {
 /// # Errors
 /// It serves another project, or its record cannot be read or created.
 pub fn claim(central: &Path, project: &Path) -> Result<(), OwnerError> {
-    let Some(directory) = undo_directory::open(central) else { return Ok(()) };
-    let failed = |source| OwnerError::Record { central: central.to_owned(), source };
+    let Some(directory) = undo_directory::open(central) else {
+        return Ok(());
+    };
+    let failed = |source| OwnerError::Record {
+        central: central.to_owned(),
+        source,
+    };
     let wanted = project.as_os_str().as_bytes();
     let recorded = read(&directory).map_err(failed)?;
     // The file is empty if its creator was killed before writing it.
@@ -68,7 +73,10 @@ pub fn claim(central: &Path, project: &Path) -> Result<(), OwnerError> {
         return Ok(());
     }
     let project = String::from_utf8_lossy(&recorded).into_owned();
-    Err(OwnerError::Other { central: central.to_owned(), project })
+    Err(OwnerError::Other {
+        central: central.to_owned(),
+        project,
+    })
 }
 
 /// The recorded path; empty if there is none.
@@ -99,7 +107,14 @@ fn write(directory: &OwnedFd, project: &[u8]) -> io::Result<()> {
 /// Follows no link: what programs outside have put there is not trusted.
 fn open(directory: &OwnedFd, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    openat2(directory, NAME, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve))
+    openat2(
+        directory,
+        NAME,
+        OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .mode(mode)
+            .resolve(resolve),
+    )
 }
 
 #[cfg(test)]
@@ -112,7 +127,10 @@ mod tests {
     fn a_central_root_serves_the_project_that_claimed_it() {
         let central = tempfile::tempdir().unwrap();
         let claim = |project: &str| claim(central.path(), Path::new(project));
-        assert!(claim("/p/a").is_ok() && claim("/p/b").is_ok(), "without an undo directory nothing is kept");
+        assert!(
+            claim("/p/a").is_ok() && claim("/p/b").is_ok(),
+            "without an undo directory nothing is kept"
+        );
         undo_directory::make(central.path());
         let record = central.path().join(super::record());
         fs::write(&record, "").unwrap();

@@ -21,11 +21,16 @@ pub struct Cgroup(PathBuf);
 /// # Errors
 /// `Unsupported` if the user owns no group with both controllers; otherwise the kernel's refusal.
 pub fn make(limits: &Limits) -> io::Result<Cgroup> {
-    let own =
-        own_group(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?);
+    let own = own_group(
+        &fs::read_to_string("/proc/self/mountinfo")?,
+        &fs::read_to_string("/proc/self/cgroup")?,
+    );
     let (mount, own) = own.ok_or(io::ErrorKind::Unsupported)?;
     // Next to this process's group, as a group with processes cannot give its children controllers; or below it.
-    let parents = [own.parent().filter(|parent| parent.starts_with(&mount)), Some(own.as_path())];
+    let parents = [
+        own.parent().filter(|parent| parent.starts_with(&mount)),
+        Some(own.as_path()),
+    ];
     for parent in parents.into_iter().flatten() {
         remove_stale(parent);
         if let Ok(group) = make_below(parent, limits) {
@@ -49,7 +54,10 @@ fn make_below(parent: &Path, limits: &Limits) -> io::Result<Cgroup> {
     let group = Cgroup(parent.join(format!("lazaret-{}", std::process::id())));
     fs::create_dir(&group.0)?;
     let controllers = fs::read_to_string(group.0.join("cgroup.controllers"))?;
-    if !["memory", "pids"].iter().all(|wanted| controllers.split_whitespace().any(|name| name == *wanted)) {
+    if !["memory", "pids"]
+        .iter()
+        .all(|wanted| controllers.split_whitespace().any(|name| name == *wanted))
+    {
         return Err(io::ErrorKind::Unsupported.into());
     }
     group.bound(limits)?;
@@ -59,7 +67,8 @@ fn make_below(parent: &Path, limits: &Limits) -> io::Result<Cgroup> {
 /// Removes groups of sessions whose broker was killed: only empty ones can be removed.
 fn remove_stale(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("lazaret-")) {
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("lazaret-"))
+    {
         // Fails on a group in use.
         let _ = fs::remove_dir(entry.path());
     }
@@ -69,13 +78,16 @@ impl Cgroup {
     fn bound(&self, limits: &Limits) -> io::Result<()> {
         if let Some(bytes) = limits.memory {
             self.set("memory.max", &bytes.to_string())?;
-            self.set("memory.swap.max", "0").or_else(|error| match error.kind() {
-                // A kernel without swap accounting lacks this file, and has no swap to limit.
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })?;
+            self.set("memory.swap.max", "0")
+                .or_else(|error| match error.kind() {
+                    // A kernel without swap accounting lacks this file, and has no swap to limit.
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                })?;
         }
-        limits.processes.map_or(Ok(()), |count| self.set("pids.max", &count.to_string()))
+        limits
+            .processes
+            .map_or(Ok(()), |count| self.set("pids.max", &count.to_string()))
     }
 
     /// Adds a process; children it creates from now on are included.
@@ -88,7 +100,10 @@ impl Cgroup {
 
     /// Writes to a control file of the group.
     fn set(&self, name: &str, value: &str) -> io::Result<()> {
-        fs::OpenOptions::new().write(true).open(self.0.join(name))?.write_all(value.as_bytes())
+        fs::OpenOptions::new()
+            .write(true)
+            .open(self.0.join(name))?
+            .write_all(value.as_bytes())
     }
 }
 
@@ -105,13 +120,23 @@ impl Drop for Cgroup {
 mod tests {
     use super::*;
 
-    const MOUNTS: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+    const MOUNTS: &str =
+        "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
     #[test]
     fn the_own_group_is_found_in_a_unified_hierarchy_only() {
         let found = own_group(MOUNTS, "0::/user.slice/app.scope\n");
-        assert_eq!(found, Some(("/sys/fs/cgroup".into(), "/sys/fs/cgroup/user.slice/app.scope".into())));
-        assert_eq!(own_group("30 24 0:26 / /x rw - cgroup cgroup rw,pids\n", "0::/a\n"), None);
+        assert_eq!(
+            found,
+            Some((
+                "/sys/fs/cgroup".into(),
+                "/sys/fs/cgroup/user.slice/app.scope".into()
+            ))
+        );
+        assert_eq!(
+            own_group("30 24 0:26 / /x rw - cgroup cgroup rw,pids\n", "0::/a\n"),
+            None
+        );
         assert_eq!(own_group(MOUNTS, "4:pids:/a\n"), None);
     }
 

@@ -12,7 +12,9 @@ use crate::git_settings::NamedPath;
 use crate::known_directories::KnownDirectories;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::{Overflow, PinMode, Pins};
-use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages};
+use crate::protected::{
+    AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed, is_in_packages,
+};
 use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
 use crate::repository_programs::{is_data, is_program};
 use crate::{stale_temporaries, undo_directory};
@@ -40,7 +42,9 @@ pub fn discover(
     names: &Matcher,
     mounts_max: usize,
 ) -> Result<Discovery, ProtectError> {
-    discover_with(zones, linked, around, names, mounts_max, |_| Ok(BTreeSet::new()))
+    discover_with(zones, linked, around, names, mounts_max, |_| {
+        Ok(BTreeSet::new())
+    })
 }
 
 /// The same, with what `settings` names, which is called once all else is found.
@@ -56,10 +60,20 @@ pub fn discover_with(
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
     // A zone inside the other is searched with it.
-    let inside = |zone: &Path| zones.iter().any(|other| zone.starts_with(other) && zone != *other);
+    let inside = |zone: &Path| {
+        zones
+            .iter()
+            .any(|other| zone.starts_with(other) && zone != *other)
+    };
     let outer = zones.into_iter().filter(|zone| !inside(zone)).collect();
     let mut search = Search::new(outer, zones, around, names);
-    let roots: Vec<_> = search.zones.iter().copied().chain(around).map(Directory::root).collect();
+    let roots: Vec<_> = search
+        .zones
+        .iter()
+        .copied()
+        .chain(around)
+        .map(Directory::root)
+        .collect();
     let linked = linked.map(|linked| search.linked_repository(linked));
     for root in roots.into_iter().chain(linked) {
         search.left.push(root);
@@ -84,11 +98,16 @@ pub fn discover_leased(
     (mounts_max, entries_max): (usize, usize),
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
-    let mut search =
-        Search { leased: Some(entries_max), ..Search::new(vec![root], [root, root], None, names) };
+    let mut search = Search {
+        leased: Some(entries_max),
+        ..Search::new(vec![root], [root, root], None, names)
+    };
     let whole = root.strip_prefix("/").unwrap_or(root);
     search.add_alias(root, whole);
-    search.left.push(Directory { counts_as: vec![whole.to_owned()], ..Directory::root(root) });
+    search.left.push(Directory {
+        counts_as: vec![whole.to_owned()],
+        ..Directory::root(root)
+    });
     search.all_left()?;
     search.choose_repositories();
     for named in settings(&search.objects)? {
@@ -118,7 +137,13 @@ struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     fn root(zone: &'a Path) -> Self {
-        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new(), repository: None }
+        Self {
+            zone,
+            path: zone.to_owned(),
+            inherited: None,
+            counts_as: Vec::new(),
+            repository: None,
+        }
     }
 
     fn relative(&self) -> &Path {
@@ -127,12 +152,17 @@ impl<'a> Directory<'a> {
 
     /// The paths, relative to a zone's root, that an entry has.
     fn paths_of<'p>(&'p self, name: &'p OsStr) -> impl Iterator<Item = PathBuf> + 'p {
-        let parents = [self.relative()].into_iter().chain(self.counts_as.iter().map(PathBuf::as_path));
+        let parents = [self.relative()]
+            .into_iter()
+            .chain(self.counts_as.iter().map(PathBuf::as_path));
         parents.map(move |parent| parent.join(name))
     }
 
     fn is_git(&self) -> bool {
-        let name = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
+        let name = |path: &Path| {
+            path.file_name()
+                .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+        };
         name(&self.path) || self.counts_as.iter().any(|path| name(path))
     }
 }
@@ -164,10 +194,13 @@ struct Listed<'a> {
 
 impl Listed<'_> {
     fn add(&mut self, directory: &Path, entries: &[Entry]) {
-        let Ok(at) = u32::try_from(self.directories.len()) else { return };
+        let Ok(at) = u32::try_from(self.directories.len()) else {
+            return;
+        };
         self.directories.push(directory.to_owned());
         let files = entries.iter().filter(|entry| entry.kind.is_file());
-        self.files.extend(files.map(|entry| (entry.entry.ino(), at)));
+        self.files
+            .extend(files.map(|entry| (entry.entry.ino(), at)));
     }
 }
 
@@ -231,16 +264,38 @@ impl<'a> Search<'a> {
         self.other_names()?;
         self.leave_out_around();
         let (central, is_lease) = (self.central, self.leased.is_some());
-        let Search { zones, objects, pins, temporaries, mut also_closed, named, mut directories, .. } = self;
+        let Search {
+            zones,
+            objects,
+            pins,
+            temporaries,
+            mut also_closed,
+            named,
+            mut directories,
+            ..
+        } = self;
         directories.sort();
         let finished = pins.finish(&zones, central, max);
-        let (pins, closed) = finished.map_err(|Overflow { path }| match path.parent() == Some(central) {
-            true if !is_lease => ProtectError::CentralTooLarge { central: central.to_owned() },
-            _ => ProtectError::TooMany { max, path },
-        })?;
-        let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
+        let (pins, closed) =
+            finished.map_err(|Overflow { path }| match path.parent() == Some(central) {
+                true if !is_lease => ProtectError::CentralTooLarge {
+                    central: central.to_owned(),
+                },
+                _ => ProtectError::TooMany { max, path },
+            })?;
+        let over_bound = |(path, first)| AlsoClosed {
+            path,
+            why: WhyClosed::OverBound(first),
+        };
         also_closed.extend(closed.into_iter().map(over_bound));
-        Ok(Discovery { objects, pins, temporaries, also_closed, named, directories })
+        Ok(Discovery {
+            objects,
+            pins,
+            temporaries,
+            also_closed,
+            named,
+            directories,
+        })
     }
 
     fn all_left(&mut self) -> Result<(), ProtectError> {
@@ -251,7 +306,11 @@ impl<'a> Search<'a> {
     }
 
     fn zone_of(&self, path: &Path) -> Option<&'a Path> {
-        self.zones.iter().copied().chain(self.around).find(|zone| path.starts_with(zone))
+        self.zones
+            .iter()
+            .copied()
+            .chain(self.around)
+            .find(|zone| path.starts_with(zone))
     }
 
     fn is_around(&self, directory: &Directory) -> bool {
@@ -263,11 +322,14 @@ impl<'a> Search<'a> {
         let zones = &self.zones;
         let inside = |path: &Path| zones.iter().any(|zone| path.starts_with(zone));
         self.objects.places.retain(|path, _| inside(path));
-        self.objects.aliases.retain(|alias| inside(&alias.directory));
+        self.objects
+            .aliases
+            .retain(|alias| inside(&alias.directory));
         self.objects.repositories.retain(|path| inside(path));
         self.objects.ways.retain(|path| inside(path));
         self.pins.retain(inside);
-        self.temporaries.retain(|(zone, _)| Some(zone.as_path()) != self.around);
+        self.temporaries
+            .retain(|(zone, _)| Some(zone.as_path()) != self.around);
         self.also_closed.retain(|closed| inside(&closed.path));
         self.named.retain(|path| inside(path));
     }
@@ -292,7 +354,11 @@ impl<'a> Search<'a> {
                     }
                 }
                 if let Ok(kind) = entry.file_type() {
-                    entries.push(Entry { name: entry.file_name(), kind, entry });
+                    entries.push(Entry {
+                        name: entry.file_name(),
+                        kind,
+                        entry,
+                    });
                 }
             }
             room = self.make_room(directory, seen % AT_ONCE);
@@ -302,17 +368,24 @@ impl<'a> Search<'a> {
             _ if room == Room::None => Err(self.too_large(directory)),
             _ if room == Room::Closed => Ok(None),
             Ok(()) => Ok(Some(entries)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone => {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone =>
+            {
                 Ok(None)
             }
             // A command may have closed it, and then what it contains would be unknown. It cannot have closed another user's.
-            Err(source) if self.is_around(directory) => match fs::symlink_metadata(&directory.path) {
+            Err(source) if self.is_around(directory) => match fs::symlink_metadata(&directory.path)
+            {
                 Ok(metadata) if metadata.uid() != geteuid().as_raw() => Ok(None),
-                Ok(_) | Err(_) => Err(ProtectError::Unlisted { zone: directory.path.clone(), source }),
+                Ok(_) | Err(_) => Err(ProtectError::Unlisted {
+                    zone: directory.path.clone(),
+                    source,
+                }),
             },
-            Err(source) if directory.path == directory.zone => {
-                Err(ProtectError::Unlisted { zone: directory.zone.to_owned(), source })
-            }
+            Err(source) if directory.path == directory.zone => Err(ProtectError::Unlisted {
+                zone: directory.zone.to_owned(),
+                source,
+            }),
             Err(_) => {
                 self.close_unlisted(&directory.path);
                 Ok(None)
@@ -322,8 +395,12 @@ impl<'a> Search<'a> {
 
     fn close_unlisted(&mut self, path: &Path) {
         self.objects.places.insert(path.to_owned(), Protection::All);
-        self.pins.add(path.to_owned(), PinMode::Hidden { directory: true });
-        self.also_closed.push(AlsoClosed { path: path.to_owned(), why: WhyClosed::Unlisted });
+        self.pins
+            .add(path.to_owned(), PinMode::Hidden { directory: true });
+        self.also_closed.push(AlsoClosed {
+            path: path.to_owned(),
+            why: WhyClosed::Unlisted,
+        });
     }
 
     fn directory(&mut self, directory: &Directory<'a>) -> Result<(), ProtectError> {
@@ -332,15 +409,20 @@ impl<'a> Search<'a> {
             self.close_unlisted(&directory.path);
             return Ok(());
         }
-        let Some(entries) = self.entries(directory)? else { return Ok(()) };
+        let Some(entries) = self.entries(directory)? else {
+            return Ok(());
+        };
         if !self.is_around(directory) {
             self.directories.add(&directory.path, entries.is_empty());
         }
         let mut directory = directory.clone();
         let is_central = |entry: &Entry| entry.name == undo_directory::NAME && entry.kind.is_dir();
         if self.leased.is_some() && entries.iter().any(is_central) {
-            self.objects.places.insert(directory.path.clone(), Protection::All);
-            self.pins.add(directory.path.clone(), PinMode::Hidden { directory: true });
+            self.objects
+                .places
+                .insert(directory.path.clone(), Protection::All);
+            self.pins
+                .add(directory.path.clone(), PinMode::Hidden { directory: true });
             directory.inherited = Some(Protection::All);
         }
         // A work tree within a repository's directory is none of its parts.
@@ -365,7 +447,10 @@ impl<'a> Search<'a> {
     }
 
     fn add_alias(&mut self, directory: &Path, counts_as: &Path) {
-        let alias = Alias { directory: directory.to_owned(), counts_as: counts_as.to_owned() };
+        let alias = Alias {
+            directory: directory.to_owned(),
+            counts_as: counts_as.to_owned(),
+        };
         self.objects.aliases.insert(alias);
         self.hold_way(directory);
     }
@@ -389,7 +474,8 @@ impl<'a> Search<'a> {
         // Git's `rerere` would read and write what `MERGE_RR` names, once a link lies there. If a mount pinned it, every commit would fail.
         let rerere = pinned.is_some() && kind.is_file() && name.eq_ignore_ascii_case("MERGE_RR");
         if rerere || kind.is_file() && stale_temporaries::has_such_a_name(name) {
-            self.temporaries.push((directory.zone.to_owned(), directory.relative().join(name)));
+            self.temporaries
+                .push((directory.zone.to_owned(), directory.relative().join(name)));
         }
         if rerere {
             return Ok(());
@@ -403,33 +489,51 @@ impl<'a> Search<'a> {
         if kind.is_file() && protection.is_none() {
             self.program(directory, entry);
         }
-        if kind.is_file() { self.redirection(directory, name) } else { Ok(()) }
+        if kind.is_file() {
+            self.redirection(directory, name)
+        } else {
+            Ok(())
+        }
     }
 
     /// Closes a program for writing that lies in a repository's directory.
     fn program(&mut self, directory: &Directory, entry: &Entry) {
         let path = entry.entry.path();
-        let relative =
-            directory.repository.as_ref().and_then(|repository| path.strip_prefix(repository).ok());
+        let relative = directory
+            .repository
+            .as_ref()
+            .and_then(|repository| path.strip_prefix(repository).ok());
         let Some(relative) = relative else { return };
         if is_data(relative) {
             return;
         }
-        let Ok(metadata) = entry.entry.metadata() else { return };
+        let Ok(metadata) = entry.entry.metadata() else {
+            return;
+        };
         if is_program(&metadata) {
             self.objects.places.insert(path.clone(), Protection::Write);
             self.pins.add(path.clone(), PinMode::ReadOnly);
             self.file(&path, Ok(metadata), Protection::Write);
-            self.also_closed.push(AlsoClosed { path, why: WhyClosed::Program });
+            self.also_closed.push(AlsoClosed {
+                path,
+                why: WhyClosed::Program,
+            });
         }
     }
 
     fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
-        let parents = directory.counts_as.iter().map(PathBuf::as_path).chain([directory.relative()]);
+        let parents = directory
+            .counts_as
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([directory.relative()]);
         let rules = parents.filter_map(|parent| {
-            let rule = self.names.name(parent.as_os_str().as_bytes(), name.as_bytes())?;
+            let rule = self
+                .names
+                .name(parent.as_os_str().as_bytes(), name.as_bytes())?;
             // Pinned, it would keep the package from being removed, and nobody acts on it there.
-            let is_loose = rule.may_be_removed_from_packages() && is_in_packages(&parent.join(name));
+            let is_loose =
+                rule.may_be_removed_from_packages() && is_in_packages(&parent.join(name));
             (!is_loose).then_some(rule)
         });
         rules.map(|rule| rule.protection).max()
@@ -453,19 +557,35 @@ impl<'a> Search<'a> {
         // Names in it are digests and numbers: there is nothing to find, and there are many.
         let objects = parent.is_git() && name == "objects";
         if objects || (parent.path.ends_with(undo_directory::NAME) && name == "undo") {
-            self.listed.skipped.push(Directory { path, ..Directory::root(parent.zone) });
+            self.listed.skipped.push(Directory {
+                path,
+                ..Directory::root(parent.zone)
+            });
             return;
         }
-        let counts_as = parent.counts_as.iter().map(|path| path.join(name)).collect();
+        let counts_as = parent
+            .counts_as
+            .iter()
+            .map(|path| path.join(name))
+            .collect();
         let repository = parent.repository.clone();
-        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as, repository });
+        self.left.push(Directory {
+            zone: parent.zone,
+            path,
+            inherited,
+            counts_as,
+            repository,
+        });
     }
 
     /// Records a protected file or link.
     fn file(&mut self, path: &Path, metadata: io::Result<Metadata>, protection: Protection) {
         let Ok(metadata) = metadata else { return };
         let id = (metadata.dev(), metadata.ino());
-        let object = ProtectedObject { protection, born: metadata.created().ok() };
+        let object = ProtectedObject {
+            protection,
+            born: metadata.created().ok(),
+        };
         let known = self.objects.files.entry(id).or_insert(object);
         known.protection = known.protection.max(protection);
         if metadata.is_file() && metadata.nlink() > 1 {
@@ -483,15 +603,22 @@ impl<'a> Search<'a> {
 
     /// Finds the other names of protected files, if there are any.
     fn other_names(&mut self) -> Result<(), ProtectError> {
-        self.linked.retain(|_, linked| linked.names > linked.found.len() as u64);
+        self.linked
+            .retain(|_, linked| linked.names > linked.found.len() as u64);
         if self.linked.is_empty() {
             return Ok(());
         }
         let inodes: HashSet<u64> = self.linked.keys().map(|(_, inode)| *inode).collect();
         let listed = std::mem::take(&mut self.listed);
-        let holds = listed.files.iter().filter(|(inode, _)| inodes.contains(inode)).map(|(_, at)| *at);
+        let holds = listed
+            .files
+            .iter()
+            .filter(|(inode, _)| inodes.contains(inode))
+            .map(|(_, at)| *at);
         let holds: BTreeSet<u32> = holds.collect();
-        let directories = holds.iter().filter_map(|at| listed.directories.get(*at as usize));
+        let directories = holds
+            .iter()
+            .filter_map(|at| listed.directories.get(*at as usize));
         for path in directories {
             self.other_names_in(path, &inodes, &mut Vec::new());
         }
@@ -503,9 +630,10 @@ impl<'a> Search<'a> {
             if self.entries(&directory)?.is_some() {
                 let mut below = Vec::new();
                 self.other_names_in(&directory.path, &inodes, &mut below);
-                left.extend(
-                    below.into_iter().map(|path| Directory { path, ..Directory::root(directory.zone) }),
-                );
+                left.extend(below.into_iter().map(|path| Directory {
+                    path,
+                    ..Directory::root(directory.zone)
+                }));
             }
         }
         Ok(())
@@ -519,15 +647,21 @@ impl<'a> Search<'a> {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => below.push(entry.path()),
-                Ok(kind) if kind.is_file() && inodes.contains(&entry.ino()) => self.other_name(&entry),
+                Ok(kind) if kind.is_file() && inodes.contains(&entry.ino()) => {
+                    self.other_name(&entry)
+                }
                 Ok(_) | Err(_) => {}
             }
         }
     }
 
     fn other_name(&mut self, entry: &DirEntry) {
-        let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { return };
-        let Some(linked) = self.linked.get(&(metadata.dev(), metadata.ino())) else { return };
+        let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else {
+            return;
+        };
+        let Some(linked) = self.linked.get(&(metadata.dev(), metadata.ino())) else {
+            return;
+        };
         if linked.found.contains(&path) {
             return;
         }

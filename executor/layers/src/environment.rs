@@ -27,7 +27,12 @@ pub fn build(
     visible: impl Fn(&Path) -> bool,
 ) -> Vec<CString> {
     let mut built: BTreeMap<OsString, OsString> = passed(rules, ours).collect();
-    built.extend(rules.set.iter().map(|(name, value)| (name.into(), value.into())));
+    built.extend(
+        rules
+            .set
+            .iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     built.retain(|name, _| !looks_secret(name));
     built.extend(credentials(rules, ours));
     built.extend(own);
@@ -36,8 +41,13 @@ pub fn build(
     built.insert("TMPDIR".into(), tmp.into());
     built.insert("LAZARET".into(), "1".into());
     // Without it bash looks up the user database at every start, which costs a tenth of the start.
-    built.entry("SHELL".into()).or_insert_with(|| "/bin/bash".into());
-    built.into_iter().filter_map(|(name, value)| entry(name, &value)).collect()
+    built
+        .entry("SHELL".into())
+        .or_insert_with(|| "/bin/bash".into());
+    built
+        .into_iter()
+        .filter_map(|(name, value)| entry(name, &value))
+        .collect()
 }
 
 fn entry(name: OsString, value: &OsString) -> Option<CString> {
@@ -52,18 +62,33 @@ fn passed<'a>(
     ours: &'a Variables,
 ) -> impl Iterator<Item = (OsString, OsString)> + 'a {
     let named = |name: &OsString| name.to_str().is_some_and(|name| rules.passes(name));
-    ours.iter().filter(move |(name, _)| named(name)).map(|(name, value)| (name.clone(), value.clone()))
+    ours.iter()
+        .filter(move |(name, _)| named(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
 }
 
 /// The variables that a profile names as its program's own secrets.
-fn credentials(rules: &EnvironmentRules, ours: &Variables) -> impl Iterator<Item = (OsString, OsString)> {
-    let held = rules.credentials.iter().filter_map(|name| ours.get_key_value(&OsString::from(name)));
+fn credentials(
+    rules: &EnvironmentRules,
+    ours: &Variables,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    let held = rules
+        .credentials
+        .iter()
+        .filter_map(|name| ours.get_key_value(&OsString::from(name)));
     held.map(|(name, value)| (name.clone(), value.clone()))
 }
 
 /// A cell's `PATH`: the policy's directories, then those of the executor's own `PATH`, as far as a cell can see them.
-pub fn search_path(rules: &EnvironmentRules, ours: &Variables, visible: impl Fn(&Path) -> bool) -> OsString {
-    let own = ours.get(&OsString::from("PATH")).cloned().unwrap_or_default();
+pub fn search_path(
+    rules: &EnvironmentRules,
+    ours: &Variables,
+    visible: impl Fn(&Path) -> bool,
+) -> OsString {
+    let own = ours
+        .get(&OsString::from("PATH"))
+        .cloned()
+        .unwrap_or_default();
     let own: Vec<PathBuf> = std::env::split_paths(&own).collect();
     let standard: Vec<PathBuf> = std::env::split_paths(PATH_DEFAULT).collect();
     let mut path: Vec<PathBuf> = Vec::new();
@@ -86,40 +111,82 @@ mod tests {
             path: vec!["/tool/bin".into()],
             ..EnvironmentRules::default()
         };
-        let ours = ours.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let ours = ours
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         let seen = |path: &Path| path.starts_with("/usr") || path.starts_with("/tool");
-        build(&rules, &ours, vec![], Path::new("/home/u"), Path::new("/tmp"), seen)
-            .into_iter()
-            .map(|entry| entry.into_string().unwrap())
-            .collect()
+        build(
+            &rules,
+            &ours,
+            vec![],
+            Path::new("/home/u"),
+            Path::new("/tmp"),
+            seen,
+        )
+        .into_iter()
+        .map(|entry| entry.into_string().unwrap())
+        .collect()
     }
 
     #[test]
     fn only_what_is_named_is_taken_over() {
-        let got = built(&["LANG", "LC_*"], &[("LANG", "C"), ("LC_ALL", "C"), ("OTHER", "x")]);
+        let got = built(
+            &["LANG", "LC_*"],
+            &[("LANG", "C"), ("LC_ALL", "C"), ("OTHER", "x")],
+        );
         assert!(got.contains(&"LANG=C".into()) && got.contains(&"LC_ALL=C".into()));
         assert!(!got.iter().any(|entry| entry.starts_with("OTHER")));
     }
 
     #[test]
     fn names_of_secrets_never_pass_even_when_named() {
-        let ours = [("MY_API_KEY", "s"), ("GITHUB_TOKEN", "s"), ("aws_secret", "s"), ("DATABASE_URL", "s")];
-        assert!(!built(&["*"], &ours).iter().any(|entry| entry.ends_with("=s")));
+        let ours = [
+            ("MY_API_KEY", "s"),
+            ("GITHUB_TOKEN", "s"),
+            ("aws_secret", "s"),
+            ("DATABASE_URL", "s"),
+        ];
+        assert!(
+            !built(&["*"], &ours)
+                .iter()
+                .any(|entry| entry.ends_with("=s"))
+        );
     }
 
     #[test]
     fn a_credential_passes_by_its_whole_name() {
-        let rules = EnvironmentRules { credentials: ["ONE_API_KEY".into()].into(), ..Default::default() };
-        let ours = ["ONE_API_KEY", "ONE_API_KEY_2", "TWO_API_KEY"].map(|name| (name.into(), "s".into()));
-        let built = build(&rules, &ours.into(), vec![], Path::new("/h"), Path::new("/t"), |_| false);
-        let secrets: Vec<_> = built.iter().filter(|entry| entry.to_bytes().ends_with(b"=s")).collect();
+        let rules = EnvironmentRules {
+            credentials: ["ONE_API_KEY".into()].into(),
+            ..Default::default()
+        };
+        let ours =
+            ["ONE_API_KEY", "ONE_API_KEY_2", "TWO_API_KEY"].map(|name| (name.into(), "s".into()));
+        let built = build(
+            &rules,
+            &ours.into(),
+            vec![],
+            Path::new("/h"),
+            Path::new("/t"),
+            |_| false,
+        );
+        let secrets: Vec<_> = built
+            .iter()
+            .filter(|entry| entry.to_bytes().ends_with(b"=s"))
+            .collect();
         assert_eq!(secrets, [c"ONE_API_KEY=s"]);
     }
 
     #[test]
     fn the_path_holds_what_a_cell_can_see() {
-        let got = built(&[], &[("PATH", "/opt/x:/usr/bin:relative:/usr/bin:/home/u/bin")]);
+        let got = built(
+            &[],
+            &[("PATH", "/opt/x:/usr/bin:relative:/usr/bin:/home/u/bin")],
+        );
         let path = got.iter().find(|entry| entry.starts_with("PATH=")).unwrap();
-        assert_eq!(path, "PATH=/tool/bin:/usr/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin");
+        assert_eq!(
+            path,
+            "PATH=/tool/bin:/usr/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin"
+        );
     }
 }

@@ -56,7 +56,9 @@ impl Privilege {
 
     /// Whether this error of the step means that the machine denies the privilege, and not that something is wrong.
     pub fn is_refused_by(self, error: &io::Error) -> bool {
-        let Some(errno) = error.raw_os_error() else { return false };
+        let Some(errno) = error.raw_os_error() else {
+            return false;
+        };
         match self {
             // `ENOSPC`: `user.max_user_namespaces` is 0; `EINVAL`: the kernel was built without it.
             Privilege::Namespaces => {
@@ -94,7 +96,12 @@ pub trait At<T> {
 
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError> {
-        self.map_err(|error| LayerError { layer, step: step(), source: error.into(), refused: None })
+        self.map_err(|error| LayerError {
+            layer,
+            step: step(),
+            source: error.into(),
+            refused: None,
+        })
     }
 
     fn at_privileged(

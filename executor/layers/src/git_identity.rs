@@ -16,8 +16,7 @@ use std::path::PathBuf;
 /// Below a home. The account's `.gitconfig` comes after it, where a policy shows that.
 const FILE: &str = ".config/git/config";
 /// As `git lfs install` writes them.
-const LFS: &str =
-    "\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n";
+const LFS: &str = "\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n";
 
 impl SandboxSpec {
     /// Gives git in cells the identity that these settings have, and their filters, unless the policy shows the file itself.
@@ -45,13 +44,17 @@ fn filters(files: &[PathBuf]) -> Vec<u8> {
 fn of(files: &[PathBuf]) -> Option<Vec<u8>> {
     let mut all = GitIdentity::default();
     for file in files {
-        let Some(text) = text(file).ok()? else { continue };
+        let Some(text) = text(file).ok()? else {
+            continue;
+        };
         let GitIdentity { name, email } = git_identity(&text)?;
         (all.name, all.email) = (name.or(all.name), email.or(all.email));
     }
     let lines = [("name", all.name), ("email", all.email)];
-    let lines: String =
-        lines.into_iter().filter_map(|(key, value)| Some(format!("\t{key} = \"{}\"\n", value?))).collect();
+    let lines: String = lines
+        .into_iter()
+        .filter_map(|(key, value)| Some(format!("\t{key} = \"{}\"\n", value?)))
+        .collect();
     (!lines.is_empty()).then(|| format!("[user]\n{lines}").into_bytes())
 }
 
@@ -64,7 +67,11 @@ mod tests {
     fn a_filter_that_cells_do_not_have_stops_git() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c");
-        fs::write(&file, "[filter \"lfs\"]\n\tclean = x\n[filter \"crypt\"]\n\tclean = y\n").unwrap();
+        fs::write(
+            &file,
+            "[filter \"lfs\"]\n\tclean = x\n[filter \"crypt\"]\n\tclean = y\n",
+        )
+        .unwrap();
         let lfs = format!("[filter \"lfs\"]\n{LFS}\trequired = true\n");
         let want = format!("[filter \"crypt\"]\n\trequired = true\n{lfs}");
         assert_eq!(String::from_utf8(filters(&[file])).unwrap(), want);
@@ -78,10 +85,19 @@ mod tests {
             fs::write(folder.path().join(name), text).unwrap();
             folder.path().join(name)
         };
-        let files =
-            [file("a", "[user]\nname = A\nemail = a\n"), file("b", "[user]\nemail = b\n"), "/none".into()];
-        assert_eq!(of(&files).unwrap(), b"[user]\n\tname = \"A\"\n\temail = \"b\"\n");
+        let files = [
+            file("a", "[user]\nname = A\nemail = a\n"),
+            file("b", "[user]\nemail = b\n"),
+            "/none".into(),
+        ];
+        assert_eq!(
+            of(&files).unwrap(),
+            b"[user]\n\tname = \"A\"\n\temail = \"b\"\n"
+        );
         assert_eq!(of(&[file("c", "[core]\nbare = false\n")]), None);
-        assert_eq!(of(&[files[0].clone(), file("d", "[include]\npath = x\n")]), None);
+        assert_eq!(
+            of(&[files[0].clone(), file("d", "[include]\npath = x\n")]),
+            None
+        );
     }
 }

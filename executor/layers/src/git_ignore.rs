@@ -23,7 +23,11 @@ impl SandboxSpec {
     /// Makes git in cells ignore what is hidden in the project. If the policy shows a file of the
     /// user's at this place, its content is kept at the beginning.
     pub fn ignore_hidden(&mut self) {
-        let hidden = self.pins.iter().filter(|pin| pin.is_hidden()).map(|pin| pin.path.as_path());
+        let hidden = self
+            .pins
+            .iter()
+            .filter(|pin| pin.is_hidden())
+            .map(|pin| pin.path.as_path());
         // What commands can read of others is no secret to add either, or it is one.
         let readable = self.secrets.iter().map(|secret| secret.path.as_path());
         let lines = lines(&self.project, hidden.chain(readable), is_repository);
@@ -32,8 +36,10 @@ impl SandboxSpec {
         }
         let place = self.scratch.home.join(FILE);
         let mut content = Vec::new();
-        if let Some(shown) =
-            self.views.iter().position(|view| view.path == place && view.kind == ViewKind::System)
+        if let Some(shown) = self
+            .views
+            .iter()
+            .position(|view| view.path == place && view.kind == ViewKind::System)
         {
             // A file that is unreadable here would be unreadable there too; one that is too long stays unchanged.
             let Some(own) = read(&place) else { return };
@@ -57,13 +63,20 @@ fn lines<'a>(
     let mut lines = Vec::new();
     let in_git = |path: &Path| path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
     for path in hidden {
-        let Ok(below) = path.strip_prefix(project) else { continue };
+        let Ok(below) = path.strip_prefix(project) else {
+            continue;
+        };
         if below.as_os_str().is_empty() || in_git(below) {
             continue;
         }
-        let between = path.ancestors().skip(1).take_while(|parent| *parent != project);
-        let roots: Vec<PathBuf> =
-            between.filter(|parent| is_repository(parent)).map(Path::to_owned).collect();
+        let between = path
+            .ancestors()
+            .skip(1)
+            .take_while(|parent| *parent != project);
+        let roots: Vec<PathBuf> = between
+            .filter(|parent| is_repository(parent))
+            .map(Path::to_owned)
+            .collect();
         for root in roots.iter().map(PathBuf::as_path).chain([project]) {
             let line = path.strip_prefix(root).map(pattern).unwrap_or_default();
             if lines.len() + line.len() > MAX {
@@ -95,7 +108,11 @@ fn pattern(path: &Path) -> Vec<u8> {
 
 /// The content of the user's own file, if it is a regular file and not too long.
 fn read(path: &Path) -> Option<Vec<u8>> {
-    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).ok()?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .ok()?;
     file.metadata().ok().filter(|metadata| metadata.is_file())?;
     let mut own = Vec::new();
     file.take(MAX as u64 + 1).read_to_end(&mut own).ok()?;
@@ -108,14 +125,26 @@ mod tests {
 
     fn text(hidden: &[&str], repositories: &[&str]) -> String {
         let is_repository = |path: &Path| repositories.iter().any(|root| Path::new(root) == path);
-        String::from_utf8(lines(Path::new("/p"), hidden.iter().map(Path::new), is_repository)).unwrap()
+        String::from_utf8(lines(
+            Path::new("/p"),
+            hidden.iter().map(Path::new),
+            is_repository,
+        ))
+        .unwrap()
     }
 
     #[test]
     fn each_file_is_named_from_the_root_of_each_repository_around_it() {
         assert_eq!(text(&["/p/.env"], &[]), "/.env\n");
-        assert_eq!(text(&["/p/a/b/.env"], &["/p", "/p/a"]), "/b/.env\n/a/b/.env\n");
-        assert_eq!(text(&["/c/.env", "/p", "/p/.git/x", "/p/a/.GIT/x"], &[]), "", "not the project's");
+        assert_eq!(
+            text(&["/p/a/b/.env"], &["/p", "/p/a"]),
+            "/b/.env\n/a/b/.env\n"
+        );
+        assert_eq!(
+            text(&["/c/.env", "/p", "/p/.git/x", "/p/a/.GIT/x"], &[]),
+            "",
+            "not the project's"
+        );
     }
 
     /// Pattern characters in a name match only themselves.

@@ -44,14 +44,22 @@ pub struct UserGit {
 /// The directory of the administrator's policy.
 const SYSTEM: &str = "/etc/lazaret";
 /// Our programs, which lie together.
-const PROGRAMS: [&str; 6] =
-    ["lazaret", "lazaret-bash", "lazaret-executor", "lazaret-worker", "lazaret-trace", "lazaret-attack"];
+const PROGRAMS: [&str; 6] = [
+    "lazaret",
+    "lazaret-bash",
+    "lazaret-executor",
+    "lazaret-worker",
+    "lazaret-trace",
+    "lazaret-attack",
+];
 
 /// Our own programs beside `program`, and the files of these configuration directories. A root may be where they lie, or where
 /// links from there lead, as with settings that are kept in a repository.
 pub fn own_files(program: &Path, configuration: &Path) -> Vec<PathBuf> {
     let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
-    let settings = [configuration, Path::new(SYSTEM)].into_iter().flat_map(entries);
+    let settings = [configuration, Path::new(SYSTEM)]
+        .into_iter()
+        .flat_map(entries);
     let programs = PROGRAMS.iter().map(|name| program.with_file_name(name));
     programs.chain(settings.map(|entry| entry.path())).collect()
 }
@@ -118,11 +126,19 @@ pub fn named(
         named: BTreeSet::new(),
     };
     for file in &user.files {
-        let source = Source { file: file.clone(), directories: Rc::default(), own: Rc::default() };
+        let source = Source {
+            file: file.clone(),
+            directories: Rc::default(),
+            own: Rc::default(),
+        };
         reading.name(&source, "the account's settings", file, MayBe::File)?;
     }
     for file in &user.own {
-        let source = Source { file: file.clone(), directories: Rc::default(), own: Rc::default() };
+        let source = Source {
+            file: file.clone(),
+            directories: Rc::default(),
+            own: Rc::default(),
+        };
         reading.name(&source, "Lazaret", file, MayBe::Own)?;
     }
     let mut sources = sources(user, project, objects);
@@ -154,8 +170,12 @@ impl Reading<'_> {
             if !self.files.insert((file, source.directories.to_vec())) {
                 continue;
             }
-            let over = || ProtectError::Settings { file: source.file.clone() };
-            let Some(text) = text(&source.file).map_err(|TooLong| over())? else { continue };
+            let over = || ProtectError::Settings {
+                file: source.file.clone(),
+            };
+            let Some(text) = text(&source.file).map_err(|TooLong| over())? else {
+                continue;
+            };
             if names_no_path(&text) {
                 continue;
             }
@@ -185,7 +205,9 @@ impl Reading<'_> {
             }
             for (source, settings) in sources.into_iter().zip(answers) {
                 if settings.len() >= SETTINGS_MAX {
-                    return Err(ProtectError::Settings { file: source.file.clone() });
+                    return Err(ProtectError::Settings {
+                        file: source.file.clone(),
+                    });
                 }
                 for setting in settings {
                     next.extend(self.setting(source, &setting)?.filter(|_| !last));
@@ -196,15 +218,24 @@ impl Reading<'_> {
     }
 
     /// Records what one setting names, and returns what it includes.
-    fn setting(&mut self, source: &Source, setting: &Setting) -> Result<Option<Source>, ProtectError> {
+    fn setting(
+        &mut self,
+        source: &Source,
+        setting: &Setting,
+    ) -> Result<Option<Source>, ProtectError> {
         let key = &setting.key;
         match setting.kind {
             SettingKind::Include => {
-                let Some(path) = self.expanded(&setting.value) else { return Ok(None) };
+                let Some(path) = self.expanded(&setting.value) else {
+                    return Ok(None);
+                };
                 let directory = source.file.parent().unwrap_or(Path::new("/"));
                 let file = directory.join(path);
                 self.name(source, key, &file, MayBe::File)?;
-                return Ok(Some(Source { file, ..source.clone() }));
+                return Ok(Some(Source {
+                    file,
+                    ..source.clone()
+                }));
             }
             SettingKind::Path => {
                 if let Some(path) = self.expanded(&setting.value) {
@@ -215,7 +246,9 @@ impl Reading<'_> {
                 // Asked once: a value has as many words as a file has room for.
                 let expands = has_expansion(&setting.value);
                 for (word, may_be) in words(&setting.value, setting.kind, &self.user.home) {
-                    let Some(path) = self.expanded(&word) else { continue };
+                    let Some(path) = self.expanded(&word) else {
+                        continue;
+                    };
                     self.name(source, key, &path, may_be)?;
                     // A path after an expansion: `$(git rev-parse --show-toplevel)/tools/x`.
                     if let Ok(rest) = path.strip_prefix("/")
@@ -233,12 +266,23 @@ impl Reading<'_> {
         Ok(None)
     }
 
-    fn name(&mut self, source: &Source, key: &str, path: &Path, may_be: MayBe) -> Result<(), ProtectError> {
-        let directories: &[PathBuf] =
-            if path.is_absolute() { &[PathBuf::from("/")] } else { &source.directories };
+    fn name(
+        &mut self,
+        source: &Source,
+        key: &str,
+        path: &Path,
+        may_be: MayBe,
+    ) -> Result<(), ProtectError> {
+        let directories: &[PathBuf] = if path.is_absolute() {
+            &[PathBuf::from("/")]
+        } else {
+            &source.directories
+        };
         self.looked_at += directories.len();
         if self.looked_at > LOOKED_AT_MAX {
-            return Err(ProtectError::Settings { file: source.file.clone() });
+            return Err(ProtectError::Settings {
+                file: source.file.clone(),
+            });
         }
         for directory in directories {
             self.named.insert(NamedPath {
@@ -263,8 +307,15 @@ impl Reading<'_> {
     }
 
     /// Records the files of this path's last name in the repositories' own directories.
-    fn name_in_repositories(&mut self, source: &Source, key: &str, path: &Path) -> Result<(), ProtectError> {
-        let Some(name) = path.file_name() else { return Ok(()) };
+    fn name_in_repositories(
+        &mut self,
+        source: &Source,
+        key: &str,
+        path: &Path,
+    ) -> Result<(), ProtectError> {
+        let Some(name) = path.file_name() else {
+            return Ok(());
+        };
         for directory in source.own.iter() {
             self.name(source, key, &directory.join(name), MayBe::Present)?;
         }
@@ -280,7 +331,11 @@ impl Reading<'_> {
         let Some(rest) = value.strip_prefix(b"~") else {
             return Some(PathBuf::from(OsStr::from_bytes(value)));
         };
-        let (name, below) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
+        let (name, below) = rest.split_at(
+            rest.iter()
+                .position(|byte| *byte == b'/')
+                .unwrap_or(rest.len()),
+        );
         let home = match name {
             b"" => self.user.home.clone(),
             name => User::from_name(std::str::from_utf8(name).ok()?).ok()??.dir,
@@ -298,14 +353,24 @@ fn words(value: &[u8], kind: SettingKind, home: &Path) -> Vec<(Vec<u8>, MayBe)> 
     let unquoted = unquoted(&value);
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>{}$=,!".contains(byte);
     let plain = value.split(ends).filter(|word| !word.is_empty());
-    let quoted = |quote| value.split(move |byte| *byte == quote).skip(1).step_by(2).map(<[u8]>::trim_ascii);
+    let quoted = |quote| {
+        value
+            .split(move |byte| *byte == quote)
+            .skip(1)
+            .step_by(2)
+            .map(<[u8]>::trim_ascii)
+    };
     let first = plain.clone().next();
-    let words = plain.chain(quoted(b'"')).chain(quoted(b'\'')).chain([value.trim_ascii()]);
+    let words = plain
+        .chain(quoted(b'"'))
+        .chain(quoted(b'\''))
+        .chain([value.trim_ascii()]);
     let words = words.map(|word| (word, !word.contains(&b' ')));
     let words = words.chain(unquoted.iter().map(|word| (word.as_slice(), true)));
     let counts = |word: &[u8], is_one: bool| {
         let url = word.windows(3).any(|part| part == b"://");
-        let path = word.contains(&b'/') || word.contains(&b'.') && word.iter().any(u8::is_ascii_alphabetic);
+        let path = word.contains(&b'/')
+            || word.contains(&b'.') && word.iter().any(u8::is_ascii_alphabetic);
         match kind {
             _ if word.starts_with(b"-") || url => None,
             // A program of the machine, found in `PATH`: never in the project.
@@ -316,7 +381,9 @@ fn words(value: &[u8], kind: SettingKind, home: &Path) -> Vec<(Vec<u8>, MayBe)> 
             SettingKind::Other | SettingKind::Path | SettingKind::Include => None,
         }
     };
-    words.filter_map(|(word, is_one)| Some((word.to_vec(), counts(word, is_one)?))).collect()
+    words
+        .filter_map(|(word, is_one)| Some((word.to_vec(), counts(word, is_one)?)))
+        .collect()
 }
 
 /// The words of a command line in which a quote or a backslash stands, without those.
@@ -349,7 +416,9 @@ fn without_variables(value: &[u8], home: &Path) -> Vec<u8> {
     let mut parts = value.split(|byte| *byte == b'$');
     let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        let end = part.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let end = part
+            .iter()
+            .position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         let (name, rest) = part.split_at(end.unwrap_or(part.len()));
         let in_braces = part.strip_prefix(b"{HOME}");
         match in_braces.or_else(|| (name == b"HOME").then_some(rest)) {
@@ -371,22 +440,38 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     for repository in &objects.watched {
         repositories.insert((repository.clone(), worktree(repository)));
     }
-    let is_git = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
-    let files = objects.places.keys().filter(|path| is_git(path)).filter_map(|path| path.parent());
+    let is_git = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+    };
+    let files = objects
+        .places
+        .keys()
+        .filter(|path| is_git(path))
+        .filter_map(|path| path.parent());
     for directory in files.chain(project.ancestors()) {
         repositories.extend(own_directory(directory).map(|own| (own, directory.to_owned())));
     }
-    let mut worktrees: Vec<PathBuf> = repositories.iter().map(|(_, worktree)| worktree.clone()).collect();
+    let mut worktrees: Vec<PathBuf> = repositories
+        .iter()
+        .map(|(_, worktree)| worktree.clone())
+        .collect();
     worktrees.push(project.to_owned());
     worktrees.sort();
     worktrees.dedup();
     let everywhere = Rc::new(worktrees);
     // Those over the bound on repositories are closed for writing, but what their settings name is not.
     let known: BTreeSet<PathBuf> = repositories.iter().map(|(own, _)| own.clone()).collect();
-    let others = objects.repositories.iter().filter(|path| !known.contains(*path)).take(FILES_MAX);
+    let others = objects
+        .repositories
+        .iter()
+        .filter(|path| !known.contains(*path))
+        .take(FILES_MAX);
     repositories.extend(others.map(|path| (path.clone(), worktree(path))));
-    let all: Vec<PathBuf> =
-        repositories.iter().flat_map(|(own, _)| repository_programs::directories(own)).collect();
+    let all: Vec<PathBuf> = repositories
+        .iter()
+        .flat_map(|(own, _)| repository_programs::directories(own))
+        .collect();
     let all = Rc::new(all);
     let account = user.files.iter().map(|file| Source {
         file: file.clone(),
@@ -395,12 +480,23 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     });
     let own = repositories.into_iter().flat_map(|(own, worktree)| {
         let directories = Rc::new(vec![worktree]);
-        let common = links::target_in(&own.join("commondir"), b"").map(|common| real(&own.join(common)));
+        let common =
+            links::target_in(&own.join("commondir"), b"").map(|common| real(&own.join(common)));
         let common = common.unwrap_or_else(|| own.clone());
-        let private = [&own, &common].into_iter().flat_map(|own| repository_programs::directories(own));
+        let private = [&own, &common]
+            .into_iter()
+            .flat_map(|own| repository_programs::directories(own));
         let private = Rc::new(private.collect::<Vec<_>>());
-        let files = [common.join("config"), common.join("config.worktree"), own.join("config.worktree")];
-        files.map(|file| Source { file, directories: directories.clone(), own: private.clone() })
+        let files = [
+            common.join("config"),
+            common.join("config.worktree"),
+            own.join("config.worktree"),
+        ];
+        files.map(|file| Source {
+            file,
+            directories: directories.clone(),
+            own: private.clone(),
+        })
     });
     account.chain(own).collect()
 }
@@ -409,8 +505,14 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
 fn own_directory(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");
     let ours = [Uid::effective().as_raw(), 0];
-    let metadata = fs::metadata(&git).ok().filter(|metadata| ours.contains(&metadata.uid()))?;
-    let own = if metadata.is_file() { directory.join(links::target_in(&git, b"gitdir:")?) } else { git };
+    let metadata = fs::metadata(&git)
+        .ok()
+        .filter(|metadata| ours.contains(&metadata.uid()))?;
+    let own = if metadata.is_file() {
+        directory.join(links::target_in(&git, b"gitdir:")?)
+    } else {
+        git
+    };
     Some(real(&own)).filter(|own| own.is_dir())
 }
 
@@ -421,7 +523,10 @@ fn worktree(repository: &Path) -> PathBuf {
         Some(name) if name.eq_ignore_ascii_case(".git") => {
             repository.parent().unwrap_or(repository).to_owned()
         }
-        _ => named().map_or_else(|| repository.to_owned(), |named| real(&repository.join(named))),
+        _ => named().map_or_else(
+            || repository.to_owned(),
+            |named| real(&repository.join(named)),
+        ),
     }
 }
 
@@ -435,15 +540,25 @@ pub(crate) struct TooLong;
 /// The content of a regular file, following links as git does; `None` if git reads nothing there.
 pub(crate) fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return Ok(None) };
+    let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else {
+        return Ok(None);
+    };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Ok(None);
     }
     let mut text = Vec::new();
-    if file.take(SETTINGS_BYTES_MAX as u64 + 1).read_to_end(&mut text).is_err() {
+    if file
+        .take(SETTINGS_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .is_err()
+    {
         return Ok(None);
     }
-    if text.len() > SETTINGS_BYTES_MAX { Err(TooLong) } else { Ok(Some(text)) }
+    if text.len() > SETTINGS_BYTES_MAX {
+        Err(TooLong)
+    } else {
+        Ok(Some(text))
+    }
 }
 
 #[cfg(test)]
@@ -474,9 +589,15 @@ mod tests {
         }
 
         fn named_by(&self, ask: &Ask) -> Result<BTreeSet<NamedPath>, ProtectError> {
-            let user =
-                UserGit { home: self.at("home"), files: vec![self.at("home/.gitconfig")], own: Vec::new() };
-            let objects = ProtectedObjects { watched: vec![self.at(".git")], ..Default::default() };
+            let user = UserGit {
+                home: self.at("home"),
+                files: vec![self.at("home/.gitconfig")],
+                own: Vec::new(),
+            };
+            let objects = ProtectedObjects {
+                watched: vec![self.at(".git")],
+                ..Default::default()
+            };
             named(&user, &self.at(""), &objects, ask)
         }
 
@@ -485,22 +606,38 @@ mod tests {
             let named = self.named().unwrap();
             let path = |named: &NamedPath| named.directory.join(&named.path);
             let paths: BTreeSet<PathBuf> = named.iter().map(path).collect();
-            let text = |path: PathBuf| path.strip_prefix(self.at("")).unwrap_or(&path).display().to_string();
-            paths.into_iter().map(text).filter(|path| path != "home/.gitconfig").collect()
+            let text = |path: PathBuf| {
+                path.strip_prefix(self.at(""))
+                    .unwrap_or(&path)
+                    .display()
+                    .to_string()
+            };
+            paths
+                .into_iter()
+                .map(text)
+                .filter(|path| path != "home/.gitconfig")
+                .collect()
         }
     }
 
     fn answer(text: &[u8]) -> Vec<Setting> {
-        let settings = std::str::from_utf8(text).unwrap().lines().filter_map(|line| {
-            let (key, value) = line.split_once('=')?;
-            let kind = match key {
-                "include" => SettingKind::Include,
-                "path" => SettingKind::Path,
-                "other" => SettingKind::Other,
-                _ => SettingKind::Command,
-            };
-            Some(Setting { key: key.into(), kind, value: value.into() })
-        });
+        let settings = std::str::from_utf8(text)
+            .unwrap()
+            .lines()
+            .filter_map(|line| {
+                let (key, value) = line.split_once('=')?;
+                let kind = match key {
+                    "include" => SettingKind::Include,
+                    "path" => SettingKind::Path,
+                    "other" => SettingKind::Other,
+                    _ => SettingKind::Command,
+                };
+                Some(Setting {
+                    key: key.into(),
+                    kind,
+                    value: value.into(),
+                })
+            });
         settings.collect()
     }
 
@@ -528,17 +665,26 @@ mod tests {
             "x y",
             "y",
         ];
-        assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(want));
+        assert_eq!(
+            found.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+            BTreeSet::from(want)
+        );
     }
 
     #[test]
     fn words_of_commands_are_files_by_their_look_or_because_they_are() {
         let words = |value: &str, kind| {
             let text = |(word, may_be)| (String::from_utf8(word).unwrap(), may_be);
-            words(value.as_bytes(), kind, Path::new("/h/u")).into_iter().map(text).collect::<BTreeSet<_>>()
+            words(value.as_bytes(), kind, Path::new("/h/u"))
+                .into_iter()
+                .map(text)
+                .collect::<BTreeSet<_>>()
         };
         let set = |words: &[(&str, MayBe)]| -> BTreeSet<_> {
-            words.iter().map(|(word, may_be)| ((*word).to_owned(), *may_be)).collect()
+            words
+                .iter()
+                .map(|(word, may_be)| ((*word).to_owned(), *may_be))
+                .collect()
         };
         let (file, present) = (MayBe::File, MayBe::Present);
         let command = |value| words(value, SettingKind::Command);
@@ -546,11 +692,25 @@ mod tests {
         assert_eq!(command("less"), set(&[]), "a program of the machine");
         assert_eq!(command("gcloud.sh"), set(&[]), "likewise");
         let found = command("sh run --all x.sh");
-        assert!(found.is_superset(&set(&[("run", present), ("x.sh", file)])), "{found:?}");
-        assert!(found.iter().all(|(word, _)| word != "sh" && word != "--all"), "{found:?}");
+        assert!(
+            found.is_superset(&set(&[("run", present), ("x.sh", file)])),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|(word, _)| word != "sh" && word != "--all"),
+            "{found:?}"
+        );
         let found = command("sh \"$TOP/a b/x\" ${T}/c $(pwd)/d");
-        assert!(found.is_superset(&set(&[("/a b/x", present), ("/c", file), ("/d", file)])), "{found:?}");
-        assert!(command("\"tools/a b\" x").is_superset(&set(&[("tools/a b", present)])), "quoted");
+        assert!(
+            found.is_superset(&set(&[("/a b/x", present), ("/c", file), ("/d", file)])),
+            "{found:?}"
+        );
+        assert!(
+            command("\"tools/a b\" x").is_superset(&set(&[("tools/a b", present)])),
+            "quoted"
+        );
         for (value, want) in [
             ("$HOME/x", "/h/u/x"),
             ("sh ${HOME}/x $HOMER/y", "/h/u/x"),
@@ -559,9 +719,15 @@ mod tests {
             ("sh \"a\\\"b\"/c", "a\"b/c"),
         ] {
             let found = command(value);
-            assert!(found.iter().any(|(word, _)| word == want), "{value}: {found:?}");
+            assert!(
+                found.iter().any(|(word, _)| word == want),
+                "{value}: {found:?}"
+            );
         }
-        assert!(command("$HOMER/x").is_superset(&set(&[("/x", file)])), "another variable");
+        assert!(
+            command("$HOMER/x").is_superset(&set(&[("/x", file)])),
+            "another variable"
+        );
         assert!(command("X=a/b;(c/d)").is_superset(&set(&[("a/b", file), ("c/d", file)])));
         let other = |value| words(value, SettingKind::Other);
         assert_eq!(other("main"), set(&[]));
@@ -573,15 +739,33 @@ mod tests {
     fn a_path_behind_a_variable_is_looked_for_from_each_of_its_names_on() {
         let project = Project::new();
         project.put(".git/config", "run=$WORK/p/tools/x\n");
-        assert_eq!(project.paths(), ["/p/tools/x", ".git/x", "p/tools/x", "tools/x", "x"]);
+        assert_eq!(
+            project.paths(),
+            ["/p/tools/x", ".git/x", "p/tools/x", "tools/x", "x"]
+        );
     }
 
     #[test]
     fn a_home_is_that_of_the_user_who_is_named() {
         let project = Project::new();
-        project.put(".git/config", "path=~root/h\npath=~root//h/i\npath=~no-such-user/h\npath=~\n");
-        let root = User::from_name("root").unwrap().unwrap().dir.display().to_string();
-        assert_eq!(project.paths(), [format!("{root}/h"), format!("{root}/h/i"), "home".to_owned()]);
+        project.put(
+            ".git/config",
+            "path=~root/h\npath=~root//h/i\npath=~no-such-user/h\npath=~\n",
+        );
+        let root = User::from_name("root")
+            .unwrap()
+            .unwrap()
+            .dir
+            .display()
+            .to_string();
+        assert_eq!(
+            project.paths(),
+            [
+                format!("{root}/h"),
+                format!("{root}/h/i"),
+                "home".to_owned()
+            ]
+        );
     }
 
     #[test]
@@ -589,33 +773,49 @@ mod tests {
         let project = Project::new();
         project.put(".git/config", "include=1\n");
         for depth in 1..20 {
-            project.put(&format!(".git/{depth}"), &format!("include={}\n", depth + 1));
+            project.put(
+                &format!(".git/{depth}"),
+                &format!("include={}\n", depth + 1),
+            );
         }
         let found = project.paths();
-        assert!(found.contains(&".git/11".to_owned()) && !found.contains(&".git/12".to_owned()), "{found:?}");
+        assert!(
+            found.contains(&".git/11".to_owned()) && !found.contains(&".git/12".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn over_a_bound_or_without_an_answer_nothing_opens() {
         let over = |result| matches!(result, Err(ProtectError::Settings { .. }));
         let project = Project::new();
-        let config =
-            |bytes: usize| project.put(".git/config", &("x=y\n".to_owned() + &"#".repeat(bytes - 4)));
+        let config = |bytes: usize| {
+            project.put(
+                ".git/config",
+                &("x=y\n".to_owned() + &"#".repeat(bytes - 4)),
+            )
+        };
         config(SETTINGS_BYTES_MAX);
         assert!(project.named().is_ok());
         let answers = |answers: usize| project.named_by(&move |_| Ok(vec![Vec::new(); answers]));
         assert!(answers(1).is_ok());
-        assert!(matches!(answers(2), Err(ProtectError::SettingsUnread { .. })));
+        assert!(matches!(
+            answers(2),
+            Err(ProtectError::SettingsUnread { .. })
+        ));
         let none = project.named_by(&|_| Err(io::ErrorKind::TimedOut.into()));
         assert!(matches!(none, Err(ProtectError::SettingsUnread { .. })));
-        let many =
-            |count: usize| project.named_by(&move |_| Ok(vec![answer("other=x\n".repeat(count).as_bytes())]));
+        let many = |count: usize| {
+            project.named_by(&move |_| Ok(vec![answer("other=x\n".repeat(count).as_bytes())]))
+        };
         assert!(many(SETTINGS_MAX - 1).is_ok() && over(many(SETTINGS_MAX)));
         config(SETTINGS_BYTES_MAX + 1);
         assert!(over(project.named()));
         // One chain of includes: each file is read once.
         let includes = |count: usize| {
-            let includes: String = (0..count).map(|file| format!("include=f{file}\n")).collect();
+            let includes: String = (0..count)
+                .map(|file| format!("include=f{file}\n"))
+                .collect();
             project.put(".git/config", &includes);
             for file in 0..count {
                 project.put(

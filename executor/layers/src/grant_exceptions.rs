@@ -19,8 +19,13 @@ const ENTRIES_MAX: usize = 4096;
 /// Adds to `found` what is not granted, as places that nobody reads.
 pub fn close(found: &mut Discovery, spec: &SandboxSpec) {
     for (path, grant) in excepted(&spec.policy.grants) {
-        let shown = |view: &crate::spec::View| view.kind == ViewKind::System && path.starts_with(&view.path);
-        let Some(metadata) = fs::symlink_metadata(&path).ok().filter(|_| spec.views.iter().any(shown)) else {
+        let shown = |view: &crate::spec::View| {
+            view.kind == ViewKind::System && path.starts_with(&view.path)
+        };
+        let Some(metadata) = fs::symlink_metadata(&path)
+            .ok()
+            .filter(|_| spec.views.iter().any(shown))
+        else {
             continue;
         };
         // Under another hidden place there is nothing to mount over.
@@ -28,8 +33,16 @@ pub fn close(found: &mut Discovery, spec: &SandboxSpec) {
             continue;
         }
         found.objects.places.insert(path.clone(), Protection::All);
-        found.pins.push(Pin { path: path.clone(), mode: PinMode::Hidden { directory: metadata.is_dir() } });
-        found.also_closed.push(AlsoClosed { path, why: WhyClosed::NotGranted(grant) });
+        found.pins.push(Pin {
+            path: path.clone(),
+            mode: PinMode::Hidden {
+                directory: metadata.is_dir(),
+            },
+        });
+        found.also_closed.push(AlsoClosed {
+            path,
+            why: WhyClosed::NotGranted(grant),
+        });
     }
 }
 
@@ -37,15 +50,20 @@ pub fn close(found: &mut Discovery, spec: &SandboxSpec) {
 fn excepted(grants: &[Grant]) -> BTreeMap<PathBuf, PathBuf> {
     let mut excepted = BTreeMap::new();
     for grant in grants.iter().filter(|grant| !grant.except.is_empty()) {
-        let Ok(root) = fs::canonicalize(&grant.path) else { continue };
+        let Ok(root) = fs::canonicalize(&grant.path) else {
+            continue;
+        };
         let mut left = ENTRIES_MAX;
         let mut paths = Vec::new();
         for pattern in &grant.except {
             let names: Vec<&str> = pattern.split('/').collect();
             expand(&root, &names, &mut left, &mut paths);
         }
-        let is_granted =
-            |path: &Path| grants.iter().any(|other| other.path != grant.path && other.path.starts_with(path));
+        let is_granted = |path: &Path| {
+            grants
+                .iter()
+                .any(|other| other.path != grant.path && other.path.starts_with(path))
+        };
         let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
         let inside = real.filter(|path| *path != root && !is_granted(path));
         excepted.extend(inside.map(|path| (path, grant.path.clone())));
@@ -55,7 +73,9 @@ fn excepted(grants: &[Grant]) -> BTreeMap<PathBuf, PathBuf> {
 
 /// Adds the paths below `directory` that match `names`; `directory` itself if it has more entries than may be looked at, or cannot be listed.
 fn expand(directory: &Path, names: &[&str], left: &mut usize, paths: &mut Vec<PathBuf>) {
-    let Some((name, rest)) = names.split_first() else { return paths.push(directory.to_owned()) };
+    let Some((name, rest)) = names.split_first() else {
+        return paths.push(directory.to_owned());
+    };
     if !name.contains(['*', '?', '[', '{']) {
         let path = directory.join(name);
         if path.symlink_metadata().is_ok() {
@@ -63,7 +83,9 @@ fn expand(directory: &Path, names: &[&str], left: &mut usize, paths: &mut Vec<Pa
         }
         return;
     }
-    let Ok(pattern) = NamePattern::parse(name) else { return paths.push(directory.to_owned()) };
+    let Ok(pattern) = NamePattern::parse(name) else {
+        return paths.push(directory.to_owned());
+    };
     let Ok(entries) = fs::read_dir(directory) else {
         if directory.is_dir() {
             paths.push(directory.to_owned());
@@ -72,7 +94,9 @@ fn expand(directory: &Path, names: &[&str], left: &mut usize, paths: &mut Vec<Pa
     };
     for entry in entries {
         *left = left.saturating_sub(1);
-        let Ok(entry) = entry.map_err(drop).and_then(|entry| if *left > 0 { Ok(entry) } else { Err(()) })
+        let Ok(entry) = entry
+            .map_err(drop)
+            .and_then(|entry| if *left > 0 { Ok(entry) } else { Err(()) })
         else {
             return paths.push(directory.to_owned());
         };
@@ -88,11 +112,20 @@ mod tests {
 
     fn grant(path: &Path, except: &[&str]) -> Grant {
         let except = except.iter().map(|path| (*path).to_owned()).collect();
-        Grant { path: path.to_owned(), optional: true, except }
+        Grant {
+            path: path.to_owned(),
+            optional: true,
+            except,
+        }
     }
 
     fn found(grants: &[Grant], root: &Path) -> Vec<String> {
-        let relative = |path: PathBuf| path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        let relative = |path: PathBuf| {
+            path.strip_prefix(root)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        };
         excepted(grants).into_keys().map(relative).collect()
     }
 
@@ -100,13 +133,22 @@ mod tests {
     fn patterns_find_what_exists() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
-        for path in ["i/pg/16/data/base", "i/pg/17/bin", "i/node/22/etc", "var/x", "bin"] {
+        for path in [
+            "i/pg/16/data/base",
+            "i/pg/17/bin",
+            "i/node/22/etc",
+            "var/x",
+            "bin",
+        ] {
             fs::create_dir_all(root.join(path)).unwrap();
         }
         fs::write(root.join("i/node/22/etc/npmrc"), "").unwrap();
         std::os::unix::fs::symlink("16", root.join("i/pg/latest")).unwrap();
         let all = ["i/*/*/data", "i/*/*/etc/npmrc", "var", "none"];
-        assert_eq!(found(&[grant(&root, &all)], &root), ["i/node/22/etc/npmrc", "i/pg/16/data", "var"]);
+        assert_eq!(
+            found(&[grant(&root, &all)], &root),
+            ["i/node/22/etc/npmrc", "i/pg/16/data", "var"]
+        );
         assert_eq!(found(&[grant(&root, &[])], &root), [""; 0]);
         // A further grant names it.
         let both = [grant(&root, &all), grant(&root.join("var/x"), &[])];

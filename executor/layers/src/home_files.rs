@@ -12,8 +12,16 @@ use std::path::Path;
 pub fn write(home: &Path, files: &[(&'static str, Vec<u8>)]) -> io::Result<()> {
     for (path, content) in files {
         let file = home.join(path);
-        DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap_or(home))?;
-        File::options().write(true).create_new(true).mode(0o600).open(file)?.write_all(content)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(file.parent().unwrap_or(home))?;
+        File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(file)?
+            .write_all(content)?;
     }
     Ok(())
 }

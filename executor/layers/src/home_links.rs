@@ -19,7 +19,11 @@ pub fn named(home: &Path, zones: [&Path; 2]) -> BTreeSet<NamedPath> {
     let all = of_home.chain(links(&home.join(".config")));
     let inside = all.filter(|link| {
         let target = fs::canonicalize(link).ok();
-        target.is_some_and(|target| zones.iter().any(|zone| target.starts_with(zone) && target != *zone))
+        target.is_some_and(|target| {
+            zones
+                .iter()
+                .any(|zone| target.starts_with(zone) && target != *zone)
+        })
     });
     let outside = inside.filter(|link| !zones.iter().any(|zone| link.starts_with(zone)));
     outside
@@ -34,6 +38,12 @@ pub fn named(home: &Path, zones: [&Path; 2]) -> BTreeSet<NamedPath> {
 }
 
 fn links(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(directory).into_iter().flatten().take(ENTRIES_MAX).flatten();
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())).map(|entry| entry.path())
+    let entries = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .take(ENTRIES_MAX)
+        .flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
+        .map(|entry| entry.path())
 }

@@ -24,7 +24,11 @@ pub fn is_root(directory: &Path) -> bool {
 /// # Errors
 /// A directory cannot be listed, or has too many entries.
 pub fn views(image: &Path, own: &[&Path]) -> io::Result<Vec<View>> {
-    let own: Vec<&Path> = own.iter().copied().chain(mounts::OWN.map(Path::new)).collect();
+    let own: Vec<&Path> = own
+        .iter()
+        .copied()
+        .chain(mounts::OWN.map(Path::new))
+        .collect();
     let mut views = Vec::new();
     add(image, Path::new("/"), &own, &mut views)?;
     views.sort_by(|one, other| one.path.cmp(&other.path));
@@ -33,23 +37,37 @@ pub fn views(image: &Path, own: &[&Path]) -> io::Result<Vec<View>> {
 
 /// Adds the contents of `directory`, which is at `place` in the new root.
 fn add(directory: &Path, place: &Path, own: &[&Path], views: &mut Vec<View>) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
+    };
     for entry in fs::read_dir(directory).map_err(named)? {
         let entry = entry.map_err(named)?;
-        let (source, path, kind) =
-            (entry.path(), place.join(entry.file_name()), entry.file_type().map_err(named)?);
+        let (source, path, kind) = (
+            entry.path(),
+            place.join(entry.file_name()),
+            entry.file_type().map_err(named)?,
+        );
         let leads_to_own = own.iter().any(|own| own.starts_with(&path));
         if leads_to_own {
             if kind.is_dir() && !own.contains(&path.as_path()) {
                 add(&source, &path, own, views)?;
             }
         } else if kind.is_symlink() {
-            views.push(View { path, kind: ViewKind::Link(fs::read_link(&source).map_err(named)?) });
+            views.push(View {
+                path,
+                kind: ViewKind::Link(fs::read_link(&source).map_err(named)?),
+            });
         } else if kind.is_dir() || kind.is_file() {
-            views.push(View { path, kind: ViewKind::Image });
+            views.push(View {
+                path,
+                kind: ViewKind::Image,
+            });
         }
         if views.len() > VIEWS_MAX {
-            let message = format!("{} has too many entries, of {VIEWS_MAX} in all", directory.display());
+            let message = format!(
+                "{} has too many entries, of {VIEWS_MAX} in all",
+                directory.display()
+            );
             return Err(io::Error::other(message));
         }
     }
@@ -70,7 +88,17 @@ mod tests {
     fn what_is_the_sessions_own_lies_in_place_of_the_images() {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path();
-        for name in ["usr/bin", "etc", "proc/x", "dev", "var/lib", "var/tmp/x", "home/u/x", "home/v", "srv"] {
+        for name in [
+            "usr/bin",
+            "etc",
+            "proc/x",
+            "dev",
+            "var/lib",
+            "var/tmp/x",
+            "home/u/x",
+            "home/v",
+            "srv",
+        ] {
             fs::create_dir_all(image.join(name)).unwrap();
         }
         fs::write(image.join("file"), "").unwrap();
@@ -80,18 +108,38 @@ mod tests {
         symlink("/etc", image.join("srv")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(image.join("socket")).unwrap();
         let found = views(image, &["/home/u", "/srv/project"].map(Path::new)).unwrap();
-        let seen: Vec<_> = found.iter().map(|view| view.path.to_str().unwrap()).collect();
-        assert_eq!(seen, ["/etc", "/file", "/home/v", "/out", "/usr", "/var/lib", "/var/up"]);
-        let target = |path: &str| match &found.iter().find(|view| view.path == Path::new(path)).unwrap().kind
+        let seen: Vec<_> = found
+            .iter()
+            .map(|view| view.path.to_str().unwrap())
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "/etc", "/file", "/home/v", "/out", "/usr", "/var/lib", "/var/up"
+            ]
+        );
+        let target = |path: &str| match &found
+            .iter()
+            .find(|view| view.path == Path::new(path))
+            .unwrap()
+            .kind
         {
             ViewKind::Link(text) => text.clone(),
             kind => panic!("{kind:?}"),
         };
-        assert_eq!((target("/out"), target("/var/up")), ("/etc/shadow".into(), "../../..".into()));
+        assert_eq!(
+            (target("/out"), target("/var/up")),
+            ("/etc/shadow".into(), "../../..".into())
+        );
         assert!(is_root(image) && !is_root(&image.join("usr")));
         for number in 0..VIEWS_MAX {
             fs::write(image.join(format!("f{number}")), "").unwrap();
         }
-        assert!(views(image, &[]).unwrap_err().to_string().contains("too many entries"));
+        assert!(
+            views(image, &[])
+                .unwrap_err()
+                .to_string()
+                .contains("too many entries")
+        );
     }
 }

@@ -31,9 +31,17 @@ const UNTOUCHED_MAX: usize = 1024;
 
 /// The identity of a file, if its file system reports birth times.
 pub fn identity(metadata: &Metadata) -> Option<Identity> {
-    let born = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos() as u64;
+    let born = metadata
+        .created()
+        .ok()?
+        .duration_since(UNIX_EPOCH)
+        .ok()?
+        .as_nanos() as u64;
     let mut identity = Identity::default();
-    for (place, number) in identity.chunks_exact_mut(8).zip([metadata.dev(), metadata.ino(), born]) {
+    for (place, number) in identity
+        .chunks_exact_mut(8)
+        .zip([metadata.dev(), metadata.ino(), born])
+    {
         place.copy_from_slice(&number.to_le_bytes());
     }
     Some(identity)
@@ -58,7 +66,12 @@ pub struct KnownDirectories {
 impl KnownDirectories {
     /// Adds a directory, and whether it is empty.
     pub fn add(&mut self, path: &Path, is_empty: bool) {
-        let untouched = || fs::symlink_metadata(path).ok().filter(is_untouched).and_then(|it| identity(&it));
+        let untouched = || {
+            fs::symlink_metadata(path)
+                .ok()
+                .filter(is_untouched)
+                .and_then(|it| identity(&it))
+        };
         match Some(())
             .filter(|()| is_empty && self.untouched.len() < UNTOUCHED_MAX)
             .and_then(|()| untouched())
@@ -90,9 +103,13 @@ impl KnownDirectories {
 /// Whether a directory has never changed since it was made: no entry was ever added or removed.
 fn is_untouched(metadata: &Metadata) -> bool {
     let changed = (metadata.ctime(), metadata.ctime_nsec());
-    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born = metadata
+        .created()
+        .ok()
+        .and_then(|born| born.duration_since(UNIX_EPOCH).ok());
     metadata.is_dir()
-        && born.is_some_and(|born| (born.as_secs() as i64, i64::from(born.subsec_nanos())) == changed)
+        && born
+            .is_some_and(|born| (born.as_secs() as i64, i64::from(born.subsec_nanos())) == changed)
 }
 
 /// Memory that the supervisors of a session share with the broker, and one part of it with the file worker.
@@ -112,12 +129,27 @@ impl DirectoryMemory {
     /// # Errors
     /// The kernel has no memory for it.
     pub fn new(found: &KnownDirectories) -> io::Result<Self> {
-        let memory = || Ok::<_, io::Error>(File::from(memfd_create(c"directories", MFdFlags::MFD_CLOEXEC)?));
+        let memory = || {
+            Ok::<_, io::Error>(File::from(memfd_create(
+                c"directories",
+                MFdFlags::MFD_CLOEXEC,
+            )?))
+        };
         let (mut there, mut made, repositories) = (memory()?, memory()?, memory()?);
-        there.write_all(&found.digests.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<_>>())?;
+        there.write_all(
+            &found
+                .digests
+                .iter()
+                .flat_map(|digest| digest.to_le_bytes())
+                .collect::<Vec<_>>(),
+        )?;
         fcntl(&made, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
         made.write_all(&found.untouched.concat())?;
-        Ok(Self { there: there.into(), made: made.into(), repositories: repositories.into() })
+        Ok(Self {
+            there: there.into(),
+            made: made.into(),
+            repositories: repositories.into(),
+        })
     }
 
     /// The same memory.
@@ -125,7 +157,11 @@ impl DirectoryMemory {
     /// # Errors
     /// There are no descriptors for it.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let Self { there, made, repositories } = self;
+        let Self {
+            there,
+            made,
+            repositories,
+        } = self;
         Ok(Self {
             there: there.try_clone()?,
             made: made.try_clone()?,
@@ -147,17 +183,24 @@ mod tests {
     fn a_directory_in_which_there_was_something_is_known_by_its_path_in_any_case() {
         let folder = tempfile::tempdir().unwrap();
         let [full, emptied, new] = ["Full", "emptied", "new"].map(|name| folder.path().join(name));
-        [&full, &emptied, &new].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+        [&full, &emptied, &new]
+            .into_iter()
+            .for_each(|path| fs::create_dir(path).unwrap());
         fs::write(emptied.join("f"), "").unwrap();
         // The clock of a file system may not advance for some milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::remove_file(emptied.join("f")).unwrap();
         let mut known = KnownDirectories::default();
         known.add(&full, false);
-        [&emptied, &new].into_iter().for_each(|path| known.add(path, true));
+        [&emptied, &new]
+            .into_iter()
+            .for_each(|path| known.add(path, true));
         known.sort();
         assert!(known.has(&full) && known.has(&folder.path().join("fULL")) && known.has(&emptied));
         assert!(!known.has(&new));
-        assert_eq!(known.untouched, [identity(&fs::symlink_metadata(&new).unwrap()).unwrap()]);
+        assert_eq!(
+            known.untouched,
+            [identity(&fs::symlink_metadata(&new).unwrap()).unwrap()]
+        );
     }
 }

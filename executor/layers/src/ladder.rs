@@ -48,8 +48,14 @@ pub fn confine(
     check(spec.layers)?;
     // For layers whose state cannot be queried, a sample of forbidden operations is tried.
     self_check::cell(spec)?;
-    let program_ruleset = rulesets.program.as_ref().map(OwnedFd::try_clone).transpose();
-    Ok(Confined { program_ruleset: program_ruleset.at(Layer::Descriptors, || "keep the ruleset".into())? })
+    let program_ruleset = rulesets
+        .program
+        .as_ref()
+        .map(OwnedFd::try_clone)
+        .transpose();
+    Ok(Confined {
+        program_ruleset: program_ruleset.at(Layer::Descriptors, || "keep the ruleset".into())?,
+    })
 }
 
 /// Confines a file worker before its first request, in the session's namespaces.
@@ -83,7 +89,8 @@ fn check(layers: LayerSet) -> Result<(), LayerError> {
     }
     // The warden was not dumpable when it created this process.
     if prctl::get_dumpable().unwrap_or(true) {
-        return Err(io::Error::other("this process is dumpable")).at(Layer::Capabilities, || "check".into());
+        return Err(io::Error::other("this process is dumpable"))
+            .at(Layer::Capabilities, || "check".into());
     }
     capabilities::check_none()
 }

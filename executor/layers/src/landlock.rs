@@ -71,28 +71,45 @@ impl LandlockRules {
     /// The kernel has no Landlock, or a path cannot be opened.
     pub fn open(spec: &SandboxSpec) -> Result<Self, LayerError> {
         let abi = known(spec.landlock_abi)?;
-        let mut rules = Self { abi, layers: spec.layers, paths: Vec::new(), memory_files: None };
+        let mut rules = Self {
+            abi,
+            layers: spec.layers,
+            paths: Vec::new(),
+            memory_files: None,
+        };
         for view in &spec.views {
             match view.kind {
                 ViewKind::Zone(_) => {}
                 // Each rule costs time in each cell. Settings, which nobody executes, need none where the root can be read.
                 ViewKind::System if rules.own_root() && view.path.starts_with("/etc") => {}
-                ViewKind::System | ViewKind::Image => rules.add(&view.path, AccessFs::from_read(abi))?,
+                ViewKind::System | ViewKind::Image => {
+                    rules.add(&view.path, AccessFs::from_read(abi))?
+                }
                 ViewKind::Link(_) => rules.add_link(&view.path)?,
                 ViewKind::Device => {}
                 ViewKind::Repository(access) => rules.add_repository(spec, access)?,
             }
         }
-        let zones = [Zone::Project, Zone::Central].into_iter().filter(|_| spec.command_directories.is_none());
+        let zones = [Zone::Project, Zone::Central]
+            .into_iter()
+            .filter(|_| spec.command_directories.is_none());
         for (root, access) in zones.map(|which| spec.zone(which)) {
             rules.add(root, zone(access, abi))?;
         }
         for directory in spec.command_directories() {
             let step = || format!("open {directory} for a rule");
-            let fd = spec.open_directory(directory).at(Layer::LandlockFiles, step)?;
-            rules.paths.push((fd, zone(spec.zone(directory.zone()).1, abi)));
+            let fd = spec
+                .open_directory(directory)
+                .at(Layer::LandlockFiles, step)?;
+            rules
+                .paths
+                .push((fd, zone(spec.zone(directory.zone()).1, abi)));
         }
-        let listed = spec.policy.listed.iter().filter(|_| !spec.has(Layer::MountNamespace));
+        let listed = spec
+            .policy
+            .listed
+            .iter()
+            .filter(|_| !spec.has(Layer::MountNamespace));
         for path in listed.filter(|path| path.is_dir()) {
             rules.add(path, AccessFs::ReadDir.into())?;
         }
@@ -101,7 +118,8 @@ impl LandlockRules {
         rules.add_proc()?;
         if spec.caller_access.memory == MemoryAccess::File {
             let proc = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
-            rules.memory_files = Some(proc.at(Layer::LandlockFiles, || "open /proc for a rule".into())?);
+            rules.memory_files =
+                Some(proc.at(Layer::LandlockFiles, || "open /proc for a rule".into())?);
         }
         Ok(rules)
     }
@@ -111,7 +129,9 @@ impl LandlockRules {
     /// # Errors
     /// The kernel's (`fstat`).
     pub fn add_leased(&mut self, fd: OwnedFd, access: Access) -> Result<(), LayerError> {
-        self.add_opened(fd, zone(access, self.abi), || "look at what is granted".into())
+        self.add_opened(fd, zone(access, self.abi), || {
+            "look at what is granted".into()
+        })
     }
 
     /// Whether the rules are for the session's own root, and not for the host's.
@@ -122,7 +142,9 @@ impl LandlockRules {
     /// Adds a repository that lies elsewhere: its files may be written, as git creates some next to
     /// the settings, but directories may only be created inside those that are open.
     fn add_repository(&mut self, spec: &SandboxSpec, access: Access) -> Result<(), LayerError> {
-        let Some(linked) = &spec.linked else { return Ok(()) };
+        let Some(linked) = &spec.linked else {
+            return Ok(());
+        };
         let all = zone(access, self.abi);
         let directories = AccessFs::MakeDir | AccessFs::RemoveDir | AccessFs::MakeSym;
         let special = AccessFs::MakeFifo | AccessFs::MakeSock;
@@ -131,14 +153,17 @@ impl LandlockRules {
         }
         self.add(&linked.common, all & !directories & !special)?;
         let open = linked.shared_directories();
-        open.chain([linked.own.clone()]).try_for_each(|path| self.add(&path, all & !special))
+        open.chain([linked.own.clone()])
+            .try_for_each(|path| self.add(&path, all & !special))
     }
 
     fn add_scratch(&mut self, spec: &SandboxSpec) -> Result<(), LayerError> {
         let all = zone(Access::Write, self.abi);
         self.add(&spec.scratch.home, all)?;
         self.add(&spec.scratch.tmp, all)?;
-        spec.scratch.shared().map_or(Ok(()), |shared| self.add(&shared, all))?;
+        spec.scratch
+            .shared()
+            .map_or(Ok(()), |shared| self.add(&shared, all))?;
         if self.own_root() {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;
@@ -157,7 +182,10 @@ impl LandlockRules {
         }
         if self.own_root() {
             // The devpts is the session's own, and so are the terminals in it.
-            self.add(Path::new("/dev/pts"), (device | AccessFs::ReadDir) & AccessFs::from_all(self.abi))?;
+            self.add(
+                Path::new("/dev/pts"),
+                (device | AccessFs::ReadDir) & AccessFs::from_all(self.abi),
+            )?;
         }
         Ok(())
     }
@@ -185,7 +213,11 @@ impl LandlockRules {
     ) -> Result<(), LayerError> {
         let stat = nix::sys::stat::fstat(&fd).at(Layer::LandlockFiles, step)?;
         let directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        let access = if directory { access } else { access & AccessFs::from_file(self.abi) };
+        let access = if directory {
+            access
+        } else {
+            access & AccessFs::from_file(self.abi)
+        };
         self.paths.push((fd, access));
         Ok(())
     }
@@ -204,7 +236,10 @@ impl LandlockRules {
         let program = below.then(|| self.ruleset(self.layers, None)).transpose()?;
         // Not for a program that has no rules of its own.
         let memory = self.memory_files.as_ref().filter(|_| below);
-        Ok(Rulesets { first: self.ruleset(first, memory)?, program })
+        Ok(Rulesets {
+            first: self.ruleset(first, memory)?,
+            program,
+        })
     }
 
     fn ruleset(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<OwnedFd, LayerError> {
@@ -215,12 +250,20 @@ impl LandlockRules {
             .at(Layer::LandlockFiles, || "the kernel made no ruleset".into())
     }
 
-    fn build(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<Option<OwnedFd>, RulesetError> {
+    fn build(
+        &self,
+        layers: LayerSet,
+        memory: Option<&OwnedFd>,
+    ) -> Result<Option<OwnedFd>, RulesetError> {
         let mut ruleset = empty(self.abi, layers)?;
         if let Some(proc) = memory.filter(|_| layers.has(Layer::LandlockFiles)) {
             ruleset = ruleset.add_rule(PathBeneath::new(proc, AccessFs::WriteFile))?;
         }
-        for (path, access) in self.paths.iter().filter(|_| layers.has(Layer::LandlockFiles)) {
+        for (path, access) in self
+            .paths
+            .iter()
+            .filter(|_| layers.has(Layer::LandlockFiles))
+        {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
         Ok(ruleset.into())
@@ -240,10 +283,22 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
     let abi = known(spec.landlock_abi)?;
     // Without any network, whatever the tier.
     let layers = spec.layers.with(Layer::LandlockNetwork);
-    let mut rules = LandlockRules { abi, layers, paths: Vec::new(), memory_files: None };
+    let mut rules = LandlockRules {
+        abi,
+        layers,
+        paths: Vec::new(),
+        memory_files: None,
+    };
     for root in [&spec.project, &spec.central] {
-        let access = if root.writable { Access::Write } else { Access::Read };
-        rules.add(Path::new(&root.path), zone(access, abi) & !BitFlags::from(AccessFs::Execute))?;
+        let access = if root.writable {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        rules.add(
+            Path::new(&root.path),
+            zone(access, abi) & !BitFlags::from(AccessFs::Execute),
+        )?;
     }
     // A link may lead to something invisible here.
     for path in spec.granted.iter().filter(|path| path.exists()) {

@@ -43,7 +43,13 @@ pub struct LeasedMount {
 /// The kernel's: `ELOOP` if there is a link on the way.
 pub fn open_without_links(path: &Path) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
+    openat2(
+        AT_FDCWD,
+        path,
+        OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS),
+    )
 }
 
 /// Clones the trees of all `mounts`, as the machine has them now.
@@ -53,7 +59,13 @@ pub fn open_without_links(path: &Path) -> nix::Result<OwnedFd> {
 pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Vec<OwnedFd>> {
     setns(user_namespace, CloneFlags::CLONE_NEWUSER)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )?;
     let opened = mounts.iter().map(|wanted| {
         let object = open_without_links(&wanted.path)?;
         let stat = fstat(&object)?;
@@ -71,10 +83,18 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
     let trees = opened.collect::<io::Result<Vec<_>>>()?;
     // The mount that hides the machine's directory comes after everything is open.
     let tmpfs = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    mount(Some("tmpfs"), BASE, Some("tmpfs"), tmpfs, Some("mode=700,size=1m"))?;
+    mount(
+        Some("tmpfs"),
+        BASE,
+        Some("tmpfs"),
+        tmpfs,
+        Some("mode=700,size=1m"),
+    )?;
     let closed = Closed::make()?;
     let numbered = trees.into_iter().zip(mounts).enumerate();
-    numbered.map(|(at, (tree, wanted))| pinned(at, tree, &wanted.pins, &wanted.path, &closed)).collect()
+    numbered
+        .map(|(at, (tree, wanted))| pinned(at, tree, &wanted.pins, &wanted.path, &closed))
+        .collect()
 }
 
 /// A file and a directory that nobody can open.
@@ -91,12 +111,21 @@ impl Closed {
         for path in [&file, &directory] {
             fs::set_permissions(path, Permissions::from_mode(0o000))?;
         }
-        Ok(Self { file: open_without_links(&file)?, directory: open_without_links(&directory)? })
+        Ok(Self {
+            file: open_without_links(&file)?,
+            directory: open_without_links(&directory)?,
+        })
     }
 }
 
 /// The tree, with mounts over what is protected in it.
-fn pinned(at: usize, tree: OwnedFd, pins: &[Pin], root: &Path, closed: &Closed) -> io::Result<OwnedFd> {
+fn pinned(
+    at: usize,
+    tree: OwnedFd,
+    pins: &[Pin],
+    root: &Path,
+    closed: &Closed,
+) -> io::Result<OwnedFd> {
     if pins.is_empty() {
         return Ok(tree);
     }
@@ -124,11 +153,17 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Re
         PinMode::KeepPlace => (target.as_fd(), 0),
         PinMode::KeepLink | PinMode::ReadOnly => (target.as_fd(), MOUNT_ATTR_RDONLY),
         // Secrets are masked in roots only.
-        PinMode::Masked | PinMode::Hidden { directory: false } => (closed.file.as_fd(), MOUNT_ATTR_RDONLY),
+        PinMode::Masked | PinMode::Hidden { directory: false } => {
+            (closed.file.as_fd(), MOUNT_ATTR_RDONLY)
+        }
         PinMode::Hidden { directory: true } => (closed.directory.as_fd(), MOUNT_ATTR_RDONLY),
     };
     let tree = open_whole_tree_at(source)?;
-    set_attributes(tree.as_fd(), attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)?;
+    set_attributes(
+        tree.as_fd(),
+        attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        true,
+    )?;
     move_mount_to(tree.as_fd(), target.as_fd())
 }
 
@@ -136,7 +171,11 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Re
 ///
 /// # Errors
 /// The kernel's; `ELOOP` or `ENOTDIR` if commands of the session have created something in the way.
-pub fn attach(mount_namespace: BorrowedFd, mounts: &[LeasedMount], trees: &[OwnedFd]) -> io::Result<()> {
+pub fn attach(
+    mount_namespace: BorrowedFd,
+    mounts: &[LeasedMount],
+    trees: &[OwnedFd],
+) -> io::Result<()> {
     setns(mount_namespace, CloneFlags::CLONE_NEWNS)?;
     let mut all: Vec<_> = mounts.iter().zip(trees).collect();
     // A path inside another comes after it.
@@ -153,23 +192,35 @@ pub fn attach(mount_namespace: BorrowedFd, mounts: &[LeasedMount], trees: &[Owne
 /// The session's own root is read-only except while mount points are created in it. Only the cell's
 /// copy of the mount is changed, and it contains nothing else.
 fn remount_root(flags: MsFlags) -> io::Result<()> {
-    let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let flags =
+        flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     Ok(mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?)
 }
 
 /// Opens the directory or file at `path`, and creates it (empty) if it is missing. Commands can
 /// write to some directories on the way: none of their links is followed.
 fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
-    let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let names: Vec<_> = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .collect();
     let mut at = OwnedFd::from(File::open("/")?);
     for (index, name) in names.iter().enumerate() {
         let name = name.as_os_str();
         let is_file = !directory && index + 1 == names.len();
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let kind = if is_file { OFlag::empty() } else { OFlag::O_DIRECTORY };
+        let kind = if is_file {
+            OFlag::empty()
+        } else {
+            OFlag::O_DIRECTORY
+        };
         let open = || {
             let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-            openat2(&at, name, OpenHow::new().flags(flags | kind).resolve(inside))
+            openat2(
+                &at,
+                name,
+                OpenHow::new().flags(flags | kind).resolve(inside),
+            )
         };
         let found = match open() {
             Err(Errno::ENOENT) if is_file => {
@@ -187,8 +238,16 @@ fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
         at = next;
     }
     let kind = fstat(&at)?.st_mode & libc::S_IFMT;
-    let wanted = if directory { libc::S_IFDIR } else { libc::S_IFREG };
-    if kind == wanted { Ok(at) } else { Err(Errno::ENOTDIR.into()) }
+    let wanted = if directory {
+        libc::S_IFDIR
+    } else {
+        libc::S_IFREG
+    };
+    if kind == wanted {
+        Ok(at)
+    } else {
+        Err(Errno::ENOTDIR.into())
+    }
 }
 
 /// A descriptor of this process's mount namespace.

@@ -27,7 +27,10 @@ pub fn rlimits(limits: &Limits, tier: Tier) -> Vec<(c_uint, rlimit)> {
     // Without a user namespace the kernel counts every process of the user on this machine, including ours,
     // and refuses without naming the limit: so except in a burst, the broker acts first and names it.
     let processes = limits.processes.filter(|_| tier == Tier::Namespaced);
-    let processes = processes.map(|most| most.saturating_add(most / 4).saturating_add(PROCESSES_SPARE));
+    let processes = processes.map(|most| {
+        most.saturating_add(most / 4)
+            .saturating_add(PROCESSES_SPARE)
+    });
     let named = [
         (libc::RLIMIT_CORE, Some(CORE)),
         (libc::RLIMIT_NPROC, processes),
@@ -41,7 +44,9 @@ pub fn rlimits(limits: &Limits, tier: Tier) -> Vec<(c_uint, rlimit)> {
     ];
     named
         .into_iter()
-        .filter_map(|(resource, limit)| Some((resource as c_uint, bounded(resource as c_uint, limit?))))
+        .filter_map(|(resource, limit)| {
+            Some((resource as c_uint, bounded(resource as c_uint, limit?)))
+        })
         .collect()
 }
 
@@ -54,7 +59,10 @@ fn below_ours(most: u64) -> u64 {
 fn bounded(resource: c_uint, limit: u64) -> rlimit {
     let ours = current(resource).unwrap_or(limit);
     let limit = limit.min(ours);
-    rlimit { rlim_cur: limit, rlim_max: limit }
+    rlimit {
+        rlim_cur: limit,
+        rlim_max: limit,
+    }
 }
 
 fn current(resource: c_uint) -> Option<u64> {

@@ -90,19 +90,27 @@ impl LinkedRepository {
 
     /// The directories to which all worktrees write, as far as they exist.
     pub(crate) fn shared_directories(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        SHARED_DIRECTORIES.iter().map(|name| self.common.join(name)).filter(|path| directory(path).is_some())
+        SHARED_DIRECTORIES
+            .iter()
+            .map(|name| self.common.join(name))
+            .filter(|path| directory(path).is_some())
     }
 
     /// Existing paths that cells may not write; with `true`, parents of open paths, which may only not be moved.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let worktrees = self.common.join("worktrees");
         let listed = [self.common.clone(), worktrees, self.own.clone()];
-        let entries =
-            listed.into_iter().flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
-        let kept = entries.map(|entry| entry.path()).filter(|path| self.is_open(path) == Some(false));
+        let entries = listed
+            .into_iter()
+            .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+        let kept = entries
+            .map(|entry| entry.path())
+            .filter(|path| self.is_open(path) == Some(false));
         kept.map(|path| {
             let way = self.own.starts_with(&path)
-                || SHARED_DIRECTORIES.iter().any(|name| path == self.common.join(name));
+                || SHARED_DIRECTORIES
+                    .iter()
+                    .any(|name| path == self.common.join(name));
             (path, way)
         })
     }
@@ -120,11 +128,15 @@ pub fn find(
     let Some(target) = text_file(&file).and_then(|_| links::target_in(&file, b"gitdir:")) else {
         return Link::Inside;
     };
-    let Ok(own) = fs::canonicalize(project.join(&target)) else { return Link::Inside };
+    let Ok(own) = fs::canonicalize(project.join(&target)) else {
+        return Link::Inside;
+    };
     if zones.iter().any(|zone| own.starts_with(zone)) {
         return Link::Inside;
     }
-    let is_named = named.iter().any(|path| fs::canonicalize(path).is_ok_and(|path| path == own));
+    let is_named = named
+        .iter()
+        .any(|path| fs::canonicalize(path).is_ok_and(|path| path == own));
     let common = match common_of_worktree(&own, &file) {
         Some(common) => common,
         None if is_named || leads_to(&own, project) => own.clone(),
@@ -144,7 +156,12 @@ fn check(
     closed: impl Fn(&Path) -> Option<String>,
 ) -> Result<(), NotLinked> {
     let LinkedRepository { common, own } = found;
-    let directories = [common.clone(), common.join("objects"), common.join("refs"), own.clone()];
+    let directories = [
+        common.clone(),
+        common.join("objects"),
+        common.join("refs"),
+        own.clone(),
+    ];
     let present: Option<Vec<Metadata>> = directories.iter().map(|path| directory(path)).collect();
     let (Some(mut present), Some(head)) = (present, text_file(&common.join("HEAD"))) else {
         return Err(NotLinked::NoRepository);
@@ -164,11 +181,17 @@ fn check(
 /// The common directory of a worktree whose own part is `own`, if that names `file` as the worktree's `.git`.
 /// Both name and object must match: another name of the same file is no worktree.
 fn common_of_worktree(own: &Path, file: &Path) -> Option<PathBuf> {
-    let common = own.parent().filter(|parent| parent.ends_with("worktrees"))?.parent()?;
+    let common = own
+        .parent()
+        .filter(|parent| parent.ends_with("worktrees"))?
+        .parent()?;
     text_file(&own.join("gitdir"))?;
     text_file(&own.join("commondir"))?;
     let back = own.join(links::target_in(&own.join("gitdir"), b"")?);
-    let (project, named) = (file.parent()?, back.parent().filter(|_| back.ends_with(".git"))?);
+    let (project, named) = (
+        file.parent()?,
+        back.parent().filter(|_| back.ends_with(".git"))?,
+    );
     let same_name = fs::canonicalize(named).ok()? == project;
     let same_object = id(&text_file(&back)?) == id(&text_file(file)?);
     let said = fs::canonicalize(own.join(links::target_in(&own.join("commondir"), b"")?)).ok()?;
@@ -178,17 +201,26 @@ fn common_of_worktree(own: &Path, file: &Path) -> Option<PathBuf> {
 /// Whether the settings in `own` name `project` as its worktree.
 fn leads_to(own: &Path, project: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let config = File::options().read(true).custom_flags(flags).open(own.join("config"));
+    let config = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(own.join("config"));
     let Ok(config) = config else { return false };
     if !config.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return false;
     }
     let mut text = Vec::new();
-    if config.take(GIT_CONFIG_MAX as u64 + 1).read_to_end(&mut text).is_err() {
+    if config
+        .take(GIT_CONFIG_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .is_err()
+    {
         return false;
     }
     let worktree = git_config_worktree(&text).map(|worktree| own.join(worktree));
-    worktree.and_then(|worktree| fs::canonicalize(worktree).ok()).is_some_and(|worktree| worktree == project)
+    worktree
+        .and_then(|worktree| fs::canonicalize(worktree).ok())
+        .is_some_and(|worktree| worktree == project)
 }
 
 /// Metadata of a regular file that is not a link.
@@ -222,7 +254,10 @@ mod tests {
                 host.put(&format!("{git}/HEAD"), "ref: refs/heads/main\n");
             }
             host.put("main/.git/config", "[core]\n\tbare = false\n");
-            host.put("main/.git/modules/sub/config", "[core]\n\tworktree = ../../../sub\n");
+            host.put(
+                "main/.git/modules/sub/config",
+                "[core]\n\tworktree = ../../../sub\n",
+            );
             host.put("main/sub/.git", "gitdir: ../.git/modules/sub\n");
             host.worktree("wt");
             host
@@ -232,8 +267,14 @@ mod tests {
             let own = format!("main/.git/worktrees/{name}");
             self.put(&format!("{own}/HEAD"), "ref: refs/heads/x\n");
             self.put(&format!("{own}/commondir"), "../..\n");
-            self.put(&format!("{own}/gitdir"), &format!("{}/.git\n", self.at(name).display()));
-            self.put(&format!("{name}/.git"), &format!("gitdir: {}\n", self.at(&own).display()));
+            self.put(
+                &format!("{own}/gitdir"),
+                &format!("{}/.git\n", self.at(name).display()),
+            );
+            self.put(
+                &format!("{name}/.git"),
+                &format!("gitdir: {}\n", self.at(&own).display()),
+            );
         }
 
         fn at(&self, path: &str) -> PathBuf {
@@ -252,7 +293,10 @@ mod tests {
         }
 
         fn linked(&self, common: &str, own: &str) -> Link {
-            Link::Verified(LinkedRepository { common: self.at(common), own: self.at(own) })
+            Link::Verified(LinkedRepository {
+                common: self.at(common),
+                own: self.at(own),
+            })
         }
 
         fn refused(&self, path: &str, why: NotLinked) -> Link {
@@ -265,8 +309,14 @@ mod tests {
     #[test]
     fn a_worktree_and_a_submodule_are_found() {
         let host = Host::new();
-        assert_eq!(host.find("wt", &[]), host.linked(GIT, "main/.git/worktrees/wt"));
-        assert_eq!(host.find("main/sub", &[]), host.linked("main/.git/modules/sub", "main/.git/modules/sub"));
+        assert_eq!(
+            host.find("wt", &[]),
+            host.linked(GIT, "main/.git/worktrees/wt")
+        );
+        assert_eq!(
+            host.find("main/sub", &[]),
+            host.linked("main/.git/modules/sub", "main/.git/modules/sub")
+        );
         assert_eq!(host.find("main", &[]), Link::Inside, "its own directory");
         fs::create_dir_all(host.at("plain")).unwrap();
         assert_eq!(host.find("plain", &[]), Link::Inside);
@@ -275,18 +325,32 @@ mod tests {
         // As newer versions of git write these files.
         host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
         host.put("main/.git/worktrees/wt/gitdir", "../../../../wt/.git\n");
-        assert_eq!(host.find("wt", &[]), host.linked(GIT, "main/.git/worktrees/wt"));
+        assert_eq!(
+            host.find("wt", &[]),
+            host.linked(GIT, "main/.git/worktrees/wt")
+        );
     }
 
     /// A file `.git`, which anybody may have written, opens nothing by itself.
     #[test]
     fn a_repository_that_does_not_lead_back_stays_closed() {
-        for target in
-            ["main/.git", "main/.git/worktrees/wt", "main/.git/modules/sub", "main/.git/objects", "main"]
-        {
+        for target in [
+            "main/.git",
+            "main/.git/worktrees/wt",
+            "main/.git/modules/sub",
+            "main/.git/objects",
+            "main",
+        ] {
             let host = Host::new();
-            host.put("evil/.git", &format!("gitdir: {}\n", host.at(target).display()));
-            assert_eq!(host.find("evil", &[]), host.refused(target, NotLinked::NoWayBack), "{target}");
+            host.put(
+                "evil/.git",
+                &format!("gitdir: {}\n", host.at(target).display()),
+            );
+            assert_eq!(
+                host.find("evil", &[]),
+                host.refused(target, NotLinked::NoWayBack),
+                "{target}"
+            );
         }
         let host = Host::new();
         fs::create_dir_all(host.at("evil")).unwrap();
@@ -299,12 +363,20 @@ mod tests {
         );
         fs::rename(host.at("wt/.git"), host.at("evil/git")).unwrap();
         host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
-        assert_eq!(host.find("wt", &[]), host.linked(GIT, wt), "the file may be written again");
+        assert_eq!(
+            host.find("wt", &[]),
+            host.linked(GIT, wt),
+            "the file may be written again"
+        );
         host.put("main/.git/worktrees/wt/commondir", "../../../../evil\n");
         assert_eq!(host.find("wt", &[]), host.refused(wt, NotLinked::NoWayBack));
         let host = Host::new();
         fs::remove_file(host.at("main/.git/worktrees/wt/gitdir")).unwrap();
-        std::os::unix::fs::symlink(host.at("wt/gitdir"), host.at("main/.git/worktrees/wt/gitdir")).unwrap();
+        std::os::unix::fs::symlink(
+            host.at("wt/gitdir"),
+            host.at("main/.git/worktrees/wt/gitdir"),
+        )
+        .unwrap();
         host.put("wt/gitdir", &format!("{}\n", host.at("wt/.git").display()));
         assert_eq!(
             host.find("wt", &[]),
@@ -317,29 +389,60 @@ mod tests {
     fn what_is_no_repository_or_closed_stays_closed() {
         let host = Host::new();
         let (project, central) = (host.at("wt"), host.at("central"));
-        let link = find(&project, [&project, &central], &[], |path| Some(path.display().to_string()));
-        assert_eq!(link, host.refused(GIT, NotLinked::Closed(host.at(GIT).display().to_string())));
-        let link = find(&project, [&project, &host.at("main/.git/central")], &[], |_| None);
+        let link = find(&project, [&project, &central], &[], |path| {
+            Some(path.display().to_string())
+        });
+        assert_eq!(
+            link,
+            host.refused(GIT, NotLinked::Closed(host.at(GIT).display().to_string()))
+        );
+        let link = find(
+            &project,
+            [&project, &host.at("main/.git/central")],
+            &[],
+            |_| None,
+        );
         assert_eq!(link, host.refused(GIT, NotLinked::HoldsRoot));
         fs::remove_dir(host.at("main/.git/refs")).unwrap();
-        assert_eq!(host.find("wt", &[]), host.refused(GIT, NotLinked::NoRepository));
+        assert_eq!(
+            host.find("wt", &[]),
+            host.refused(GIT, NotLinked::NoRepository)
+        );
         std::os::unix::fs::symlink("/tmp", host.at("main/.git/refs")).unwrap();
-        assert_eq!(host.find("wt", &[]), host.refused(GIT, NotLinked::NoRepository));
+        assert_eq!(
+            host.find("wt", &[]),
+            host.refused(GIT, NotLinked::NoRepository)
+        );
     }
 
     #[test]
     fn a_separate_directory_is_opened_where_the_policy_names_it() {
         let host = Host::new();
         fs::rename(host.at(GIT), host.at("store.git")).unwrap();
-        host.put(GIT, &format!("gitdir: {}\n", host.at("store.git").display()));
-        assert_eq!(host.find("main", &[]), host.refused("store.git", NotLinked::NoWayBack));
-        assert_eq!(host.find("main", &["other.git"]), host.refused("store.git", NotLinked::NoWayBack));
-        assert_eq!(host.find("main", &["store.git"]), host.linked("store.git", "store.git"));
+        host.put(
+            GIT,
+            &format!("gitdir: {}\n", host.at("store.git").display()),
+        );
+        assert_eq!(
+            host.find("main", &[]),
+            host.refused("store.git", NotLinked::NoWayBack)
+        );
+        assert_eq!(
+            host.find("main", &["other.git"]),
+            host.refused("store.git", NotLinked::NoWayBack)
+        );
+        assert_eq!(
+            host.find("main", &["store.git"]),
+            host.linked("store.git", "store.git")
+        );
     }
 
     #[test]
     fn of_a_worktrees_repository_only_its_own_part_and_the_shared_is_open() {
-        let repository = LinkedRepository { common: "/r/.git".into(), own: "/r/.git/worktrees/a".into() };
+        let repository = LinkedRepository {
+            common: "/r/.git".into(),
+            own: "/r/.git/worktrees/a".into(),
+        };
         let open = |path: &str| repository.is_open(Path::new(path));
         for path in [
             "objects/ab/cd",
@@ -381,10 +484,26 @@ mod tests {
         ] {
             assert_eq!(open(&format!("/r/.git{path}")), Some(false), "{path}");
         }
-        assert_eq!((open("/r"), open("/r/.gitx/objects/a"), open("/wt/config")), (None, None, None));
-        let submodule = LinkedRepository { common: "/r/m".into(), own: "/r/m".into() };
+        assert_eq!(
+            (open("/r"), open("/r/.gitx/objects/a"), open("/wt/config")),
+            (None, None, None)
+        );
+        let submodule = LinkedRepository {
+            common: "/r/m".into(),
+            own: "/r/m".into(),
+        };
         let open = |path: &str| submodule.is_open(Path::new(path));
-        assert_eq!([open("/r/m/HEAD"), open("/r/m/index"), open("/r/m/new")], [Some(true); 3]);
-        assert_eq!([open("/r/m"), open("/r/m/worktrees/x"), open("/r/m/Worktrees")], [Some(false); 3]);
+        assert_eq!(
+            [open("/r/m/HEAD"), open("/r/m/index"), open("/r/m/new")],
+            [Some(true); 3]
+        );
+        assert_eq!(
+            [
+                open("/r/m"),
+                open("/r/m/worktrees/x"),
+                open("/r/m/Worktrees")
+            ],
+            [Some(false); 3]
+        );
     }
 }

@@ -42,11 +42,19 @@ pub fn follow(directory: &Path, path: &Path) -> Destination {
         };
         between.push(next);
         if between.len() > LINKS_MAX {
-            return Destination { between, left, end: None };
+            return Destination {
+                between,
+                left,
+                end: None,
+            };
         }
         put_in_front(&mut ahead, &mut here, &target);
     }
-    Destination { between, left, end: Some(here) }
+    Destination {
+        between,
+        left,
+        end: Some(here),
+    }
 }
 
 /// Puts the components of `path` before those still to resolve; an absolute path starts again at the root.
@@ -66,9 +74,15 @@ fn put_in_front(ahead: &mut VecDeque<OsString>, here: &mut PathBuf, path: &Path)
 /// The path that a file contains after `before`, without the line end.
 pub fn target_in(file: &Path, before: &[u8]) -> Option<PathBuf> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags).open(file).ok()?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(file)
+        .ok()?;
     let mut text = Vec::new();
-    file.take(2 * libc::PATH_MAX as u64).read_to_end(&mut text).ok()?;
+    file.take(2 * libc::PATH_MAX as u64)
+        .read_to_end(&mut text)
+        .ok()?;
     let path = text.strip_prefix(before)?.trim_ascii();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
@@ -87,11 +101,21 @@ mod tests {
         symlink("real", root.join("conf/now")).unwrap();
         let found = follow(root, Path::new(".env"));
         assert_eq!(found.between, [root.join(".env"), root.join("conf/now")]);
-        assert_eq!(found.end, Some(root.join("conf/real/prod")), "it need not exist");
+        assert_eq!(
+            found.end,
+            Some(root.join("conf/real/prod")),
+            "it need not exist"
+        );
         symlink("../conf/./now/..", root.join("conf/up")).unwrap();
-        assert_eq!(follow(root, Path::new("conf/up")).end, Some(root.join("conf")));
+        assert_eq!(
+            follow(root, Path::new("conf/up")).end,
+            Some(root.join("conf"))
+        );
         symlink(root.join("conf"), root.join("absolute")).unwrap();
-        assert_eq!(follow(root, Path::new("absolute/x")).end, Some(root.join("conf/x")));
+        assert_eq!(
+            follow(root, Path::new("absolute/x")).end,
+            Some(root.join("conf/x"))
+        );
     }
 
     #[test]

@@ -78,7 +78,10 @@ pub enum NotMasked {
 
 /// The hidden files in dotenv form, those nearest to a root first: by their own names, or by that of a link that leads to them.
 pub fn candidates(found: &Discovery, modes: &SecretModes) -> Vec<Candidate> {
-    let hidden = found.pins.iter().filter(|pin| pin.mode == PinMode::Hidden { directory: false });
+    let hidden = found
+        .pins
+        .iter()
+        .filter(|pin| pin.mode == PinMode::Hidden { directory: false });
     let named = hidden.filter_map(|pin| Some((pin, name_of(pin, &found.also_closed)?)));
     let mut all: Vec<Candidate> = named
         .map(|(pin, name)| Candidate {
@@ -98,7 +101,9 @@ fn name_of<'f>(pin: &'f Pin, also_closed: &'f [AlsoClosed]) -> Option<&'f [u8]> 
         Some(WhyClosed::TargetOf(link)) if about().count() == 1 => link,
         Some(_) => return None,
     };
-    own.file_name().map(OsStrExt::as_bytes).filter(|name| is_dotenv_name(name))
+    own.file_name()
+        .map(OsStrExt::as_bytes)
+        .filter(|name| is_dotenv_name(name))
 }
 
 /// Makes those of `files` readable that are to be, and returns them, with why others stay hidden. `tracked` says which of some files
@@ -118,32 +123,57 @@ pub fn make_readable(
         };
         match seen {
             Ok(file) => {
-                size += if let Seen::Masked(text) = &file.seen { text.len() } else { 0 };
+                size += if let Seen::Masked(text) = &file.seen {
+                    text.len()
+                } else {
+                    0
+                };
                 readable.push(file);
             }
             Err(why) => hidden.push((path, why)),
         }
     }
     let masked = |file: &ReadableSecret| matches!(file.seen, Seen::Masked(_));
-    let asked: Vec<PathBuf> =
-        readable.iter().filter(|file| masked(file)).map(|file| file.path.clone()).collect();
-    let tracked = if asked.is_empty() { BTreeSet::new() } else { tracked(&asked) };
+    let asked: Vec<PathBuf> = readable
+        .iter()
+        .filter(|file| masked(file))
+        .map(|file| file.path.clone())
+        .collect();
+    let tracked = if asked.is_empty() {
+        BTreeSet::new()
+    } else {
+        tracked(&asked)
+    };
     readable.retain(|file| !(masked(file) && tracked.contains(&file.path)));
     hidden.extend(tracked.into_iter().map(|path| (path, NotMasked::Tracked)));
     for file in &readable {
-        let mode = if masked(file) { PinMode::Masked } else { PinMode::ReadOnly };
-        found.pins.iter_mut().filter(|pin| pin.path == file.path).for_each(|pin| pin.mode = mode);
+        let mode = if masked(file) {
+            PinMode::Masked
+        } else {
+            PinMode::ReadOnly
+        };
+        found
+            .pins
+            .iter_mut()
+            .filter(|pin| pin.path == file.path)
+            .for_each(|pin| pin.mode = mode);
     }
     (readable, hidden)
 }
 
 fn mask(found: &Discovery, path: &Path, room: usize) -> Result<ReadableSecret, NotMasked> {
-    let (file, metadata) = open(found, path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)?;
+    let (file, metadata) = open(
+        found,
+        path,
+        OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+    )?;
     let mut text = Vec::with_capacity(DOTENV_MAX + 1);
     let read = file.take(DOTENV_MAX as u64 + 1).read_to_end(&mut text);
     // Of each file its own: who can write one file would otherwise find the values of another by comparing placeholders.
     let mut salt: Salt = random::bytes()?;
-    let masked = read.map_err(NotMasked::Unread).and_then(|_| Ok(dotenv::mask(&text, &salt)?));
+    let masked = read
+        .map_err(NotMasked::Unread)
+        .and_then(|_| Ok(dotenv::mask(&text, &salt)?));
     // Processes of the session inherit what this one has in memory.
     text.fill(0);
     salt.fill(0);
@@ -152,7 +182,11 @@ fn mask(found: &Discovery, path: &Path, room: usize) -> Result<ReadableSecret, N
     if masked.len() > room {
         return Err(NotMasked::TooMany);
     }
-    Ok(readable(path, &metadata, Seen::Masked(masked.into_bytes().into())))
+    Ok(readable(
+        path,
+        &metadata,
+        Seen::Masked(masked.into_bytes().into()),
+    ))
 }
 
 fn show(found: &Discovery, path: &Path) -> Result<ReadableSecret, NotMasked> {
@@ -162,18 +196,32 @@ fn show(found: &Discovery, path: &Path) -> Result<ReadableSecret, NotMasked> {
 
 fn readable(path: &Path, metadata: &Metadata, seen: Seen) -> ReadableSecret {
     let (id, born) = ((metadata.dev(), metadata.ino()), metadata.created().ok());
-    ReadableSecret { path: path.to_owned(), id, born, seen }
+    ReadableSecret {
+        path: path.to_owned(),
+        id,
+        born,
+        seen,
+    }
 }
 
 /// Opens the regular file that was found at `path`. A command of an earlier session may have put anything there.
 fn open(found: &Discovery, path: &Path, flags: OFlag) -> Result<(File, Metadata), NotMasked> {
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     let file = File::from(openat2(AT_FDCWD, path, how).map_err(io::Error::from)?);
     let metadata = file.metadata()?;
     let id = (metadata.dev(), metadata.ino());
-    let same = found.objects.protection(id, || metadata.created().ok()).is_some();
-    if metadata.is_file() && same { Ok((file, metadata)) } else { Err(NotMasked::Replaced) }
+    let same = found
+        .objects
+        .protection(id, || metadata.created().ok())
+        .is_some();
+    if metadata.is_file() && same {
+        Ok((file, metadata))
+    } else {
+        Err(NotMasked::Replaced)
+    }
 }
 
 #[cfg(test)]

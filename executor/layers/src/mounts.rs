@@ -35,7 +35,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 /// Directories of the scratch storage, and the paths at which cells see them, besides home and `/tmp`.
-const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm"), ("run", "/run")];
+const SCRATCH: [(&str, &str); 3] = [
+    ("var-tmp", "/var/tmp"),
+    ("shm", "/dev/shm"),
+    ("run", "/run"),
+];
 
 /// Paths that our own root always has, besides home and zones.
 pub const OWN: [&str; 9] = [
@@ -67,18 +71,33 @@ pub const CHECKED_FILE: &str = "/.outside/file";
 pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let mask = umask(Mode::empty());
     make_private()?;
-    let image = spec.policy.image.as_deref().map(ImageRoot::open).transpose()?;
-    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
+    let image = spec
+        .policy
+        .image
+        .as_deref()
+        .map(ImageRoot::open)
+        .transpose()?;
+    let views = spec
+        .views
+        .iter()
+        .map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
     let scratch = scratch(base, spec)?;
     let masks = masks(base, spec)?;
     // On top of the private storage, which is unmounted with everything hidden: unmounting it alone would cost a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
-    let root = Root { base, made: RefCell::default() };
-    scratch.iter().try_for_each(|(path, tree)| root.attach(path, tree, true))?;
+    let root = Root {
+        base,
+        made: RefCell::default(),
+    };
+    scratch
+        .iter()
+        .try_for_each(|(path, tree)| root.attach(path, tree, true))?;
     root.own_filesystems(spec)?;
-    views.iter().try_for_each(|(view, source)| root.view(&view.path, source))?;
+    views
+        .iter()
+        .try_for_each(|(view, source)| root.view(&view.path, source))?;
     root.checked_file()?;
     root.close_ways(spec)?;
     enter(base)?;
@@ -100,10 +119,15 @@ pub fn try_to_mount() -> Result<(), LayerError> {
     make_private()?;
     let base = base();
     tmpfs(base, "mode=755,size=64k")?;
-    let tree = open_tree(&c_path(base))
-        .at_privileged(Layer::MountNamespace, Privilege::Mount, || "open_tree".into())?;
-    move_mount(tree.as_fd(), &c_path(base))
-        .at_privileged(Layer::MountNamespace, Privilege::Mount, || "move_mount".into())?;
+    let tree =
+        open_tree(&c_path(base)).at_privileged(Layer::MountNamespace, Privilege::Mount, || {
+            "open_tree".into()
+        })?;
+    move_mount(tree.as_fd(), &c_path(base)).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        || "move_mount".into(),
+    )?;
     mount(Some("proc"), base, Some("proc"), proc_flags(), None::<&str>).at_privileged(
         Layer::MountNamespace,
         Privilege::Mount,
@@ -113,16 +137,23 @@ pub fn try_to_mount() -> Result<(), LayerError> {
 
 pub(crate) fn make_private() -> Result<(), LayerError> {
     let step = || "make the mounts private".into();
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).at_privileged(
-        Layer::MountNamespace,
-        Privilege::Mount,
-        step,
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
     )
+    .at_privileged(Layer::MountNamespace, Privilege::Mount, step)
 }
 
 /// The directory where the new root is assembled.
 fn base() -> &'static Path {
-    BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"))
+    BASES
+        .into_iter()
+        .map(Path::new)
+        .find(|path| path.is_dir())
+        .unwrap_or(Path::new("/usr"))
 }
 
 /// Mounts a `/proc` for this process's own PID namespace over the session's, without the user's keys.
@@ -130,8 +161,14 @@ fn base() -> &'static Path {
 /// # Errors
 /// The kernel's.
 pub fn own_proc() -> Result<(), LayerError> {
-    mount(Some("proc"), "/proc", Some("proc"), proc_flags() | MsFlags::MS_RDONLY, None::<&str>)
-        .at(Layer::MountNamespace, || "mount /proc".into())?;
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        proc_flags() | MsFlags::MS_RDONLY,
+        None::<&str>,
+    )
+    .at(Layer::MountNamespace, || "mount /proc".into())?;
     hide_keys()
 }
 
@@ -139,10 +176,18 @@ pub fn own_proc() -> Result<(), LayerError> {
 /// a new one only where it sees one that nothing covers.
 fn hide_keys() -> Result<(), LayerError> {
     for path in KEYS.map(|name| Path::new("/proc").join(name)) {
-        match mount(Some("/dev/null"), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>) {
+        match mount(
+            Some("/dev/null"),
+            &path,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        ) {
             // A kernel without keys has no such file.
             Err(Errno::ENOENT) if !path.exists() => {}
-            covered => covered.at(Layer::MountNamespace, || format!("cover {}", path.display()))?,
+            covered => covered.at(Layer::MountNamespace, || {
+                format!("cover {}", path.display())
+            })?,
         }
     }
     Ok(())
@@ -155,11 +200,15 @@ fn hide_keys() -> Result<(), LayerError> {
 /// # Errors
 /// The kernel's.
 pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
-    let Some(directories) = &spec.command_directories else { return Ok(()) };
+    let Some(directories) = &spec.command_directories else {
+        return Ok(());
+    };
     let mut kept = Vec::new();
     for directory in directories {
         let step = || format!("keep {directory} for commands");
-        let fd = spec.open_directory(directory).at(Layer::MountNamespace, step)?;
+        let fd = spec
+            .open_directory(directory)
+            .at(Layer::MountNamespace, step)?;
         kept.push((spec.zone(directory.zone()).0.join(directory.relative()), fd));
     }
     // A path inside another comes after it.
@@ -168,7 +217,9 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
     zones.sort();
     let make = |path: &Path| {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
-        made.at(Layer::MountNamespace, || format!("make {} for commands", path.display()))
+        made.at(Layer::MountNamespace, || {
+            format!("make {} for commands", path.display())
+        })
     };
     // A zone that is kept as a whole stays as it is: what is mounted over it would be included when it is mounted again.
     let is_kept = |zone: &&&Path| kept.iter().any(|(path, _)| path == **zone);
@@ -180,16 +231,29 @@ pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
         make(path)?;
         // Its descriptor reaches it below what was mounted over it.
         let source = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
-        mount(Some(&source), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-            .at(Layer::MountNamespace, || format!("mount {} at its place", path.display()))?;
+        mount(
+            Some(&source),
+            path,
+            None::<&str>,
+            MsFlags::MS_BIND | MsFlags::MS_REC,
+            None::<&str>,
+        )
+        .at(Layer::MountNamespace, || {
+            format!("mount {} at its place", path.display())
+        })?;
     }
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
     let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let whole = |zone: &&Path| kept.iter().any(|(path, _)| zone.starts_with(path));
-    zones.iter().filter(|zone| !whole(zone)).try_for_each(|zone| {
-        mount(None::<&str>, *zone, None::<&str>, flags, None::<&str>)
-            .at(Layer::MountNamespace, || format!("make {} read-only", zone.display()))
-    })
+    zones
+        .iter()
+        .filter(|zone| !whole(zone))
+        .try_for_each(|zone| {
+            mount(None::<&str>, *zone, None::<&str>, flags, None::<&str>)
+                .at(Layer::MountNamespace, || {
+                    format!("make {} read-only", zone.display())
+                })
+        })
 }
 
 fn proc_flags() -> MsFlags {
@@ -222,20 +286,25 @@ impl ViewSource {
             ViewKind::Zone(Access::Write) | ViewKind::Repository(Access::Write) => {
                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
             }
-            ViewKind::Zone(Access::Read) | ViewKind::Repository(Access::Read) | ViewKind::System => {
-                MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
-            }
+            ViewKind::Zone(Access::Read)
+            | ViewKind::Repository(Access::Read)
+            | ViewKind::System => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
             // Writing to a device works on a read-only mount; changing its mode or times does not.
             ViewKind::Device => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
         };
         // In a zone, the copy would be written to the user's own file.
-        let in_zone = [&spec.project, &spec.central].iter().any(|zone| view.path.starts_with(zone));
+        let in_zone = [&spec.project, &spec.central]
+            .iter()
+            .any(|zone| view.path.starts_with(zone));
         if let Some((content, mode)) = small_setting(view).filter(|_| !in_zone) {
             return Ok(Self::Copy(content, mode));
         }
         let step = || format!("copy the mounts of {}", view.path.display());
-        let tree =
-            open_tree(&c_path(&view.path)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        let tree = open_tree(&c_path(&view.path)).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )?;
         set_attributes(tree.as_fd(), attributes, true).at_privileged(
             Layer::MountNamespace,
             Privilege::Mount,
@@ -254,16 +323,26 @@ impl ImageRoot {
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         let opened = openat2(AT_FDCWD, path, how);
-        Ok(Self(opened.at(Layer::MountNamespace, || format!("open the image {}", path.display()))?))
+        Ok(Self(opened.at(Layer::MountNamespace, || {
+            format!("open the image {}", path.display())
+        })?))
     }
 
     /// What lies at `path` in the image, reached through no link, and without mounts there or
     /// below: those are the machine's. Whoever can change the image could create links meanwhile.
     fn part(&self, path: &Path) -> Result<ViewSource, LayerError> {
-        let step = || format!("take {} of the image, and nothing that is mounted there", path.display());
-        let inside =
-            ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
-        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(inside);
+        let step = || {
+            format!(
+                "take {} of the image, and nothing that is mounted there",
+                path.display()
+            )
+        };
+        let inside = ResolveFlag::RESOLVE_BENEATH
+            | ResolveFlag::RESOLVE_NO_SYMLINKS
+            | ResolveFlag::RESOLVE_NO_XDEV;
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+            .resolve(inside);
         let fd = openat2(&self.0, path.strip_prefix("/").unwrap_or(path), how);
         let fd = fd.at(Layer::MountNamespace, step)?;
         let kind = fstat(&fd).at(Layer::MountNamespace, step)?.st_mode & libc::S_IFMT;
@@ -284,18 +363,36 @@ fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
         return None;
     }
     // Without blocking for the other end, if it is a FIFO.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&view.path).ok()?;
-    let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= SMALL)?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&view.path)
+        .ok()?;
+    let metadata = file
+        .metadata()
+        .ok()
+        .filter(|metadata| metadata.is_file() && metadata.len() <= SMALL)?;
     let mut content = Vec::with_capacity(metadata.len() as usize + 1);
     file.take(SMALL + 1).read_to_end(&mut content).ok()?;
     (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
 }
 
 /// Mounts one size-limited file system for all private storage over `storage`: returns detached copies of its parts, and the path of each.
-fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, OwnedFd)>, LayerError> {
-    tmpfs(storage, &format!("mode=700,size={}", spec.policy.limits.scratch))?;
-    let own = [("tmp", spec.scratch.tmp.as_path()), ("home", spec.scratch.home.as_path())];
-    let all = own.into_iter().chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
+fn scratch<'s>(
+    storage: &Path,
+    spec: &'s SandboxSpec,
+) -> Result<Vec<(&'s Path, OwnedFd)>, LayerError> {
+    tmpfs(
+        storage,
+        &format!("mode=700,size={}", spec.policy.limits.scratch),
+    )?;
+    let own = [
+        ("tmp", spec.scratch.tmp.as_path()),
+        ("home", spec.scratch.home.as_path()),
+    ];
+    let all = own
+        .into_iter()
+        .chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
     let mut parts = Vec::new();
     for (name, path) in all {
         let part = storage.join(name);
@@ -306,7 +403,11 @@ fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, O
         if name == "home" {
             home_files::write(&part, &spec.home_files).at(Layer::MountNamespace, step)?;
         }
-        let tree = open_tree(&c_path(&part)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        let tree = open_tree(&c_path(&part)).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )?;
         parts.push((path, tree));
     }
     // Parents before children: a home may lie below /tmp or the other way round.
@@ -319,11 +420,22 @@ fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, LayerEr
     let mut masks = Masks::new();
     let step = || "write the masks of secrets".to_owned();
     for (number, secret) in spec.secrets.iter().enumerate() {
-        let Seen::Masked(text) = &secret.seen else { continue };
+        let Seen::Masked(text) = &secret.seen else {
+            continue;
+        };
         let mask = storage.join(format!("mask-{number}"));
-        let file = File::options().write(true).create_new(true).mode(0o444).open(&mask);
-        file.and_then(|mut file| file.write_all(text)).at(Layer::ProtectedNames, step)?;
-        let tree = open_tree(&c_path(&mask)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o444)
+            .open(&mask);
+        file.and_then(|mut file| file.write_all(text))
+            .at(Layer::ProtectedNames, step)?;
+        let tree = open_tree(&c_path(&mask)).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )?;
         masks.insert(&secret.path, tree);
     }
     Ok(masks)
@@ -350,32 +462,55 @@ impl Root<'_> {
                 Err(_) if place.is_dir() => Ok(()),
                 made => made,
             };
-            made.at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+            made.at(Layer::MountNamespace, || {
+                format!("make the directory {}", path.display())
+            })?;
             self.made.borrow_mut().insert(path.to_owned());
         }
         Ok(place)
     }
 
     fn parent(&self, path: &Path) -> Result<(), LayerError> {
-        path.parent().map_or(Ok(()), |parent| self.directory(parent).map(drop))
+        path.parent()
+            .map_or(Ok(()), |parent| self.directory(parent).map(drop))
     }
 
     /// `/proc`, a new instance of `devpts`, and the usual links in `/dev`.
     fn own_filesystems(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
         let proc = self.directory(Path::new("/proc"))?;
         let mounted = match spec.has(Layer::PidNamespace) {
-            true => mount(Some("proc"), &proc, Some("proc"), proc_flags(), None::<&str>),
+            true => mount(
+                Some("proc"),
+                &proc,
+                Some("proc"),
+                proc_flags(),
+                None::<&str>,
+            ),
             // Only the owner of a PID namespace may mount its `/proc`.
-            false => {
-                mount(Some("/proc"), &proc, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-            }
+            false => mount(
+                Some("/proc"),
+                &proc,
+                None::<&str>,
+                MsFlags::MS_BIND | MsFlags::MS_REC,
+                None::<&str>,
+            ),
         };
-        mounted.at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /proc".into())?;
+        mounted.at_privileged(Layer::MountNamespace, Privilege::Mount, || {
+            "mount /proc".into()
+        })?;
         let pts = self.directory(Path::new("/dev/pts"))?;
         // All instances take from the machine's number of terminals.
         let options = "newinstance,ptmxmode=0666,mode=620,max=256";
-        mount(Some("devpts"), &pts, Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
-            .at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /dev/pts".into())?;
+        mount(
+            Some("devpts"),
+            &pts,
+            Some("devpts"),
+            MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC,
+            Some(options),
+        )
+        .at_privileged(Layer::MountNamespace, Privilege::Mount, || {
+            "mount /dev/pts".into()
+        })?;
         for (name, target) in [
             ("/dev/ptmx", "pts/ptmx"),
             ("/dev/fd", "/proc/self/fd"),
@@ -391,16 +526,24 @@ impl Root<'_> {
 
     fn checked_file(&self) -> Result<(), LayerError> {
         let (file, step) = (Path::new(CHECKED_FILE), || format!("make {CHECKED_FILE}"));
-        tmpfs(&self.directory(file.parent().unwrap_or(file))?, "mode=755,size=4k,nr_inodes=4")?;
+        tmpfs(
+            &self.directory(file.parent().unwrap_or(file))?,
+            "mode=755,size=4k,nr_inodes=4",
+        )?;
         let made = File::create(self.here(file)).at(Layer::MountNamespace, step)?;
-        made.set_permissions(Permissions::from_mode(0o666)).at(Layer::MountNamespace, step)
+        made.set_permissions(Permissions::from_mode(0o666))
+            .at(Layer::MountNamespace, step)
     }
 
     /// Makes the directories between home and project read-only by their mode. They lie in the private home: what a command wrote
     /// there, beside its project, would be gone with the session, and nobody would be told.
     fn close_ways(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
         let home = &spec.scratch.home;
-        let ways = spec.project.ancestors().skip(1).take_while(|way| way.starts_with(home) && *way != home);
+        let ways = spec
+            .project
+            .ancestors()
+            .skip(1)
+            .take_while(|way| way.starts_with(home) && *way != home);
         // On the way to the central root lie programs' own directories, such as `.local`; what a view shows is the user's.
         let is_shown = |way: &Path| spec.views.iter().any(|view| way.starts_with(&view.path));
         for way in ways.filter(|way| !spec.central.starts_with(way) && !is_shown(way)) {
@@ -420,7 +563,12 @@ impl Root<'_> {
 
     fn copy(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), LayerError> {
         self.parent(path)?;
-        let file = File::options().write(true).create(true).truncate(true).mode(mode).open(self.here(path));
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(self.here(path));
         let written = file.and_then(|mut file| file.write_all(content));
         written.at(Layer::MountNamespace, || format!("copy {}", path.display()))
     }
@@ -439,7 +587,11 @@ impl Root<'_> {
         if fs::symlink_metadata(&place).is_ok() {
             return Ok(());
         }
-        File::options().write(true).create_new(true).open(place).map(drop)
+        File::options()
+            .write(true)
+            .create_new(true)
+            .open(place)
+            .map(drop)
     }
 
     fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), LayerError> {
@@ -453,8 +605,11 @@ impl Root<'_> {
         // What was made below it is covered.
         let below = (Bound::Excluded(path), Bound::Unbounded);
         let mut made = self.made.borrow_mut();
-        let covered: Vec<PathBuf> =
-            made.range::<Path, _>(below).take_while(|made| made.starts_with(path)).cloned().collect();
+        let covered: Vec<PathBuf> = made
+            .range::<Path, _>(below)
+            .take_while(|made| made.starts_with(path))
+            .cloned()
+            .collect();
         for covered in &covered {
             made.remove(covered);
         }
@@ -469,13 +624,23 @@ impl Root<'_> {
 
 /// Whether a detached mount is of a directory; checked on the mount, not on the path.
 fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
-    let stat = fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
+    let stat = fstat(tree).at(Layer::MountNamespace, || {
+        format!("look at {}", path.display())
+    })?;
     Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
 fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {
-    mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
-        .at_privileged(Layer::MountNamespace, Privilege::Mount, || format!("mount a tmpfs with {options}"))
+    mount(
+        Some("tmpfs"),
+        place,
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        Some(options),
+    )
+    .at_privileged(Layer::MountNamespace, Privilege::Mount, || {
+        format!("mount a tmpfs with {options}")
+    })
 }
 
 /// Makes `base` the root and unmounts the old one.
@@ -483,7 +648,11 @@ fn enter(base: &Path) -> Result<(), LayerError> {
     let step = || "enter the new root".to_owned();
     chdir(base).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
     pivot_root(".", ".").at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
-    umount2(".", MntFlags::MNT_DETACH).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+    umount2(".", MntFlags::MNT_DETACH).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        step,
+    )?;
     chdir("/").at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)
 }
 
@@ -504,7 +673,9 @@ fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), LayerError> {
         return Ok(());
     }
     let hidden = Hidden::make()?;
-    let done = pins.iter().try_for_each(|pin| self::pin(pin, &hidden, masks));
+    let done = pins
+        .iter()
+        .try_for_each(|pin| self::pin(pin, &hidden, masks));
     hidden.remove()?;
     done
 }
@@ -512,7 +683,11 @@ fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), LayerError> {
 fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), LayerError> {
     let step = || format!("pin {}", pin.path.display());
     let attach = |tree: BorrowedFd, attributes| {
-        set_attributes(tree, attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)?;
+        set_attributes(
+            tree,
+            attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+            true,
+        )?;
         move_mount(tree, &c_path(&pin.path))
     };
     let (source, attributes) = match pin.mode {
@@ -520,8 +695,9 @@ fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), LayerError> {
         // A link can be mounted over itself: it is followed as before, and can be neither removed nor replaced.
         PinMode::KeepLink | PinMode::ReadOnly => (pin.path.as_path(), MOUNT_ATTR_RDONLY),
         PinMode::Masked => {
-            let mask =
-                masks.get(pin.path.as_path()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
+            let mask = masks
+                .get(pin.path.as_path())
+                .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
             let mask = mask.at(Layer::ProtectedNames, step)?;
             return attach(mask.as_fd(), MOUNT_ATTR_RDONLY).at(Layer::ProtectedNames, step);
         }
@@ -546,7 +722,8 @@ impl Hidden {
         File::create(file).at(Layer::ProtectedNames, step)?;
         fs::create_dir(directory).at(Layer::ProtectedNames, step)?;
         for path in [file, directory] {
-            fs::set_permissions(path, Permissions::from_mode(0o000)).at(Layer::ProtectedNames, step)?;
+            fs::set_permissions(path, Permissions::from_mode(0o000))
+                .at(Layer::ProtectedNames, step)?;
         }
         Ok(Self { file, directory })
     }

@@ -34,7 +34,9 @@ pub const FLAGS: [(Layer, c_int, &str); 7] = [
 ];
 
 fn of(layers: LayerSet) -> impl Iterator<Item = (Layer, c_int, &'static str)> {
-    FLAGS.into_iter().filter(move |(layer, ..)| layers.has(*layer))
+    FLAGS
+        .into_iter()
+        .filter(move |(layer, ..)| layers.has(*layer))
 }
 
 /// Number of namespaces that a session has of its own.
@@ -59,7 +61,8 @@ pub fn cell_flags(layers: LayerSet) -> c_int {
 pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
     let open = |(layer, _, name)| {
         let file = File::open(format!("/proc/self/ns/{name}"));
-        file.map(OwnedFd::from).at(layer, || format!("open its {name} namespace"))
+        file.map(OwnedFd::from)
+            .at(layer, || format!("open its {name} namespace"))
     };
     of(layers).map(open).collect()
 }
@@ -69,10 +72,12 @@ pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
 /// # Errors
 /// The kernel's.
 pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), LayerError> {
-    of(layers).zip(namespaces).try_for_each(|((layer, flag, name), fd)| {
-        setns(fd, CloneFlags::from_bits_retain(flag))
-            .at(layer, || format!("enter the session's {name} namespace"))
-    })
+    of(layers)
+        .zip(namespaces)
+        .try_for_each(|((layer, flag, name), fd)| {
+            setns(fd, CloneFlags::from_bits_retain(flag))
+                .at(layer, || format!("enter the session's {name} namespace"))
+        })
 }
 
 /// Sets up new namespaces from their first process. `uid` and `gid` are those of the executor outside.
@@ -113,14 +118,24 @@ pub fn close_user_namespaces(layers: LayerSet) -> Result<(), LayerError> {
     if !layers.has(Layer::UserNamespace) {
         return Ok(());
     }
-    write("/proc/sys/user/max_user_namespaces", "0", Privilege::UserLimit)
+    write(
+        "/proc/sys/user/max_user_namespaces",
+        "0",
+        Privilege::UserLimit,
+    )
 }
 
 /// What the kernel counts both for all of a user's programs and per user namespace, with the file
 /// that has the user's limit.
 const COUNTERS: [(&str, &str); 2] = [
-    ("/proc/sys/user/max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances"),
-    ("/proc/sys/user/max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches"),
+    (
+        "/proc/sys/user/max_inotify_instances",
+        "/proc/sys/fs/inotify/max_user_instances",
+    ),
+    (
+        "/proc/sys/user/max_inotify_watches",
+        "/proc/sys/fs/inotify/max_user_watches",
+    ),
 ];
 
 /// Leaves half of the user's limits on these to programs outside the session. Called when `/proc`
@@ -134,7 +149,9 @@ pub fn bound_counters(layers: LayerSet) -> Result<(), LayerError> {
     }
     for (own, users) in COUNTERS {
         // Without the file, the kernel has no inotify.
-        let Ok(text) = fs::read_to_string(users) else { continue };
+        let Ok(text) = fs::read_to_string(users) else {
+            continue;
+        };
         let most = text.trim().parse::<u32>().map_err(io::Error::other);
         let most = most.at(Layer::UserNamespace, || format!("read {users}"))?;
         write(own, &(most / 2).to_string(), Privilege::UserLimit)?;

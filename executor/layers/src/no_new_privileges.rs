@@ -31,5 +31,8 @@ pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
 pub fn check(layers: LayerSet) -> Result<(), LayerError> {
     let is_on = !layers.has(Layer::NoNewPrivileges) || prctl::get_no_new_privs().unwrap_or(false);
     let error = || io::Error::other("it is not on after it was switched on");
-    is_on.then_some(()).ok_or_else(error).at(Layer::NoNewPrivileges, || "check".into())
+    is_on
+        .then_some(())
+        .ok_or_else(error)
+        .at(Layer::NoNewPrivileges, || "check".into())
 }

@@ -110,7 +110,10 @@ impl Pins {
     fn drop_covered(&mut self) {
         let mut hidden: Option<PathBuf> = None;
         self.0.retain(|path, mode| {
-            if hidden.as_ref().is_some_and(|hidden| path.starts_with(hidden)) {
+            if hidden
+                .as_ref()
+                .is_some_and(|hidden| path.starts_with(hidden))
+            {
                 return false;
             }
             if matches!(mode, PinMode::Hidden { .. }) {
@@ -121,11 +124,23 @@ impl Pins {
     }
 
     fn parents(&self, zones: &[&Path]) -> BTreeSet<PathBuf> {
-        let inside = |path: &&Path| zones.iter().any(|zone| path.starts_with(zone) && path != zone);
-        let above = |path: &PathBuf| -> Vec<PathBuf> {
-            path.ancestors().skip(1).take_while(inside).map(Path::to_owned).collect()
+        let inside = |path: &&Path| {
+            zones
+                .iter()
+                .any(|zone| path.starts_with(zone) && path != zone)
         };
-        self.0.keys().flat_map(above).filter(|path| !self.0.contains_key(path)).collect()
+        let above = |path: &PathBuf| -> Vec<PathBuf> {
+            path.ancestors()
+                .skip(1)
+                .take_while(inside)
+                .map(Path::to_owned)
+                .collect()
+        };
+        self.0
+            .keys()
+            .flat_map(above)
+            .filter(|path| !self.0.contains_key(path))
+            .collect()
     }
 
     fn count(&self, zones: &[&Path]) -> usize {
@@ -141,9 +156,15 @@ impl Pins {
         max: usize,
         closed: &mut BTreeMap<PathBuf, PathBuf>,
     ) -> Result<(), Overflow> {
-        let parent = |path: &PathBuf| path.parent().filter(|path| !zones.contains(path)).map(Path::to_owned);
+        let parent = |path: &PathBuf| {
+            path.parent()
+                .filter(|path| !zones.contains(path))
+                .map(Path::to_owned)
+        };
         let mut parents: BTreeSet<PathBuf> = self.0.keys().filter_map(parent).collect();
-        parents.retain(|path| !zones.iter().any(|zone| zone.starts_with(path)) && !first.starts_with(path));
+        parents.retain(|path| {
+            !zones.iter().any(|zone| zone.starts_with(path)) && !first.starts_with(path)
+        });
         if parents.is_empty() {
             let path = self.0.keys().nth(max).cloned().unwrap_or_default();
             return Err(Overflow { path });
@@ -198,7 +219,10 @@ mod tests {
         let text = |path: &Path| path.display().to_string();
         Ok((
             pins.iter().map(|pin| text(&pin.path)).collect(),
-            closed.iter().map(|(path, first)| format!("{} {}", text(path), text(first))).collect(),
+            closed
+                .iter()
+                .map(|(path, first)| format!("{} {}", text(path), text(first)))
+                .collect(),
         ))
     }
 
@@ -211,8 +235,12 @@ mod tests {
 
     #[test]
     fn over_the_bound_the_last_directories_are_closed_whole_and_named() {
-        let (pins, closed) = finish(&["/z/.env", "/z/a/.env", "/z/b/.env", "/z/c/.env"], 6).unwrap();
-        assert_eq!(pins, ["/z/.env", "/z/a", "/z/a/.env", "/z/b", "/z/b/.env", "/z/c"]);
+        let (pins, closed) =
+            finish(&["/z/.env", "/z/a/.env", "/z/b/.env", "/z/c/.env"], 6).unwrap();
+        assert_eq!(
+            pins,
+            ["/z/.env", "/z/a", "/z/a/.env", "/z/b", "/z/b/.env", "/z/c"]
+        );
         assert_eq!(closed, ["/z/c /z/c/.env"]);
         let (pins, closed) = finish(&["/z/d/1/.env", "/z/d/2/.env", "/z/d/3/.env"], 2).unwrap();
         assert_eq!(pins, ["/z/d"], "level by level");
@@ -222,7 +250,12 @@ mod tests {
     #[test]
     fn a_root_with_too_many_of_its_own_names_one() {
         let names = ["/z/.env.1", "/z/.env.2", "/z/.env.3"];
-        assert_eq!(finish(&names, 2), Err(Overflow { path: "/z/.env.3".into() }));
+        assert_eq!(
+            finish(&names, 2),
+            Err(Overflow {
+                path: "/z/.env.3".into()
+            })
+        );
         assert!(finish(&names, 3).is_ok());
     }
 }

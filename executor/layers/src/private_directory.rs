@@ -11,14 +11,20 @@ use std::path::Path;
 /// # Errors
 /// It is not private.
 pub fn make(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     if !directory.exists() {
         DirBuilder::new().mode(0o700).create(directory)?;
     }
     if is_private(&fs::metadata(directory)?) {
         return Ok(());
     }
-    let message = format!("{} must belong to you and have mode 0700", directory.display());
+    let message = format!(
+        "{} must belong to you and have mode 0700",
+        directory.display()
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

@@ -23,7 +23,10 @@ pub struct Kernel {
 /// Queries what the kernel reports without a trial.
 pub fn kernel() -> Kernel {
     let release = uname().map(|name| name.release().to_string_lossy().into_owned());
-    Kernel { release: release.unwrap_or_default(), landlock_abi: confine::landlock_abi() }
+    Kernel {
+        release: release.unwrap_or_default(),
+        landlock_abi: confine::landlock_abi(),
+    }
 }
 
 /// Tries to create a session's namespaces, and the steps in them that the machine may refuse, in a
@@ -51,7 +54,10 @@ pub fn namespaces() -> Result<(), String> {
         Fork::Parent(child) => {
             drop(theirs);
             let mut refusal = String::new();
-            answer.take(REFUSAL_MAX).read_to_string(&mut refusal).map_err(system)?;
+            answer
+                .take(REFUSAL_MAX)
+                .read_to_string(&mut refusal)
+                .map_err(system)?;
             match waitpid(Pid::from_raw(child.pid), None).map_err(|errno| system(errno.into()))? {
                 WaitStatus::Exited(_, 0) => Ok(()),
                 _ => Err(refusal),
@@ -66,7 +72,15 @@ const REFUSAL_MAX: u64 = 512;
 /// The layers a session of `tier` has on this kernel, except the cgroup, which is tried when it is created.
 pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
     use Layer::*;
-    let always = [Environment, Descriptors, Rlimits, ProtectedNames, Capabilities, NoNewPrivileges, Seccomp];
+    let always = [
+        Environment,
+        Descriptors,
+        Rlimits,
+        ProtectedNames,
+        Capabilities,
+        NoNewPrivileges,
+        Seccomp,
+    ];
     let namespaced = [
         UserNamespace,
         MountNamespace,
@@ -113,9 +127,18 @@ pub fn report(
             true => "it is switched off in this test build".into(),
             false => why_missing(layer, tier, landlock_abi, refusal),
         };
-        LayerState::Missing { why, lost: lost(layer).into() }
+        LayerState::Missing {
+            why,
+            lost: lost(layer).into(),
+        }
     };
-    Layer::ALL.into_iter().map(|layer| LayerReport { layer, state: state(layer) }).collect()
+    Layer::ALL
+        .into_iter()
+        .map(|layer| LayerReport {
+            layer,
+            state: state(layer),
+        })
+        .collect()
 }
 
 fn detail(layer: Layer, (tier, access): (Tier, CallerAccess), abi: u32) -> String {
@@ -145,7 +168,8 @@ const LATER: [(u32, &str); 3] = [
 
 fn lacking(abi: u32) -> String {
     let lost = LATER.iter().filter(|(since, _)| abi < *since);
-    lost.map(|(since, lost)| format!("; not ABI {since}: {lost}")).collect()
+    lost.map(|(since, lost)| format!("; not ABI {since}: {lost}"))
+        .collect()
 }
 
 fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> String {
@@ -179,9 +203,13 @@ fn lost(layer: Layer) -> &'static str {
         Layer::Environment => "secrets in the environment are visible",
         Layer::Descriptors => "descriptors of the host program are usable",
         Layer::Rlimits => "a single process has no limits",
-        Layer::Cgroup => "memory and processes are limited per process or user, not for a call as a whole",
+        Layer::Cgroup => {
+            "memory and processes are limited per process or user, not for a call as a whole"
+        }
         Layer::UserNamespace => "cells have no namespaces: only Landlock and seccomp isolate them",
-        Layer::MountNamespace => "files outside are visible by `stat`, but cannot be opened or changed",
+        Layer::MountNamespace => {
+            "files outside are visible by `stat`, but cannot be opened or changed"
+        }
         Layer::PidNamespace => {
             "the process ids of this machine are visible, but nothing else of its processes"
         }
@@ -198,7 +226,9 @@ fn lost(layer: Layer) -> &'static str {
         Layer::NoNewPrivileges => "set-user-ID programs work",
         Layer::LandlockFiles => "only mounts close files; the flat tier is impossible",
         Layer::LandlockNetwork => "only one layer instead of two closes TCP",
-        Layer::LandlockScopes => "in the flat tier, processes of the same user outside can be signalled",
+        Layer::LandlockScopes => {
+            "in the flat tier, processes of the same user outside can be signalled"
+        }
         Layer::Seccomp => "the whole kernel interface is open",
     }
 }

@@ -156,7 +156,10 @@ impl Discovery {
         // Directories that were pinned for it alone may be moved.
         for parent in path.ancestors().skip(1) {
             let holds = |pin: &Pin| pin.path.starts_with(parent) && pin.path != parent;
-            let place = self.pins.iter().position(|pin| pin.path == parent && pin.mode == PinMode::KeepPlace);
+            let place = self
+                .pins
+                .iter()
+                .position(|pin| pin.path == parent && pin.mode == PinMode::KeepPlace);
             let is_way = self.objects.ways.contains(parent);
             match place.filter(|_| !is_way && !self.pins.iter().any(holds)) {
                 Some(place) => drop(self.pins.remove(place)),
@@ -233,8 +236,15 @@ pub fn describe(also_closed: &[AlsoClosed]) -> (Vec<String>, usize) {
     // What is over a bound first: nothing else that a command can make hides it.
     let mut sorted: Vec<&AlsoClosed> = also_closed.iter().collect();
     sorted.sort_by_key(|closed| !closed.is_over_bound());
-    let mut over_bounds = sorted.iter().filter(|closed| closed.is_over_bound()).count();
-    let mut named: Vec<String> = sorted.into_iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
+    let mut over_bounds = sorted
+        .iter()
+        .filter(|closed| closed.is_over_bound())
+        .count();
+    let mut named: Vec<String> = sorted
+        .into_iter()
+        .take(NAMED_MAX)
+        .map(AlsoClosed::describe)
+        .collect();
     match also_closed.len().saturating_sub(NAMED_MAX) {
         0 => {}
         more => named.push(format!("and {more} more")),
@@ -268,15 +278,21 @@ impl AlsoClosed {
     fn describe(&self) -> String {
         let path = &self.path;
         match &self.why {
-            WhyClosed::OtherNameOf(protected) => format!("{path:?} (the same file as {protected:?})"),
+            WhyClosed::OtherNameOf(protected) => {
+                format!("{path:?} (the same file as {protected:?})")
+            }
             WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
             WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
             WhyClosed::Own => format!("{path:?} (Lazaret's own program or settings)"),
             WhyClosed::HomeLink(link) => format!("{path:?} ({link:?} leads there)"),
-            WhyClosed::NotGranted(grant) => format!("{path:?} (the profile shows {grant:?} without it)"),
+            WhyClosed::NotGranted(grant) => {
+                format!("{path:?} (the profile shows {grant:?} without it)")
+            }
             WhyClosed::Program => format!("{path:?} (a program in a repository's own directory)"),
             WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
-            WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
+            WhyClosed::NotLinked(why) => {
+                format!("{path:?} (the project's .git leads there, but {why})")
+            }
             WhyClosed::OverBound(first) => {
                 format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
             }

@@ -56,7 +56,11 @@ pub struct ProtectedObjects {
 impl ProtectedObjects {
     /// How the file with this device and inode is protected under any of its names. `born` is
     /// called only if these are known.
-    pub fn protection(&self, id: ObjectId, born: impl FnOnce() -> Option<SystemTime>) -> Option<Protection> {
+    pub fn protection(
+        &self,
+        id: ObjectId,
+        born: impl FnOnce() -> Option<SystemTime>,
+    ) -> Option<Protection> {
         let object = self.files.get(&id)?;
         let same = object.born.is_none() || object.born == born();
         same.then_some(object.protection)
@@ -69,21 +73,39 @@ impl ProtectedObjects {
         if self.places.is_empty() {
             return closed;
         }
-        real.ancestors().filter_map(|path| self.places.get(path).copied()).max().max(closed)
+        real.ancestors()
+            .filter_map(|path| self.places.get(path).copied())
+            .max()
+            .max(closed)
     }
 
     /// Whether a protected place lies below `real`, or `real` is, or is a parent of, a directory with an equivalent path.
     pub fn has_place_below(&self, real: &Path) -> bool {
         let after = (Bound::Excluded(real), Bound::Unbounded);
-        let place = self.places.range::<Path, _>(after).next().map(|(place, _)| place);
+        let place = self
+            .places
+            .range::<Path, _>(after)
+            .next()
+            .map(|(place, _)| place);
         let from = (Bound::Included(real), Bound::Unbounded);
         let way = self.ways.range::<Path, _>(from).next();
-        place.into_iter().chain(way).any(|path| path.starts_with(real))
+        place
+            .into_iter()
+            .chain(way)
+            .any(|path| path.starts_with(real))
     }
 
     /// Adds what is protected in other places.
     pub fn extend(&mut self, other: Self) {
-        let Self { files, places, aliases, repositories, watched, ways, linked: _ } = other;
+        let Self {
+            files,
+            places,
+            aliases,
+            repositories,
+            watched,
+            ways,
+            linked: _,
+        } = other;
         self.files.extend(files);
         self.places.extend(places);
         self.aliases.extend(aliases);
@@ -97,7 +119,11 @@ impl ProtectedObjects {
         self.aliases.iter().filter_map(|alias| {
             let rest = real.strip_prefix(&alias.directory).ok()?;
             let whole = rest.as_os_str().is_empty();
-            Some(if whole { alias.counts_as.clone() } else { alias.counts_as.join(rest) })
+            Some(if whole {
+                alias.counts_as.clone()
+            } else {
+                alias.counts_as.join(rest)
+            })
         })
     }
 }
@@ -110,33 +136,68 @@ mod tests {
     #[test]
     fn an_inode_that_was_given_again_is_another_object() {
         let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        let object = ProtectedObject { protection: Protection::All, born: at(1) };
-        let objects = ProtectedObjects { files: [((1, 2), object)].into(), ..Default::default() };
+        let object = ProtectedObject {
+            protection: Protection::All,
+            born: at(1),
+        };
+        let objects = ProtectedObjects {
+            files: [((1, 2), object)].into(),
+            ..Default::default()
+        };
         assert_eq!(objects.protection((1, 2), || at(1)), Some(Protection::All));
         assert_eq!(objects.protection((1, 2), || at(2)), None);
-        assert_eq!(objects.protection((1, 3), || panic!("it is not known")), None);
+        assert_eq!(
+            objects.protection((1, 3), || panic!("it is not known")),
+            None
+        );
     }
 
     #[test]
     fn a_place_is_protected_with_all_below_it() {
         let places = [(PathBuf::from("/p/tools"), Protection::Write)].into();
-        let objects = ProtectedObjects { places, ..Default::default() };
-        assert_eq!(objects.protection_of_place(Path::new("/p/tools/x/y")), Some(Protection::Write));
+        let objects = ProtectedObjects {
+            places,
+            ..Default::default()
+        };
+        assert_eq!(
+            objects.protection_of_place(Path::new("/p/tools/x/y")),
+            Some(Protection::Write)
+        );
         assert_eq!(objects.protection_of_place(Path::new("/p/toolsx")), None);
-        assert!(objects.has_place_below(Path::new("/p")) && !objects.has_place_below(Path::new("/p/tools")));
+        assert!(
+            objects.has_place_below(Path::new("/p"))
+                && !objects.has_place_below(Path::new("/p/tools"))
+        );
     }
 
     #[test]
     fn a_way_leads_through_itself_and_all_above_it() {
-        let objects = ProtectedObjects { ways: [PathBuf::from("/p/a/b")].into(), ..Default::default() };
-        assert!(["/p", "/p/a", "/p/a/b"].iter().all(|path| objects.has_place_below(Path::new(path))));
-        assert!(["/p/a/b/c", "/p/a/bb", "/p/b"].iter().all(|path| !objects.has_place_below(Path::new(path))));
+        let objects = ProtectedObjects {
+            ways: [PathBuf::from("/p/a/b")].into(),
+            ..Default::default()
+        };
+        assert!(
+            ["/p", "/p/a", "/p/a/b"]
+                .iter()
+                .all(|path| objects.has_place_below(Path::new(path)))
+        );
+        assert!(
+            ["/p/a/b/c", "/p/a/bb", "/p/b"]
+                .iter()
+                .all(|path| !objects.has_place_below(Path::new(path)))
+        );
     }
 
     #[test]
     fn what_lies_below_an_alias_counts_as_below_its_other_path() {
-        let alias = Alias { directory: "/p/store".into(), counts_as: ".git".into() };
-        let objects = ProtectedObjects { aliases: [alias].into(), ..Default::default() };
+        let alias = Alias {
+            directory: "/p/store".into(),
+            counts_as: ".git".into(),
+        };
+        let objects = ProtectedObjects {
+            aliases: [alias].into(),
+            ..Default::default()
+        };
         let paths = |real| objects.other_paths(Path::new(real)).collect::<Vec<_>>();
         assert_eq!(paths("/p/store/hooks/x"), [PathBuf::from(".git/hooks/x")]);
         assert_eq!(paths("/p/store"), [PathBuf::from(".git")]);

@@ -87,7 +87,10 @@ pub fn variables(
     ours: &Variables,
     visible: impl Fn(&Path) -> bool,
 ) -> Vec<(OsString, OsString)> {
-    let offline = rules.offline.iter().map(|(name, value)| (name.into(), value.into()));
+    let offline = rules
+        .offline
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()));
     let offline: Vec<_> = offline.filter(|_| reach != Reach::Online).collect();
     if reach == Reach::Offline {
         return offline;
@@ -95,7 +98,9 @@ pub fn variables(
     let address = format!("http://{ADDRESS}");
     let set = |names: &'static [&str], value: &str| {
         let value = OsString::from(value);
-        names.iter().map(move |name| (OsString::from(name), value.clone()))
+        names
+            .iter()
+            .map(move |name| (OsString::from(name), value.clone()))
     };
     let certificates = CERTIFICATES.iter().filter_map(|name| {
         let value = ours.get(&OsString::from(name))?;
@@ -104,7 +109,12 @@ pub fn variables(
     });
     // Node reads the proxy variables only if this is set (since version 24).
     let node = [(OsString::from("NODE_USE_ENV_PROXY"), OsString::from("1"))];
-    set(&PROXY, &address).chain(set(&NO_PROXY, OWN)).chain(node).chain(certificates).chain(offline).collect()
+    set(&PROXY, &address)
+        .chain(set(&NO_PROXY, OWN))
+        .chain(node)
+        .chain(certificates)
+        .chain(offline)
+        .collect()
 }
 
 /// The changes to the environment of a call with a lease if the session's cells have no host
@@ -122,18 +132,40 @@ impl Online {
             return Self::default();
         }
         let variable = |(name, value): (OsString, OsString)| {
-            Some(Variable { name: name.into_string().ok()?, value: value.into_string().ok()? })
+            Some(Variable {
+                name: name.into_string().ok()?,
+                value: value.into_string().ok()?,
+            })
         };
         let caches = caches::variables(&spec.policy, true, ours, &spec.central);
-        let unset = spec.policy.environment.offline.keys().map(ToString::to_string).collect();
-        Self { set: caches.into_iter().filter_map(variable).collect(), unset }
+        let unset = spec
+            .policy
+            .environment
+            .offline
+            .keys()
+            .map(ToString::to_string)
+            .collect();
+        Self {
+            set: caches.into_iter().filter_map(variable).collect(),
+            unset,
+        }
     }
 
     /// The variables to set, with the `key` that its programs present to the relay; and those to unset.
     pub fn variables(&self, key: Option<Nonce>) -> (Vec<Variable>, Vec<String>) {
-        let set: Vec<_> = self.set.iter().cloned().chain(key.iter().flat_map(keyed)).collect();
+        let set: Vec<_> = self
+            .set
+            .iter()
+            .cloned()
+            .chain(key.iter().flat_map(keyed))
+            .collect();
         let own = |name: &&String| set.iter().any(|variable| variable.name == **name);
-        let unset = self.unset.iter().filter(|name| !own(name)).cloned().collect();
+        let unset = self
+            .unset
+            .iter()
+            .filter(|name| !own(name))
+            .cloned()
+            .collect();
         (set, unset)
     }
 }
@@ -142,7 +174,10 @@ impl Online {
 /// identifies the call to the relay. No other cell receives it, and it is worthless after the call.
 fn keyed(key: &Nonce) -> impl Iterator<Item = Variable> + use<> {
     let value = format!("http://lease:{key}@{ADDRESS}");
-    PROXY.into_iter().map(move |name| Variable { name: name.to_owned(), value: value.clone() })
+    PROXY.into_iter().map(move |name| Variable {
+        name: name.to_owned(),
+        value: value.clone(),
+    })
 }
 
 /// The sockets of a session's relay, when it is created.
@@ -173,25 +208,45 @@ impl RelaySockets {
     pub fn open(own_network: bool) -> io::Result<Self> {
         let (at, announcements) = match own_network {
             true => (ADDRESS, None),
-            false => (SocketAddrV4::new(drawn_address()?, 0), Some(message::pair()?)),
+            false => (
+                SocketAddrV4::new(drawn_address()?, 0),
+                Some(message::pair()?),
+            ),
         };
         let listener = TcpListener::bind(at)?;
         let SocketAddr::V4(address) = listener.local_addr()? else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
-        Ok(Self { listener: listener.into(), address, announcements })
+        Ok(Self {
+            listener: listener.into(),
+            address,
+            announcements,
+        })
     }
 
     /// The sockets for the client.
     pub fn for_client(&self) -> Vec<BorrowedFd<'_>> {
-        let announced = self.announcements.as_ref().map(|(_, client)| client.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(announced).collect()
+        let announced = self
+            .announcements
+            .as_ref()
+            .map(|(_, client)| client.as_fd());
+        std::iter::once(self.listener.as_fd())
+            .chain(announced)
+            .collect()
     }
 
     /// What supervisors need, if they make the connections.
     pub fn into_gate(self) -> Option<RelayGate> {
-        let Self { listener, address, announcements } = self;
-        announcements.map(|(announcements, _)| RelayGate { listener, address, announcements })
+        let Self {
+            listener,
+            address,
+            announcements,
+        } = self;
+        announcements.map(|(announcements, _)| RelayGate {
+            listener,
+            address,
+            announcements,
+        })
     }
 }
 
@@ -209,21 +264,43 @@ mod tests {
 
     fn variables_of(reach: Reach, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
         let offline = BTreeMap::from([("PIP_NO_INDEX".to_owned(), "1".to_owned())]);
-        let rules = EnvironmentRules { offline, ..EnvironmentRules::default() };
-        let ours = ours.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        variables(&rules, reach, &ours, |path| path.starts_with("/etc/ssl")).into_iter().collect()
+        let rules = EnvironmentRules {
+            offline,
+            ..EnvironmentRules::default()
+        };
+        let ours = ours
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        variables(&rules, reach, &ours, |path| path.starts_with("/etc/ssl"))
+            .into_iter()
+            .collect()
     }
 
     #[test]
     fn programs_are_told_of_the_relay_or_that_there_is_none() {
         let with = variables_of(Reach::Online, &[]);
         for name in PROXY {
-            assert_eq!(with[&OsString::from(name)], "http://127.0.0.1:61080", "{name}");
+            assert_eq!(
+                with[&OsString::from(name)],
+                "http://127.0.0.1:61080",
+                "{name}"
+            );
         }
-        assert!(with[&OsString::from("NO_PROXY")].to_string_lossy().contains("localhost"));
+        assert!(
+            with[&OsString::from("NO_PROXY")]
+                .to_string_lossy()
+                .contains("localhost")
+        );
         assert!(!with.contains_key(&OsString::from("PIP_NO_INDEX")));
-        let without = variables_of(Reach::Offline, &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")]);
-        assert_eq!(without, BTreeMap::from([("PIP_NO_INDEX".into(), "1".into())]));
+        let without = variables_of(
+            Reach::Offline,
+            &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")],
+        );
+        assert_eq!(
+            without,
+            BTreeMap::from([("PIP_NO_INDEX".into(), "1".into())])
+        );
         let waiting = variables_of(Reach::Waiting, &[]);
         assert!(waiting.contains_key(&OsString::from("HTTPS_PROXY")));
         assert!(waiting.contains_key(&OsString::from("PIP_NO_INDEX")));
@@ -237,7 +314,10 @@ mod tests {
             ("UV_SYSTEM_CERTS", "1"),
         ];
         let with = variables_of(Reach::Online, &ours);
-        assert_eq!(with[&OsString::from("SSL_CERT_FILE")], "/etc/ssl/certs/ca.crt");
+        assert_eq!(
+            with[&OsString::from("SSL_CERT_FILE")],
+            "/etc/ssl/certs/ca.crt"
+        );
         assert!(!with.contains_key(&OsString::from("PIP_CERT")));
         assert_eq!(with[&OsString::from("UV_SYSTEM_CERTS")], "1");
     }

@@ -61,8 +61,13 @@ pub fn directories(repository: &Path) -> Vec<PathBuf> {
         next += 1;
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            let is_open = path.strip_prefix(repository).is_ok_and(|relative| !is_data(relative));
-            if all.len() < DIRECTORIES_MAX && is_open && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let is_open = path
+                .strip_prefix(repository)
+                .is_ok_and(|relative| !is_data(relative));
+            if all.len() < DIRECTORIES_MAX
+                && is_open
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
                 all.push(path);
             }
         }
@@ -76,10 +81,22 @@ mod tests {
 
     #[test]
     fn data_of_git_is_no_place_for_programs_and_the_rest_is() {
-        for path in ["index", "refs/heads/x", "logs/HEAD", "lfs/hooks", "modules/x/objects/a"] {
+        for path in [
+            "index",
+            "refs/heads/x",
+            "logs/HEAD",
+            "lfs/hooks",
+            "modules/x/objects/a",
+        ] {
             assert!(is_data(Path::new(path)), "{path}");
         }
-        for path in ["crypt/transcrypt", "tool", "info/x", "my-refs/x", "git-crypt/keys"] {
+        for path in [
+            "crypt/transcrypt",
+            "tool",
+            "info/x",
+            "my-refs/x",
+            "git-crypt/keys",
+        ] {
             assert!(!is_data(Path::new(path)), "{path}");
         }
         let folder = tempfile::tempdir().unwrap();
@@ -87,7 +104,8 @@ mod tests {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         let want = ["", "crypt", "crypt/deep"].map(|name| folder.path().join(name));
-        let is_wanted = |(found, want): (PathBuf, &PathBuf)| found.components().eq(want.components());
+        let is_wanted =
+            |(found, want): (PathBuf, &PathBuf)| found.components().eq(want.components());
         let found = directories(folder.path());
         assert!(found.len() == want.len() && found.into_iter().zip(&want).all(is_wanted));
     }

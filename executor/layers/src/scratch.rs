@@ -34,15 +34,24 @@ impl Scratch {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> io::Result<Self> {
         if layers.has(Layer::MountNamespace) {
-            return Ok(Self { home: home.to_owned(), tmp: "/tmp".into(), host: None });
+            return Ok(Self {
+                home: home.to_owned(),
+                tmp: "/tmp".into(),
+                host: None,
+            });
         }
         let host = host_directory(zones, variable)?;
-        let made = Self { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
+        let made = Self {
+            home: host.join("home"),
+            tmp: host.join("tmp"),
+            host: Some(host),
+        };
         let mut private = DirBuilder::new();
         private.mode(0o700);
         private.create(&made.home)?;
         private.create(&made.tmp)?;
-        made.shared().map_or(Ok(()), |shared| private.create(shared))?;
+        made.shared()
+            .map_or(Ok(()), |shared| private.create(shared))?;
         Ok(made)
     }
 
@@ -54,7 +63,11 @@ impl Scratch {
     /// Removes the private files on the host, as far as possible. Called by broker or warden, whichever lives
     /// longer: the files are the user's own, in a directory that nobody else can enter.
     pub fn remove(&self) {
-        if let Some(host) = self.host.as_deref().filter(|host| fs::remove_dir_all(host).is_err()) {
+        if let Some(host) = self
+            .host
+            .as_deref()
+            .filter(|host| fs::remove_dir_all(host).is_err())
+        {
             open_up(host);
             let _ = fs::remove_dir_all(host);
         }
@@ -70,7 +83,9 @@ fn open_up(top: &Path) {
         let Some(path) = left.pop() else { return };
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         // By a descriptor, as a mode is set through a link.
-        let Ok(directory) = open(&path, flags, Mode::empty()) else { continue };
+        let Ok(directory) = open(&path, flags, Mode::empty()) else {
+            continue;
+        };
         let by_descriptor = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let _ = fs::set_permissions(by_descriptor, Permissions::from_mode(0o700));
         let entries = fs::read_dir(&path).into_iter().flatten().flatten();
@@ -84,9 +99,13 @@ fn host_directory(
     zones: &(PathBuf, PathBuf),
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> io::Result<PathBuf> {
-    let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(variable);
-    let places =
-        named.map(PathBuf::from).filter(|path| path.is_absolute()).chain(["/tmp".into(), "/var/tmp".into()]);
+    let named = ["XDG_RUNTIME_DIR", "TMPDIR"]
+        .into_iter()
+        .filter_map(variable);
+    let places = named
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .chain(["/tmp".into(), "/var/tmp".into()]);
     let in_root = |path: &Path| {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         real.starts_with(&zones.0) || real.starts_with(&zones.1)

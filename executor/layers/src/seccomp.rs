@@ -57,7 +57,8 @@ pub fn refuses(tier: Tier, number: u32, arguments: &[u64; 6]) -> bool {
     };
     [session, &CELL].iter().any(|filter| {
         let answer = evaluate(filter, number, arguments);
-        answer.is_some_and(|answer| answer & libc::SECCOMP_RET_ACTION_FULL == libc::SECCOMP_RET_ERRNO)
+        answer
+            .is_some_and(|answer| answer & libc::SECCOMP_RET_ACTION_FULL == libc::SECCOMP_RET_ERRNO)
     })
 }
 
@@ -128,11 +129,16 @@ mod tests {
 
     #[test]
     fn a_call_is_judged_as_the_kernel_judges_it() {
-        let refused =
-            |number: i64, first: u64| refuses(Tier::Namespaced, number as u32, &[first, 0, 0, 0, 0, 0]);
-        assert!(refused(libc::SYS_unshare, libc::CLONE_NEWUSER as u64) && refused(libc::SYS_bpf, 0));
+        let refused = |number: i64, first: u64| {
+            refuses(Tier::Namespaced, number as u32, &[first, 0, 0, 0, 0, 0])
+        };
+        assert!(
+            refused(libc::SYS_unshare, libc::CLONE_NEWUSER as u64) && refused(libc::SYS_bpf, 0)
+        );
         assert!(refused(libc::SYS_mount, 0) && refused(libc::SYS_clone, libc::CLONE_NEWNET as u64));
-        assert!(!refused(libc::SYS_unshare, libc::CLONE_FILES as u64) && !refused(libc::SYS_read, 0));
+        assert!(
+            !refused(libc::SYS_unshare, libc::CLONE_FILES as u64) && !refused(libc::SYS_read, 0)
+        );
         assert!(!refused(libc::SYS_clone, libc::SIGCHLD as u64));
     }
 
@@ -140,7 +146,10 @@ mod tests {
     fn every_instruction_of_our_lists_is_known() {
         for filter in [&SESSION[..], &SESSION_FLAT, &CELL] {
             for number in 0..600 {
-                assert!(evaluate(filter, number, &[u64::MAX; 6]).is_some(), "{number}");
+                assert!(
+                    evaluate(filter, number, &[u64::MAX; 6]).is_some(),
+                    "{number}"
+                );
             }
         }
     }

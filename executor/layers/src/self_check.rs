@@ -55,26 +55,46 @@ fn files(spec: &SandboxSpec) -> Result<(), LayerError> {
         Some(_) => return Ok(()),
     };
     let opened = open(path, flags | OFlag::O_CLOEXEC, Mode::empty()).map(drop);
-    refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES)
+    refused(
+        Layer::LandlockFiles,
+        "open a path outside",
+        opened,
+        Errno::EACCES,
+    )
 }
 
 fn is_visible(spec: &SandboxSpec, path: &Path) -> bool {
-    let views = spec
-        .views
-        .iter()
-        .filter(|view| matches!(view.kind, ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::System));
+    let views = spec.views.iter().filter(|view| {
+        matches!(
+            view.kind,
+            ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::System
+        )
+    });
     let listed = spec.policy.listed.iter().map(|path| path.as_path());
-    views.map(|view| view.path.as_path()).chain(listed).any(|visible| path.starts_with(visible))
+    views
+        .map(|view| view.path.as_path())
+        .chain(listed)
+        .any(|visible| path.starts_with(visible))
 }
 
 /// Tries system calls that every kernel supports and would answer otherwise without the filters: one for each list.
 fn calls(tier: Tier) -> Result<(), LayerError> {
     let mptcp = confine::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
     refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
-    refused(Layer::Seccomp, "call clone3", confine::try_clone3(), Errno::ENOSYS)?;
+    refused(
+        Layer::Seccomp,
+        "call clone3",
+        confine::try_clone3(),
+        Errno::ENOSYS,
+    )?;
     if tier == Tier::Flat {
         let datagram = confine::try_socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0);
-        refused(Layer::Seccomp, "make a datagram socket", datagram, Errno::EPERM)?;
+        refused(
+            Layer::Seccomp,
+            "make a datagram socket",
+            datagram,
+            Errno::EPERM,
+        )?;
     }
     Ok(())
 }
@@ -84,15 +104,27 @@ fn signals(spec: &SandboxSpec) -> Result<(), LayerError> {
     if spec.has(Layer::PidNamespace) || !spec.has(Layer::LandlockScopes) {
         return Ok(());
     }
-    refused(Layer::LandlockScopes, "signal the warden", kill(getppid(), None), Errno::EPERM)
+    refused(
+        Layer::LandlockScopes,
+        "signal the warden",
+        kill(getppid(), None),
+        Errno::EPERM,
+    )
 }
 
 /// Checks that the attempt failed, with the error of this layer.
-fn refused(layer: Layer, what: &str, attempt: Result<(), Errno>, expected: Errno) -> Result<(), LayerError> {
+fn refused(
+    layer: Layer,
+    what: &str,
+    attempt: Result<(), Errno>,
+    expected: Errno,
+) -> Result<(), LayerError> {
     if attempt == Err(expected) {
         return Ok(());
     }
-    let how = attempt.err().map_or("it was let pass".to_owned(), |errno| errno.desc().to_owned());
+    let how = attempt.err().map_or("it was let pass".to_owned(), |errno| {
+        errno.desc().to_owned()
+    });
     Err(io::Error::other(how)).at(layer, || format!("check by trying to {what}"))
 }
 
@@ -108,7 +140,13 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let opened = open(folder.path(), OFlag::O_RDONLY, Mode::empty()).map(drop);
-        let error = refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES).unwrap_err();
+        let error = refused(
+            Layer::LandlockFiles,
+            "open a path outside",
+            opened,
+            Errno::EACCES,
+        )
+        .unwrap_err();
         assert_eq!(error.layer, Layer::LandlockFiles);
         assert!(error.to_string().contains("it was let pass"), "{error}");
         let signalled = kill(getppid(), None);
@@ -120,6 +158,14 @@ mod tests {
     fn only_the_layers_own_refusal_counts() {
         let missing = Err(Errno::ENOENT);
         assert!(refused(Layer::LandlockFiles, "open", missing, Errno::EACCES).is_err());
-        assert!(refused(Layer::LandlockFiles, "open", Err(Errno::EACCES), Errno::EACCES).is_ok());
+        assert!(
+            refused(
+                Layer::LandlockFiles,
+                "open",
+                Err(Errno::EACCES),
+                Errno::EACCES
+            )
+            .is_ok()
+        );
     }
 }

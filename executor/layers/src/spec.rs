@@ -99,8 +99,14 @@ pub enum ViewKind {
 }
 
 /// The device nodes of a cell. Terminals come from the session's own devpts.
-pub const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+pub const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 
 impl SandboxSpec {
     /// The spec for a policy. Reads the host's file system, and changes nothing.
@@ -157,7 +163,13 @@ impl SandboxSpec {
     pub fn link(&mut self, linked: LinkedRepository) {
         let kind = ViewKind::Repository(self.policy.project);
         let after = self.views.partition_point(|view| view.path < linked.common);
-        self.views.insert(after, View { path: linked.common.clone(), kind });
+        self.views.insert(
+            after,
+            View {
+                path: linked.common.clone(),
+                kind,
+            },
+        );
         self.linked = Some(linked);
     }
 
@@ -166,7 +178,13 @@ impl SandboxSpec {
         let zones = [&self.project, &self.central];
         if !self.shows(&tracer) && !zones.iter().any(|zone| tracer.starts_with(zone)) {
             let after = self.views.partition_point(|view| view.path < tracer);
-            self.views.insert(after, View { path: tracer.clone(), kind: ViewKind::System });
+            self.views.insert(
+                after,
+                View {
+                    path: tracer.clone(),
+                    kind: ViewKind::System,
+                },
+            );
         }
         self.tracer = Some(tracer);
     }
@@ -185,7 +203,8 @@ impl SandboxSpec {
     /// Whether a cell's first process supervises its program. It finds its callers in `/proc`, which has
     /// other numbers for them if a test build leaves out mounts but not the PID namespace.
     pub fn is_supervised(&self) -> bool {
-        self.has(Layer::ProtectedNames) && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
+        self.has(Layer::ProtectedNames)
+            && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
     }
 
     /// The root of `zone`, and the policy's maximum of access to it.
@@ -199,15 +218,24 @@ impl SandboxSpec {
 
     /// The views that file tools can read.
     pub fn readable(&self) -> impl Iterator<Item = &Path> {
-        let is_view =
-            |path: &&Path| self.views.binary_search_by(|view| view.path.as_path().cmp(path)).is_ok();
-        self.policy.readable().map(|grant| grant.path.as_path()).filter(is_view)
+        let is_view = |path: &&Path| {
+            self.views
+                .binary_search_by(|view| view.path.as_path().cmp(path))
+                .is_ok()
+        };
+        self.policy
+            .readable()
+            .map(|grant| grant.path.as_path())
+            .filter(is_view)
     }
 
     /// Whether every command can read `path`, as a part of the machine that the profile grants.
     pub fn shows(&self, path: &Path) -> bool {
         let is_system = |view: &&View| view.kind == ViewKind::System;
-        self.views.iter().filter(is_system).any(|view| path.starts_with(&view.path))
+        self.views
+            .iter()
+            .filter(is_system)
+            .any(|view| path.starts_with(&view.path))
     }
 
     /// The working directory of a command that requests `path`.
@@ -227,7 +255,11 @@ impl SandboxSpec {
 
     /// The maximum of access that commands have to all of `zone`; mounts and Landlock decide what they can read there.
     pub fn command_access(&self, zone: Zone) -> Access {
-        if self.command_directories.is_some() { Access::Read } else { self.zone(zone).1 }
+        if self.command_directories.is_some() {
+            Access::Read
+        } else {
+            self.zone(zone).1
+        }
     }
 
     /// Opens one of [`Self::command_directories`] beneath its root, by exactly this name and
@@ -238,12 +270,22 @@ impl SandboxSpec {
     pub fn open_directory(&self, directory: &ZonePath) -> io::Result<OwnedFd> {
         let root = open(self.zone(directory.zone()).0, DIRECTORY, Mode::empty())?;
         let links = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-        let path = if directory.relative().is_empty() { "." } else { directory.relative() };
-        Ok(openat2(root, path, OpenHow::new().flags(DIRECTORY).resolve(links))?)
+        let path = if directory.relative().is_empty() {
+            "."
+        } else {
+            directory.relative()
+        };
+        Ok(openat2(
+            root,
+            path,
+            OpenHow::new().flags(DIRECTORY).resolve(links),
+        )?)
     }
 }
 
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+const DIRECTORY: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 
 /// Views by path: a sorted map orders parents before children.
 #[derive(Default)]
@@ -257,11 +299,22 @@ impl Views {
     /// All but what lies in a part of the machine that is shown as a whole.
     fn needed(self) -> Vec<View> {
         let is_shown = |path: &Path| {
-            let around = path.ancestors().skip(1).find_map(|around| self.0.get(around));
+            let around = path
+                .ancestors()
+                .skip(1)
+                .find_map(|around| self.0.get(around));
             around == Some(&ViewKind::System)
         };
-        let needed = self.0.iter().filter(|(path, kind)| **kind != ViewKind::System || !is_shown(path));
-        needed.map(|(path, kind)| View { path: path.clone(), kind: kind.clone() }).collect()
+        let needed = self
+            .0
+            .iter()
+            .filter(|(path, kind)| **kind != ViewKind::System || !is_shown(path));
+        needed
+            .map(|(path, kind)| View {
+                path: path.clone(),
+                kind: kind.clone(),
+            })
+            .collect()
     }
 
     fn add_system(&mut self, path: &Path, optional: bool) -> io::Result<()> {
@@ -284,5 +337,8 @@ impl Views {
 }
 
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)
+    )
 }

@@ -34,14 +34,23 @@ pub fn remove(root: &Path, paths: &[PathBuf]) {
 fn remove_stale(root: &Path, path: &Path) -> nix::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = open(root, flags, Mode::empty())?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let parent = openat2(&root, parent, OpenHow::new().flags(flags).resolve(resolve))?;
-    let Some(name) = path.file_name() else { return Ok(()) };
+    let Some(name) = path.file_name() else {
+        return Ok(());
+    };
     let stat = fstatat(&parent, name, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)?;
     let regular = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     let written = UNIX_EPOCH + Duration::from_secs(stat.st_mtime.max(0) as u64);
-    if regular && SystemTime::now().duration_since(written).is_ok_and(|age| age > STALE) {
+    if regular
+        && SystemTime::now()
+            .duration_since(written)
+            .is_ok_and(|age| age > STALE)
+    {
         unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir)?;
     }
     Ok(())
@@ -62,10 +71,23 @@ mod tests {
             fs::write(zone.path().join(path), "x").unwrap();
         }
         let long_ago = SystemTime::now() - Duration::from_secs(10);
-        fs::File::options().write(true).open(zone.path().join(&old)).unwrap().set_modified(long_ago).unwrap();
-        remove(zone.path(), &[old.clone(), new.clone(), "../outside".into()]);
+        fs::File::options()
+            .write(true)
+            .open(zone.path().join(&old))
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        remove(
+            zone.path(),
+            &[old.clone(), new.clone(), "../outside".into()],
+        );
         assert!(!zone.path().join(old).exists() && zone.path().join(new).exists());
-        for name in [".lazaret-", ".lazaret-0123456789abcdeg", ".lazaret-0123456789abcdef0", "lazaret"] {
+        for name in [
+            ".lazaret-",
+            ".lazaret-0123456789abcdeg",
+            ".lazaret-0123456789abcdef0",
+            "lazaret",
+        ] {
             assert!(!has_such_a_name(OsStr::new(name)), "{name}");
         }
     }

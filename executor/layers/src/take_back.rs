@@ -17,7 +17,8 @@ pub fn take_back(directory: impl AsFd, name: &Path) -> Result<()> {
     if unlinkat(&directory, name, UnlinkatFlags::RemoveDir).is_ok() {
         return Ok(());
     }
-    let number = random::bytes().map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    let number = random::bytes()
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
     let aside = format!("{PREFIX}{:0DIGITS$x}", u64::from_le_bytes(number));
     renameat(&directory, name, &directory, aside.as_str())
 }

@@ -32,7 +32,9 @@ const FILES_MAX: u64 = 200_000;
 pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
     let (uid, gid) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .at(Layer::UserNamespace, || "unshare, for a session that is thrown away".into())?;
+        .at(Layer::UserNamespace, || {
+            "unshare, for a session that is thrown away".into()
+        })?;
     namespaces::map(uid, gid)?;
     make_private()?;
     for directory in directories {
@@ -46,20 +48,37 @@ pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
 /// by descriptors, as mount options have no reliable way to quote a path.
 fn cover_one(directory: &Path, bytes: u64) -> io::Result<()> {
     let open_directory = |path: &Path| -> io::Result<OwnedFd> {
-        Ok(open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
+        Ok(open(
+            path,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?)
     };
     let lower = open_directory(directory)?;
     let before = fs::metadata(directory)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let options = format!("mode=700,size={bytes},nr_inodes={FILES_MAX}");
-    mount(Some("tmpfs"), directory, Some("tmpfs"), flags, Some(options.as_str()))?;
+    mount(
+        Some("tmpfs"),
+        directory,
+        Some("tmpfs"),
+        flags,
+        Some(options.as_str()),
+    )?;
     let [upper, work] = ["upper", "work"].map(|name| directory.join(name));
     fs::create_dir(&upper)?;
     fs::create_dir(&work)?;
     // The overlay's root has the attributes of its upper directory.
     fs::set_permissions(&upper, Permissions::from_mode(before.mode() & 0o7777))?;
     let (upper, work) = (open_directory(&upper)?, open_directory(&work)?);
-    let [lower, upper, work] = [&lower, &upper, &work].map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let [lower, upper, work] =
+        [&lower, &upper, &work].map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
     let options = format!("userxattr,lowerdir={lower},upperdir={upper},workdir={work}");
-    Ok(mount(Some("overlay"), directory, Some("overlay"), flags, Some(options.as_str()))?)
+    Ok(mount(
+        Some("overlay"),
+        directory,
+        Some("overlay"),
+        flags,
+        Some(options.as_str()),
+    )?)
 }

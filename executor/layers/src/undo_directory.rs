@@ -9,7 +9,9 @@ use std::path::Path;
 /// Its name.
 pub const NAME: &str = ".lazaret";
 
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+const DIRECTORY: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 
 fn root(central: &Path) -> nix::Result<OwnedFd> {
     open_path(central, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())
@@ -23,5 +25,10 @@ pub fn make(central: &Path) {
 /// Opens it in `central`; `None` if it does not exist, or is a link.
 pub fn open(central: &Path) -> Option<OwnedFd> {
     let links = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    openat2(root(central).ok()?, NAME, OpenHow::new().flags(DIRECTORY).resolve(links)).ok()
+    openat2(
+        root(central).ok()?,
+        NAME,
+        OpenHow::new().flags(DIRECTORY).resolve(links),
+    )
+    .ok()
 }

@@ -158,7 +158,11 @@ pub struct HiddenNames {
 
 impl Default for HiddenNames {
     fn default() -> Self {
-        Self { first: Vec::new(), count: 0, digest: Digest::of(&[]) }
+        Self {
+            first: Vec::new(),
+            count: 0,
+            digest: Digest::of(&[]),
+        }
     }
 }
 
@@ -228,7 +232,11 @@ impl NameSpec {
         ProtectedName {
             pattern: self.pattern.clone(),
             except: self.except.clone(),
-            protection: if self.readable { Protection::Write } else { Protection::All },
+            protection: if self.readable {
+                Protection::Write
+            } else {
+                Protection::All
+            },
             new: WhenNew::Closed,
             opens: false,
             why: self.why.clone(),
@@ -251,21 +259,40 @@ impl ObjectSpec {
     pub fn of(objects: &ProtectedObjects) -> Self {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let places = objects.places.iter();
-        let places = places.map(|(path, protection)| (bytes(path), *protection == Protection::Write));
+        let places =
+            places.map(|(path, protection)| (bytes(path), *protection == Protection::Write));
         let aliases = objects.aliases.iter();
         let aliases = aliases.map(|alias| (bytes(&alias.directory), bytes(&alias.counts_as)));
-        Self { places: places.collect(), aliases: aliases.collect() }
+        Self {
+            places: places.collect(),
+            aliases: aliases.collect(),
+        }
     }
 
     /// Converts it back, with the same places and aliases.
     pub fn restore(&self) -> ProtectedObjects {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        let protection = |readable| if readable { Protection::Write } else { Protection::All };
-        let places = self.places.iter().map(|(place, readable)| (path(place), protection(*readable)));
+        let protection = |readable| {
+            if readable {
+                Protection::Write
+            } else {
+                Protection::All
+            }
+        };
+        let places = self
+            .places
+            .iter()
+            .map(|(place, readable)| (path(place), protection(*readable)));
         let aliases = self.aliases.iter();
-        let aliases = aliases
-            .map(|(directory, counts_as)| Alias { directory: path(directory), counts_as: path(counts_as) });
-        ProtectedObjects { places: places.collect(), aliases: aliases.collect(), ..Default::default() }
+        let aliases = aliases.map(|(directory, counts_as)| Alias {
+            directory: path(directory),
+            counts_as: path(counts_as),
+        });
+        ProtectedObjects {
+            places: places.collect(),
+            aliases: aliases.collect(),
+            ..Default::default()
+        }
     }
 }
 
@@ -283,6 +310,8 @@ impl WorkerSpec {
     /// # Errors
     /// A glob that the broker could compile cannot be compiled here.
     pub fn scope_paths(&self) -> Result<ScopePaths, PolicyError> {
-        self.scope.as_ref().map_or_else(|| Ok(ScopePaths::default()), ScopePaths::new)
+        self.scope
+            .as_ref()
+            .map_or_else(|| Ok(ScopePaths::default()), ScopePaths::new)
     }
 }

@@ -60,7 +60,12 @@ impl Pending {
     pub fn fifo(object: OwnedFd, flags: OFlag, close_on_exec: bool, named: bool) -> Result<Answer> {
         let waits = named && !flags.contains(OFlag::O_NONBLOCK);
         match flags & OFlag::O_ACCMODE {
-            OFlag::O_WRONLY if waits => Pending::Writer { object, flags, close_on_exec }.retry(),
+            OFlag::O_WRONLY if waits => Pending::Writer {
+                object,
+                flags,
+                close_on_exec,
+            }
+            .retry(),
             access => {
                 let path = by_descriptor(&object);
                 let fd = open(path.as_str(), flags | OFlag::O_NONBLOCK, Mode::empty())?;
@@ -78,12 +83,22 @@ impl Pending {
         if flags.contains(OFlag::O_NONBLOCK) {
             return Ok(Answer::Descriptor(fd, close_on_exec));
         }
-        Pending::Reader { fd, flags, close_on_exec }.retry()
+        Pending::Reader {
+            fd,
+            flags,
+            close_on_exec,
+        }
+        .retry()
     }
 
     /// Connects a socket of the caller.
     pub fn connect(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<Answer> {
-        Pending::Connection { socket, object, address }.retry()
+        Pending::Connection {
+            socket,
+            object,
+            address,
+        }
+        .retry()
     }
 
     /// Waits until the connection that a socket of the caller has begun is established.
@@ -94,18 +109,36 @@ impl Pending {
     /// Tries once.
     pub fn retry(self) -> Result<Answer> {
         match self {
-            Pending::Reader { fd, flags, close_on_exec } => {
+            Pending::Reader {
+                fd,
+                flags,
+                close_on_exec,
+            } => {
                 if !has_writer(&fd)? {
-                    return Ok(Answer::Pending(Pending::Reader { fd, flags, close_on_exec }));
+                    return Ok(Answer::Pending(Pending::Reader {
+                        fd,
+                        flags,
+                        close_on_exec,
+                    }));
                 }
                 set_flags(&fd, flags)?;
                 Ok(Answer::Descriptor(fd, close_on_exec))
             }
-            Pending::Writer { object, flags, close_on_exec } => {
-                match open(by_descriptor(&object).as_str(), flags | OFlag::O_NONBLOCK, Mode::empty()) {
-                    Err(Errno::ENXIO) => {
-                        Ok(Answer::Pending(Pending::Writer { object, flags, close_on_exec }))
-                    }
+            Pending::Writer {
+                object,
+                flags,
+                close_on_exec,
+            } => {
+                match open(
+                    by_descriptor(&object).as_str(),
+                    flags | OFlag::O_NONBLOCK,
+                    Mode::empty(),
+                ) {
+                    Err(Errno::ENXIO) => Ok(Answer::Pending(Pending::Writer {
+                        object,
+                        flags,
+                        close_on_exec,
+                    })),
                     opened => {
                         let fd = opened?;
                         set_flags(&fd, flags)?;
@@ -120,7 +153,11 @@ impl Pending {
                 0 => Ok(Answer::Value(0)),
                 errno => Err(Errno::from_raw(errno)),
             },
-            Pending::Connection { socket, object, address } => {
+            Pending::Connection {
+                socket,
+                object,
+                address,
+            } => {
                 let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
                 let waits = !flags.contains(OFlag::O_NONBLOCK);
                 if waits {
@@ -131,9 +168,11 @@ impl Pending {
                     set_flags(&socket, flags)?;
                 }
                 match connected {
-                    Err(Errno::EAGAIN) if waits => {
-                        Ok(Answer::Pending(Pending::Connection { socket, object, address }))
-                    }
+                    Err(Errno::EAGAIN) if waits => Ok(Answer::Pending(Pending::Connection {
+                        socket,
+                        object,
+                        address,
+                    })),
                     connected => connected.map(|()| Answer::Value(0)),
                 }
             }

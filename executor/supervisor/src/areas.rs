@@ -57,46 +57,82 @@ impl Areas {
         };
         let directories = spec.command_directories().filter_map(|directory| {
             let (root, access) = spec.zone(directory.zone());
-            Some((root.join(directory.relative()), area(directory.zone())?, access))
+            Some((
+                root.join(directory.relative()),
+                area(directory.zone())?,
+                access,
+            ))
         });
         let zones = [Zone::Project, Zone::Central].into_iter();
-        let zones = zones
-            .filter_map(|zone| Some((spec.zone(zone).0.to_owned(), area(zone)?, spec.command_access(zone))));
+        let zones = zones.filter_map(|zone| {
+            Some((
+                spec.zone(zone).0.to_owned(),
+                area(zone)?,
+                spec.command_access(zone),
+            ))
+        });
         let mut areas: Vec<_> = directories.chain(zones).collect();
         let linked = spec.linked.iter();
-        areas.extend(linked.map(|linked| (linked.common.clone(), Area::Repository, spec.policy.project)));
+        areas.extend(
+            linked.map(|linked| (linked.common.clone(), Area::Repository, spec.policy.project)),
+        );
         areas.extend([scratch(&spec.scratch.home), scratch(&spec.scratch.tmp)]);
         let shared = spec.scratch.shared().map(|shared| resolved(&shared));
         areas.extend(shared.as_deref().map(scratch));
         let own_root = spec.has(Layer::MountNamespace);
         // Where the session has its own tree, mounts decide what is outside.
-        let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
-        let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
+        let views = spec
+            .views
+            .iter()
+            .map(|view| &view.path)
+            .chain(&spec.policy.listed);
+        let views = views
+            .filter(|_| !own_root)
+            .map(|path| resolved(path))
+            .collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
         let tmp = (!own_root).then(|| (resolved(Path::new("/tmp")), resolved(&spec.scratch.tmp)));
         let roots = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);
         let around = roots.into_iter().filter(|_| !own_root).filter_map(|root| {
-            let around = root.ancestors().find(|path| path.parent() == Some(Path::new("/")));
+            let around = root
+                .ancestors()
+                .find(|path| path.parent() == Some(Path::new("/")));
             around.filter(|around| *around != root).map(Path::to_owned)
         });
-        Self { areas, caches, shared, views, tmp, around: around.collect(), own_root }
+        Self {
+            areas,
+            caches,
+            shared,
+            views,
+            tmp,
+            around: around.collect(),
+            own_root,
+        }
     }
 
     /// Adds leased paths, none inside another. They come first: private storage may lie above them.
     pub(crate) fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>) {
         let leased = paths.enumerate();
-        self.areas.splice(0..0, leased.map(|(at, (path, access))| (path, Area::Leased(at), access)));
+        self.areas.splice(
+            0..0,
+            leased.map(|(at, (path, access))| (path, Area::Leased(at), access)),
+        );
     }
 
     /// The area that contains a path, and the access there.
     pub(crate) fn of(&self, real: &Path) -> Option<(Area, Access)> {
-        let mut areas = self.areas.iter().filter(|(root, ..)| real.starts_with(root));
+        let mut areas = self
+            .areas
+            .iter()
+            .filter(|(root, ..)| real.starts_with(root));
         areas.next().map(|(_, area, access)| (*area, *access))
     }
 
     /// Whether a root is this directory or lies below it: moving a directory above a mount moves the mount.
     pub(crate) fn lie_below(&self, directory: &Path) -> bool {
-        self.areas.iter().any(|(root, ..)| root.starts_with(directory))
+        self.areas
+            .iter()
+            .any(|(root, ..)| root.starts_with(directory))
     }
 
     /// Checks that a directory whose path is in private storage belongs to that storage: a root that was
@@ -119,7 +155,10 @@ impl Areas {
     /// Where a package manager unpacks what others have made, in the project's caches or where
     /// packages are installed: the root of that zone.
     pub(crate) fn zone_of_package(&self, real: &Path) -> Option<&Path> {
-        let (root, area, access) = self.areas.iter().find(|(root, ..)| real.starts_with(root))?;
+        let (root, area, access) = self
+            .areas
+            .iter()
+            .find(|(root, ..)| real.starts_with(root))?;
         let installed = is_in_packages(real.strip_prefix(root).ok()?);
         let unpacked = match area {
             Area::Project => installed,
@@ -132,7 +171,9 @@ impl Areas {
     /// The path that a program means: names for shared memory and semaphores are in `/dev/shm`.
     /// This grants nothing, as the file that is found is checked like any other.
     pub(crate) fn map_shared_memory<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
-        let below = path.strip_prefix(b"/dev/shm").filter(|rest| matches!(rest, [] | [b'/', ..]));
+        let below = path
+            .strip_prefix(b"/dev/shm")
+            .filter(|rest| matches!(rest, [] | [b'/', ..]));
         match (&self.shared, below) {
             (Some(shared), Some(rest)) if !self.is_visible(Path::new(OsStr::from_bytes(path))) => {
                 [shared.as_os_str().as_bytes(), rest].concat().into()
@@ -143,7 +184,10 @@ impl Areas {
 
     /// Whether a path is in the machine's `/tmp` and invisible to a cell: programs mean their own `/tmp`.
     pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
-        self.tmp.as_ref().is_some_and(|(machine, _)| path.starts_with(machine)) && !self.is_visible(path)
+        self.tmp
+            .as_ref()
+            .is_some_and(|(machine, _)| path.starts_with(machine))
+            && !self.is_visible(path)
     }
 
     /// Whether a path is closed and lies beside a root or beside a directory above one. A program that searches upwards for its settings
@@ -163,15 +207,21 @@ impl Areas {
 
     /// Whether this is the directory that replaces `/tmp`.
     pub(crate) fn is_private_tmp(&self, real: &Path) -> bool {
-        self.tmp.as_ref().is_some_and(|(_, private)| private == real)
+        self.tmp
+            .as_ref()
+            .is_some_and(|(_, private)| private == real)
     }
 
     /// The session's own directory, if `directory` is the machine's `/tmp` and `name` does not lead to what a
     /// cell may see. This grants nothing, as the file that is found is checked like any other.
     pub(crate) fn private_tmp(&self, directory: &Path, name: &[u8]) -> Option<&Path> {
-        let (machine, private) = self.tmp.as_ref().filter(|(machine, _)| machine == directory)?;
+        let (machine, private) = self
+            .tmp
+            .as_ref()
+            .filter(|(machine, _)| machine == directory)?;
         let path = machine.join(OsStr::from_bytes(name));
-        let own = name == b"." || name != b".." && !self.is_visible(&path) && !self.leads_to_visible(&path);
+        let own = name == b"."
+            || name != b".." && !self.is_visible(&path) && !self.leads_to_visible(&path);
         (own && !self.is_visible(machine)).then_some(private)
     }
 
@@ -191,13 +241,24 @@ impl Areas {
     }
 
     /// The path relative to each zone that contains it, with the zone's root; for a removed file its last name.
-    pub(crate) fn in_zones<'p>(&'p self, real: &'p Path) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
-        let zones = self.areas.iter().filter(|(_, area, _)| *area != Area::Scratch);
-        let relative = zones.filter_map(|(root, ..)| Some((root.as_path(), real.strip_prefix(root).ok()?)));
-        relative.map(|(root, path)| (root, path.as_os_str().as_bytes())).flat_map(|(root, path)| {
-            let removed = path.strip_suffix(b" (deleted)");
-            [Some((root, path)), removed.map(|path| (root, path))].into_iter().flatten()
-        })
+    pub(crate) fn in_zones<'p>(
+        &'p self,
+        real: &'p Path,
+    ) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
+        let zones = self
+            .areas
+            .iter()
+            .filter(|(_, area, _)| *area != Area::Scratch);
+        let relative =
+            zones.filter_map(|(root, ..)| Some((root.as_path(), real.strip_prefix(root).ok()?)));
+        relative
+            .map(|(root, path)| (root, path.as_os_str().as_bytes()))
+            .flat_map(|(root, path)| {
+                let removed = path.strip_suffix(b" (deleted)");
+                [Some((root, path)), removed.map(|path| (root, path))]
+                    .into_iter()
+                    .flatten()
+            })
     }
 }
 

@@ -80,14 +80,22 @@ impl Call<'_> {
 
     /// Checks that what was read came from the caller: another process may have its number by now.
     pub fn check(&self) -> Result<()> {
-        if self.notified.is_waiting() { Ok(()) } else { Err(Errno::ESRCH) }
+        if self.notified.is_waiting() {
+            Ok(())
+        } else {
+            Err(Errno::ESRCH)
+        }
     }
 
     /// Notes that the rules refused something at a path; for `map_err`.
     pub fn refused(&self, kind: AttemptKind, real: &Path) -> impl Fn(Errno) -> Errno {
         move |errno| {
             if matches!(errno, Errno::EACCES | Errno::EPERM) {
-                self.note(kind, self.rules.cause(kind, real), real.as_os_str().as_bytes());
+                self.note(
+                    kind,
+                    self.rules.cause(kind, real),
+                    real.as_os_str().as_bytes(),
+                );
             }
             errno
         }
@@ -98,7 +106,13 @@ impl Call<'_> {
         let in_root = real.parent() == Some(Path::new("/")) && !is(stat, libc::S_IFDIR);
         let outside = !self.rules.areas.own_root && !self.rules.areas.is_visible(real);
         let missing = self.rules.areas.is_missing(real) || in_root && outside;
-        move |errno| if errno == Errno::EACCES && missing { Errno::ENOENT } else { errno }
+        move |errno| {
+            if errno == Errno::EACCES && missing {
+                Errno::ENOENT
+            } else {
+                errno
+            }
+        }
     }
 
     /// Notes that the kernel refused a change outside what a cell may change: what the kernel
@@ -107,7 +121,11 @@ impl Call<'_> {
         move |errno| {
             let closed = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
             if closed && self.rules.cause(AttemptKind::Write, real) == Cause::Outside {
-                self.note(AttemptKind::Write, Cause::Outside, real.as_os_str().as_bytes());
+                self.note(
+                    AttemptKind::Write,
+                    Cause::Outside,
+                    real.as_os_str().as_bytes(),
+                );
             }
             errno
         }
@@ -118,11 +136,25 @@ impl Call<'_> {
     pub fn unseen(&self, path: &[u8]) -> impl Fn(Errno) -> Errno {
         let path = Path::new(OsStr::from_bytes(path));
         move |errno| {
-            let plain = || path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
-            let way = || path.ancestors().skip(1).find_map(|directory| stat(directory).ok());
-            let blank = || way().zip(stat("/").ok()).is_some_and(|(way, root)| way.st_dev == root.st_dev);
+            let plain = || {
+                path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
+            };
+            let way = || {
+                path.ancestors()
+                    .skip(1)
+                    .find_map(|directory| stat(directory).ok())
+            };
+            let blank = || {
+                way()
+                    .zip(stat("/").ok())
+                    .is_some_and(|(way, root)| way.st_dev == root.st_dev)
+            };
             if errno == Errno::ENOENT && self.rules.areas.own_root && plain() && blank() {
-                self.note(AttemptKind::Write, Cause::Outside, path.as_os_str().as_bytes());
+                self.note(
+                    AttemptKind::Write,
+                    Cause::Outside,
+                    path.as_os_str().as_bytes(),
+                );
             }
             errno
         }
@@ -134,7 +166,11 @@ impl Call<'_> {
     }
 
     pub fn search(&self) -> Search<'_> {
-        Search { caller: self.caller, rules: self.rules, proc: self.proc }
+        Search {
+            caller: self.caller,
+            rules: self.rules,
+            proc: self.proc,
+        }
     }
 
     /// The file at a path.

@@ -27,7 +27,9 @@ impl KnownProcess {
     fn descriptor(&self, thread: i32, fd: i32) -> Option<OwnedFd> {
         let mut known = self.0.borrow_mut();
         let last = known.as_ref().filter(|(number, _)| *number == thread);
-        if let Some(copy) = last.and_then(|(_, process)| peer::descriptor_of(process.as_fd(), fd).ok()) {
+        if let Some(copy) =
+            last.and_then(|(_, process)| peer::descriptor_of(process.as_fd(), fd).ok())
+        {
             return Some(copy);
         }
         *known = peer::process(thread).ok().map(|process| (thread, process));
@@ -66,7 +68,9 @@ impl Caller {
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let written = match self.access.memory {
             MemoryAccess::Calls => peer::write_memory(self.thread, address, bytes),
-            MemoryAccess::File => memory(self.thread, true).and_then(|file| file.write_at(bytes, address)),
+            MemoryAccess::File => {
+                memory(self.thread, true).and_then(|file| file.write_at(bytes, address))
+            }
         };
         match written.map_err(fault)? {
             written if written == bytes.len() => Ok(()),
@@ -80,7 +84,10 @@ impl Caller {
         let mut numbers = [0; N];
         let mut chunks = bytes.chunks_exact(8);
         for number in &mut numbers {
-            let chunk = chunks.next().and_then(<[u8]>::first_chunk).ok_or(Errno::EFAULT)?;
+            let chunk = chunks
+                .next()
+                .and_then(<[u8]>::first_chunk)
+                .ok_or(Errno::EFAULT)?;
             *number = i64::from_le_bytes(*chunk);
         }
         Ok(numbers)
@@ -118,7 +125,9 @@ impl Caller {
     /// The directory to which its relative paths refer: the one behind its descriptor `fd`, or its working directory.
     pub fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
         let may_take = fd >= 0 && self.access.sockets == SocketAccess::Taken;
-        let copied = Some(fd).filter(|_| may_take).and_then(|fd| known.descriptor(self.thread, fd));
+        let copied = Some(fd)
+            .filter(|_| may_take)
+            .and_then(|fd| known.descriptor(self.thread, fd));
         copied.map_or_else(|| self.path_of(fd), Ok)
     }
 
@@ -127,20 +136,26 @@ impl Caller {
         match peer::descriptor(self.thread, fd).map_err(errno) {
             // Not the first thread of its process (`EINVAL`, `ENOENT` on later kernels). The
             // process is read only then: `status` costs more than all the rest of a call.
-            Err(Errno::EINVAL | Errno::ENOENT) => peer::descriptor(self.process()?, fd).map_err(errno),
+            Err(Errno::EINVAL | Errno::ENOENT) => {
+                peer::descriptor(self.process()?, fd).map_err(errno)
+            }
             answer => answer,
         }
     }
 
     /// Its process.
     pub fn process(&self) -> Result<i32> {
-        proc::figure(self.thread, "status", "Tgid").map(|number| number as i32).ok_or(Errno::ESRCH)
+        proc::figure(self.thread, "status", "Tgid")
+            .map(|number| number as i32)
+            .ok_or(Errno::ESRCH)
     }
 
     /// Runs `make` with its file mode mask.
     pub fn with_mask<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let mask = proc::line(format!("/proc/{}/status", self.thread), "Umask");
-        let mask = mask.and_then(|text| libc::mode_t::from_str_radix(&text, 8).ok()).ok_or(Errno::ESRCH)?;
+        let mask = mask
+            .and_then(|text| libc::mode_t::from_str_radix(&text, 8).ok())
+            .ok_or(Errno::ESRCH)?;
         let before = umask(Mode::from_bits_truncate(mask));
         let made = make();
         umask(before);
@@ -158,15 +173,19 @@ impl Caller {
         let is_it = |fd: &OwnedFd| {
             nix::sys::stat::fstat(fd.as_fd()).is_ok_and(|stat| {
                 stat.st_mode & libc::S_IFMT == libc::S_IFCHR
-                    && (u64::from(libc::major(stat.st_rdev)), u64::from(libc::minor(stat.st_rdev)))
-                        == (major, minor)
+                    && (
+                        u64::from(libc::major(stat.st_rdev)),
+                        u64::from(libc::minor(stat.st_rdev)),
+                    ) == (major, minor)
             })
         };
         let own = (0..3).filter_map(|fd| self.descriptor(fd).ok()).find(is_it);
         // Works in a cell with its own terminals; elsewhere the name is invisible, or another terminal's.
         let by_name = || {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-            open(format!("/dev/pts/{minor}").as_str(), flags, Mode::empty()).ok().filter(is_it)
+            open(format!("/dev/pts/{minor}").as_str(), flags, Mode::empty())
+                .ok()
+                .filter(is_it)
         };
         let by_device = || made(libc::makedev(major as u32, minor as u32));
         own.or_else(by_name).or_else(by_device).ok_or(Errno::ENXIO)
@@ -176,7 +195,10 @@ impl Caller {
 /// The memory of the process of `thread`, which must be this one's descendant. The kernel decides on that as it does for
 /// `process_vm_readv`.
 pub fn memory(thread: i32, write: bool) -> io::Result<File> {
-    File::options().read(true).write(write).open(format!("/proc/{thread}/mem"))
+    File::options()
+        .read(true)
+        .write(write)
+        .open(format!("/proc/{thread}/mem"))
 }
 
 /// The error of a call whose memory cannot be read. By its file, the kernel reports an address that is not mapped as `EIO`.
@@ -194,7 +216,11 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_again_is_another_process() {
-        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let (number, known) = (child.id() as i32, KnownProcess::default());
         assert!(known.descriptor(number, 0).is_some() && known.descriptor(number, 99).is_none());
         let process = peer::process(number).unwrap();
@@ -205,6 +231,10 @@ mod tests {
         let own = std::process::id() as i32;
         *known.0.borrow_mut() = Some((own, process));
         let file = std::fs::File::open("/proc/self/cmdline").unwrap();
-        assert!(known.descriptor(own, std::os::fd::AsRawFd::as_raw_fd(&file)).is_some());
+        assert!(
+            known
+                .descriptor(own, std::os::fd::AsRawFd::as_raw_fd(&file))
+                .is_some()
+        );
     }
 }

@@ -37,7 +37,13 @@ impl Drop for RenameLock<'_> {
 }
 
 fn lock(kind: libc::c_int) -> libc::flock {
-    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }
 
 impl CreatedFiles {
@@ -64,7 +70,9 @@ impl CreatedFiles {
 
     /// Number of recorded files.
     pub fn count(&self) -> usize {
-        self.0.metadata().map_or(0, |metadata| metadata.len() as usize / IDENTITY_LEN)
+        self.0
+            .metadata()
+            .map_or(0, |metadata| metadata.len() as usize / IDENTITY_LEN)
     }
 
     /// The identities of the recorded files, in the order in which they were added.
@@ -142,7 +150,10 @@ impl CreatedFiles {
 
     /// Whether a file could be created at `path`, where there is none, and recorded.
     pub fn has_room(&self, path: &Path) -> bool {
-        let absent = || path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let absent = || {
+            path.symlink_metadata()
+                .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        };
         let room = || self.0.metadata().is_ok_and(|metadata| metadata.len() < END);
         let has_identity = |parent: &Path| {
             open(parent, PATH_ONLY, Mode::empty()).is_ok_and(|file| identity_of(file).is_ok())
@@ -175,7 +186,9 @@ mod tests {
         created.add(File::create(&one).unwrap()).unwrap();
         File::create(&two).unwrap();
         assert!(
-            created.has_at(&one) && !created.has_at(&two) && !created.has_at(&folder.path().join("none"))
+            created.has_at(&one)
+                && !created.has_at(&two)
+                && !created.has_at(&folder.path().join("none"))
         );
         fs::rename(&one, &two).unwrap();
         assert!(created.has_at(&two));
@@ -196,7 +209,11 @@ mod tests {
             // The clock of a file system may not advance for some milliseconds.
             std::thread::sleep(std::time::Duration::from_millis(20));
             let other = File::create(&path).unwrap();
-            assert!(!created.has(&other), "inode {}, after {inodes:?}", other.metadata().unwrap().ino());
+            assert!(
+                !created.has(&other),
+                "inode {}, after {inodes:?}",
+                other.metadata().unwrap().ino()
+            );
             fs::remove_file(&path).unwrap();
         }
     }
@@ -205,8 +222,9 @@ mod tests {
     fn a_lock_that_another_holds_is_not_waited_for() {
         let created = CreatedFiles::new().unwrap();
         // A lock of an open file stands against those of processes, this one's too.
-        let other =
-            File::options().write(true).open(crate::object::by_descriptor(&created.memory().unwrap()));
+        let other = File::options()
+            .write(true)
+            .open(crate::object::by_descriptor(&created.memory().unwrap()));
         let other = other.unwrap();
         fcntl(&other, FcntlArg::F_OFD_SETLK(&lock(libc::F_WRLCK))).unwrap();
         assert!(created.try_lock_renames().is_err());
@@ -218,11 +236,17 @@ mod tests {
     fn no_more_are_remembered_than_the_bound() {
         let created = CreatedFiles::new().unwrap();
         created.0.set_len(END).unwrap();
-        assert_eq!(created.add(tempfile::tempfile().unwrap()), Err(Errno::ENOSPC));
+        assert_eq!(
+            created.add(tempfile::tempfile().unwrap()),
+            Err(Errno::ENOSPC)
+        );
         assert!(!created.has(tempfile::tempfile().unwrap()));
         let newest = tempfile::tempfile().unwrap();
         created.add_newest(&newest).unwrap();
         assert!(created.has(&newest));
-        assert_eq!(created.0.metadata().unwrap().len(), END / 2 + IDENTITY_LEN as u64);
+        assert_eq!(
+            created.0.metadata().unwrap().len(),
+            END / 2 + IDENTITY_LEN as u64
+        );
     }
 }

@@ -3,42 +3,60 @@
 
 use crate::refusals::{Cause, Refusal};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath,
+    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
+    ZonePath,
 };
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
 use policies::{
-    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory, network,
+    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
+    network,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Why a name is not found, or the list of name servers not read.
-const NO_DNS: &str = "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
+const NO_DNS: &str =
+    "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
 
 /// The denial that describes a refusal to the user of the session; `None` for what was found after the call ([`found`]).
 pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
-    let Refusal { kind, cause, count, .. } = refusal;
+    let Refusal {
+        kind, cause, count, ..
+    } = refusal;
     let denial = match (cause, kind) {
         (Cause::Protected, _) => protected(refusal, spec),
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
         (Cause::Repository, _) => repository(refusal, spec),
-        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => return None,
+        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => {
+            return None;
+        }
         (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
         (Cause::Network, _) => unreached(refusal, spec),
         (Cause::Process, _) => {
             let why = "In a cell this system call may not access another process's memory or descriptors.";
-            Denial::new(*kind, text(refusal), Barrier::Layer(Layer::Seccomp, None), why, Remedy::Nothing)
+            Denial::new(
+                *kind,
+                text(refusal),
+                Barrier::Layer(Layer::Seccomp, None),
+                why,
+                Remedy::Nothing,
+            )
         }
     };
-    Some(Denial { count: *count, ..denial })
+    Some(Denial {
+        count: *count,
+        ..denial
+    })
 }
 
 /// The denial for a repository over a directory that was there before.
 fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
-    let by_name = path.file_name().and_then(|name| Repository::by_name(name.as_bytes()));
+    let by_name = path
+        .file_name()
+        .and_then(|name| Repository::by_name(name.as_bytes()));
     let directory = path.parent().filter(|_| by_name.is_some()).unwrap_or(path);
     let program = by_name.map_or("git", |kind| kind.program);
     let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
@@ -48,7 +66,13 @@ fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         directory.to_string_lossy().escape_debug()
     );
     let by = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(refusal.kind, by_zone(refusal, spec), by, why, Remedy::Advice(advice))
+    Denial::new(
+        refusal.kind,
+        by_zone(refusal, spec),
+        by,
+        why,
+        Remedy::Advice(advice),
+    )
 }
 
 /// What was found of new names that nobody has taken away; `None` for a refusal.
@@ -77,7 +101,9 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
         | Cause::Shared
         | Cause::SharedTooLarge => return None,
     };
-    let target = refusal.misplaced().map(|(_, path)| path.to_string_lossy().into_owned());
+    let target = refusal
+        .misplaced()
+        .map(|(_, path)| path.to_string_lossy().into_owned());
     let found = Finding::new(kind, target.unwrap_or_else(|| text(refusal)), why);
     let found = found.with_unnamed(u64::from(refusal.count).saturating_sub(1));
     Some(match advice {
@@ -88,7 +114,8 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
 
 /// The refusal's path from its zone on, if it has one.
 fn by_zone(refusal: &Refusal, spec: &SandboxSpec) -> String {
-    let path = place(refusal.path(), spec).and_then(|(zone, relative)| ZonePath::new(zone, relative).ok());
+    let path =
+        place(refusal.path(), spec).and_then(|(zone, relative)| ZonePath::new(zone, relative).ok());
     path.map_or_else(|| text(refusal), |path| path.to_string())
 }
 
@@ -113,7 +140,13 @@ fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     };
     let advice = "replace it with a copy, outside the sandbox, or let the package manager copy (pnpm: package-import-method=copy, uv: link-mode=copy)";
     let by = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(refusal.kind, by_zone(refusal, spec), by, why, Remedy::Advice(advice.into()))
+    Denial::new(
+        refusal.kind,
+        by_zone(refusal, spec),
+        by,
+        why,
+        Remedy::Advice(advice.into()),
+    )
 }
 
 /// The denial for reading `path`, which is not in the session's views.
@@ -124,11 +157,18 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
     };
     if path == Path::new("/etc/resolv.conf") {
         let (by, why) = (Barrier::Layer(layer, None), NO_DNS);
-        return Denial::new(AttemptKind::Read, path.to_string_lossy(), by, why, remedy_to_reach(spec));
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            by,
+            why,
+            remedy_to_reach(spec),
+        );
     }
     if spec.tier == Tier::Flat && path.starts_with("/tmp") {
         let why = "In the flat tier a command cannot enter a directory below /tmp, or run a program there, by this path.";
-        let remedy = Remedy::Advice("use $TMPDIR, which is the same directory, in place of /tmp".into());
+        let remedy =
+            Remedy::Advice("use $TMPDIR, which is the same directory, in place of /tmp".into());
         return Denial::new(
             AttemptKind::Read,
             path.to_string_lossy(),
@@ -138,8 +178,10 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
         );
     }
     if let Some(image) = &spec.policy.image {
-        let why =
-            format!("It is not in the image {}, which is the root of this session's cells.", image.display());
+        let why = format!(
+            "It is not in the image {}, which is the root of this session's cells.",
+            image.display()
+        );
         let remedy = Remedy::Advice("add it to the image or to the project".into());
         return Denial::new(
             AttemptKind::Read,
@@ -157,14 +199,28 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
         false => format!("The profile `{profile}` does not show it to commands."),
     };
     let remedy = spec.policy.remedy_to_read(path);
-    Denial::new(AttemptKind::Read, path.to_string_lossy(), Barrier::Layer(layer, None), why, remedy)
-        .with_lease(spec.policy.lease_for(Access::Read, path))
+    Denial::new(
+        AttemptKind::Read,
+        path.to_string_lossy(),
+        Barrier::Layer(layer, None),
+        why,
+        remedy,
+    )
+    .with_lease(spec.policy.lease_for(Access::Read, path))
 }
 
 /// The denial of a protected name at `path`.
 pub fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -> Denial {
     let target = path.as_os_str().as_bytes().to_vec();
-    protected(&Refusal { kind, cause: Cause::Protected, target, count: 1 }, spec)
+    protected(
+        &Refusal {
+            kind,
+            cause: Cause::Protected,
+            target,
+            count: 1,
+        },
+        spec,
+    )
 }
 
 fn text(refusal: &Refusal) -> String {
@@ -180,7 +236,8 @@ fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
             None => return by_object(refusal, text(refusal), spec),
         },
     };
-    let target = ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+    let target =
+        ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
     by_name(refusal, relative, target, spec)
 }
 
@@ -199,7 +256,13 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
                 | AttemptKind::Use
                 | AttemptKind::Call => None,
             };
-            Denial::new(refusal.kind, target, by, &*name.why, remedy.unwrap_or_else(|| name.remedy()))
+            Denial::new(
+                refusal.kind,
+                target,
+                by,
+                &*name.why,
+                remedy.unwrap_or_else(|| name.remedy()),
+            )
         }
         None => by_object(refusal, target, spec),
     }
@@ -208,7 +271,10 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
 /// The denial for what is closed although its name does not show it.
 fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
-    let closed = spec.also_closed.iter().find(|closed| path.starts_with(&closed.path));
+    let closed = spec
+        .also_closed
+        .iter()
+        .find(|closed| path.starts_with(&closed.path));
     let (why, remedy) = match closed.map(|closed| (&closed.why, closed.path.display())) {
         Some((WhyClosed::Unlisted, path)) => (
             "It cannot be listed, so Lazaret cannot tell whether it contains protected names.".to_owned(),
@@ -297,7 +363,9 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
 /// Whether this is the `HEAD` of a repository with the usual name.
 fn is_head(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "HEAD")
-        && path.parent().is_some_and(|directory| is_in_git_directory(directory.as_os_str().as_bytes()))
+        && path
+            .parent()
+            .is_some_and(|directory| is_in_git_directory(directory.as_os_str().as_bytes()))
 }
 
 /// The rule that protects a name of a zone, or the one for which it is in transit.
@@ -327,19 +395,33 @@ fn unchangeable(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     if let Some((zone, relative)) = place(refusal.path(), spec)
         && spec.zone(zone).1 == Access::Read
     {
-        let target = ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+        let target =
+            ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
         let (profile, name) = (&spec.policy.profile, zone.name());
         let at = Some(spec.policy.zones_from[usize::from(zone == Zone::Central)].to_string());
-        let by = Barrier::Layer(layer, Some(PolicyRule { name: format!("{name}:read"), at }));
-        let why =
-            format!("The profile `{profile}` allows commands to read the {name} root, not to change it.");
+        let by = Barrier::Layer(
+            layer,
+            Some(PolicyRule {
+                name: format!("{name}:read"),
+                at,
+            }),
+        );
+        let why = format!(
+            "The profile `{profile}` allows commands to read the {name} root, not to change it."
+        );
         let remedy = Remedy::Option(format!("another --profile than `{profile}`"));
         return Denial::new(refusal.kind, target, by, why, remedy);
     }
     let why = "Commands can write only in the project, the central root and their private storage.";
     let remedy = spec.policy.remedy_to_write(refusal.path());
-    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy)
-        .with_lease(spec.policy.lease_for(Access::Write, refusal.path()))
+    Denial::new(
+        refusal.kind,
+        text(refusal),
+        Barrier::Layer(layer, None),
+        why,
+        remedy,
+    )
+    .with_lease(spec.policy.lease_for(Access::Write, refusal.path()))
 }
 
 fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
@@ -365,7 +447,13 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
             "A cell can connect only to its own loopback. It reaches allowed hosts through the proxy in HTTP_PROXY."
         }
     };
-    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy_to_reach(spec))
+    Denial::new(
+        refusal.kind,
+        text(refusal),
+        Barrier::Layer(layer, None),
+        why,
+        remedy_to_reach(spec),
+    )
 }
 
 /// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.

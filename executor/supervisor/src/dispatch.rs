@@ -48,9 +48,10 @@ impl Call<'_> {
             libc::SYS_removexattr => self.remove_attribute(followed(a), b),
             libc::SYS_lremovexattr => self.remove_attribute(itself(a), b),
             libc::SYS_fremovexattr => self.remove_attribute(Fd(fd(a)), b),
-            libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_listxattr | libc::SYS_llistxattr => {
-                Err(Errno::EOPNOTSUPP)
-            }
+            libc::SYS_getxattr
+            | libc::SYS_lgetxattr
+            | libc::SYS_listxattr
+            | libc::SYS_llistxattr => Err(Errno::EOPNOTSUPP),
             libc::SYS_socket => self.make_socket(fd(a), fd(b), fd(c)),
             libc::SYS_inotify_init1 => self.make_watcher(fd(a)),
             libc::SYS_connect => self.connect(fd(a), b, c),

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of entries below a directory that is renamed.
 const ENTRIES_MAX: usize = 10_000;
-const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
 
 /// Visits everything below the directory `name` of `parent`: each entry's directory, and its path relative to `name`.
 pub(crate) fn each_entry(
@@ -20,11 +22,17 @@ pub(crate) fn each_entry(
     name: &OsStr,
     visit: impl Fn(&Dir, &Path) -> Result<()>,
 ) -> Result<()> {
-    let mut left = vec![(Dir::openat(parent, name, DIRECTORY, Mode::empty())?, PathBuf::new())];
+    let mut left = vec![(
+        Dir::openat(parent, name, DIRECTORY, Mode::empty())?,
+        PathBuf::new(),
+    )];
     let mut seen = 0;
     while let Some((mut directory, below)) = left.pop() {
         let entries: Vec<_> = directory.iter().collect::<Result<_>>()?;
-        for entry in entries.iter().filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")) {
+        for entry in entries
+            .iter()
+            .filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+        {
             seen += 1;
             if seen > ENTRIES_MAX {
                 return Err(Errno::EBUSY);

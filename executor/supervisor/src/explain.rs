@@ -30,7 +30,15 @@ pub fn explain(traced: &Traced, spec: &SandboxSpec, leasable: Leasable) -> Optio
             let closed = seccomp::refuses(spec.tier, call.number, &call.arguments);
             let why = "Cells may not make this system call, or not with these arguments.";
             let by = Barrier::Layer(Layer::Seccomp, None);
-            closed.then(|| Denial::new(AttemptKind::SystemCall, &*call.name, by, why, Remedy::Nothing))
+            closed.then(|| {
+                Denial::new(
+                    AttemptKind::SystemCall,
+                    &*call.name,
+                    by,
+                    why,
+                    Remedy::Nothing,
+                )
+            })
         }
         Traced::Path { kind, path } => {
             let path = plain(Path::new(path)).filter(|path| path.is_absolute())?;
@@ -75,7 +83,12 @@ fn read(
 
 /// The denial for a path where the user can create or change files and the command could not.
 fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
-    let refusal = |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
+    let refusal = |cause| Refusal {
+        kind,
+        cause,
+        target: path.as_os_str().as_bytes().to_vec(),
+        count: 1,
+    };
     if is_in_roots(path, spec) {
         let held = spec.pins.iter().find(|pin| pin.holds(path));
         return held.and_then(|_| describe(&refusal(Cause::Protected), spec));
@@ -102,7 +115,9 @@ fn is_in_roots(path: &Path, spec: &SandboxSpec) -> bool {
 
 fn is_in_views(path: &Path, spec: &SandboxSpec) -> bool {
     let of_the_machine = |kind: &ViewKind| matches!(kind, ViewKind::System | ViewKind::Link(_));
-    spec.views.iter().any(|view| of_the_machine(&view.kind) && path.starts_with(&view.path))
+    spec.views
+        .iter()
+        .any(|view| of_the_machine(&view.kind) && path.starts_with(&view.path))
 }
 
 /// Adds to the denial how to get `wanted` from those who would have to grant it; or why nobody can grant it.
@@ -123,7 +138,9 @@ fn with_grant(
             denial.with_lease(Some(lease(path.to_owned())))
         }
         // A path that only a profile may show cannot be leased to a session.
-        (Err(_), _) if access == Access::Read && spec.policy.lease_for(access, wanted).is_none() => {
+        (Err(_), _)
+            if access == Access::Read && spec.policy.lease_for(access, wanted).is_none() =>
+        {
             denial.with_lease(None)
         }
         (Err(why), _) => {

@@ -61,7 +61,9 @@ impl Search<'_> {
     pub fn by_kernel(&self, from: i32, path: &[u8], follow: bool) -> Option<(OwnedFd, PathBuf)> {
         let mut flags = PATH_ONLY;
         flags.set(OFlag::O_NOFOLLOW, !follow);
-        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let how = OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let path = self.rules.areas.map_shared_memory(path);
         let path = Path::new(OsStr::from_bytes(&path));
         // Links in the machine's `/tmp` are other people's.
@@ -109,10 +111,20 @@ impl Search<'_> {
             let name = left.pop().unwrap_or_else(|| b".".to_vec());
             let last = left.is_empty();
             at = self.own_tmp(at, &name)?;
-            let found = openat(&at, OsStr::from_bytes(&name), PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty());
+            let found = openat(
+                &at,
+                OsStr::from_bytes(&name),
+                PATH_ONLY | OFlag::O_NOFOLLOW,
+                Mode::empty(),
+            );
             let child = match found {
                 Err(Errno::ENOENT) if last => {
-                    return Ok(Found { parent: at, name, slash, object: None });
+                    return Ok(Found {
+                        parent: at,
+                        name,
+                        slash,
+                        object: None,
+                    });
                 }
                 found => found?,
             };
@@ -132,7 +144,12 @@ impl Search<'_> {
                     }
                     Target::Object(object) if last => {
                         let object = Some(self.own_tmp(object, b".")?);
-                        return Ok(Found { parent: at, name, slash, object });
+                        return Ok(Found {
+                            parent: at,
+                            name,
+                            slash,
+                            object,
+                        });
                     }
                     Target::Object(object) => at = object,
                 }
@@ -141,7 +158,12 @@ impl Search<'_> {
             self.check_process(&at, &name, &stat)?;
             if last {
                 let object = Some(self.own_tmp(child, b".")?);
-                return Ok(Found { parent: at, name, slash, object });
+                return Ok(Found {
+                    parent: at,
+                    name,
+                    slash,
+                    object,
+                });
             }
             at = child;
         }
@@ -153,7 +175,11 @@ impl Search<'_> {
             return Ok(at);
         }
         match self.rules.areas.private_tmp(&real(&at)?, name) {
-            Some(private) => open(private, PATH_ONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()),
+            Some(private) => open(
+                private,
+                PATH_ONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW,
+                Mode::empty(),
+            ),
             None => Ok(at),
         }
     }
@@ -164,19 +190,28 @@ impl Search<'_> {
         }
         let root = fstat(at)?.st_ino == PROC_ROOT;
         match name {
-            b"self" if root => Ok(Target::Names(self.caller.process()?.to_string().into_bytes())),
+            b"self" if root => Ok(Target::Names(
+                self.caller.process()?.to_string().into_bytes(),
+            )),
             b"thread-self" if root => {
                 let (process, thread) = (self.caller.process()?, self.caller.thread);
-                Ok(Target::Names(format!("{process}/task/{thread}").into_bytes()))
+                Ok(Target::Names(
+                    format!("{process}/task/{thread}").into_bytes(),
+                ))
             }
             _ => {
-                let how = OpenHow::new().flags(PATH_ONLY).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+                let how = OpenHow::new()
+                    .flags(PATH_ONLY)
+                    .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
                 // ELOOP: it is a magic link, which the kernel resolves to a file, and its text is only for
                 // display. The path goes through a process that `check_process` has allowed.
                 match openat2(at, OsStr::from_bytes(name), how) {
-                    Err(Errno::ELOOP) => {
-                        Ok(Target::Object(openat(at, OsStr::from_bytes(name), PATH_ONLY, Mode::empty())?))
-                    }
+                    Err(Errno::ELOOP) => Ok(Target::Object(openat(
+                        at,
+                        OsStr::from_bytes(name),
+                        PATH_ONLY,
+                        Mode::empty(),
+                    )?)),
                     _ => Ok(Target::Names(readlinkat(link, "")?.into_vec())),
                 }
             }
@@ -188,7 +223,8 @@ impl Search<'_> {
         if child.st_dev != self.proc {
             return Ok(());
         }
-        self.rules.check_process(&real(at)?.join(OsStr::from_bytes(name)))
+        self.rules
+            .check_process(&real(at)?.join(OsStr::from_bytes(name)))
     }
 }
 
@@ -203,6 +239,8 @@ fn root() -> Result<OwnedFd> {
 
 /// The components of a path in reverse order.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
-    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let names = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty());
     names.map(<[u8]>::to_vec).rev().collect()
 }

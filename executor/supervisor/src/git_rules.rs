@@ -8,7 +8,9 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
-use policies::{Member, MemberKind, Protection, Repository, is_in_git_directory, may_be_git_directory};
+use policies::{
+    Member, MemberKind, Protection, Repository, is_in_git_directory, may_be_git_directory,
+};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +21,12 @@ impl AccessRules {
     ///
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
-    pub(crate) fn may_shape(&self, parent: &OwnedFd, real: &Path, kind: libc::mode_t) -> Result<()> {
+    pub(crate) fn may_shape(
+        &self,
+        parent: &OwnedFd,
+        real: &Path,
+        kind: libc::mode_t,
+    ) -> Result<()> {
         self.may_come_about(parent, real)?;
         let (Some((repository, member)), Some(directory)) = (member(real), real.parent()) else {
             return Ok(());
@@ -39,22 +46,41 @@ impl AccessRules {
 
     /// May the directory `name` of `parent` be moved to `to`? No `HEAD` in it may come where none may be
     /// created: the other parts of a repository may be added at any time, by another session too.
-    pub(crate) fn may_carry(&self, parent: &OwnedFd, name: &OsStr, from: &Path, to: &Path) -> Result<()> {
-        let called_git =
-            |path: &Path| path.file_name().is_some_and(|name| may_be_git_directory(name.as_bytes()));
+    pub(crate) fn may_carry(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        from: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        let called_git = |path: &Path| {
+            path.file_name()
+                .is_some_and(|name| may_be_git_directory(name.as_bytes()))
+        };
         if !self.is_in_git(from) && !self.was_git(from) || called_git(from) && called_git(to) {
             return Ok(());
         }
         each_entry(parent, name, |directory, path| {
-            let Some((repository, head)) = member(path).filter(|(_, member)| member.kind == MemberKind::Head)
+            let Some((repository, head)) =
+                member(path).filter(|(_, member)| member.kind == MemberKind::Head)
             else {
                 return Ok(());
             };
             let to = to.join(path);
-            let may_be = to.parent().is_some_and(|directory| self.may_be_git(directory));
-            let in_git = || to.parent().is_some_and(|directory| self.is_in_git(directory));
-            let open = || in_git() && !repository.is_completed_by(head, |member| has(directory, member));
-            if may_be || open() { Ok(()) } else { Err(Errno::EACCES) }
+            let may_be = to
+                .parent()
+                .is_some_and(|directory| self.may_be_git(directory));
+            let in_git = || {
+                to.parent()
+                    .is_some_and(|directory| self.is_in_git(directory))
+            };
+            let open =
+                || in_git() && !repository.is_completed_by(head, |member| has(directory, member));
+            if may_be || open() {
+                Ok(())
+            } else {
+                Err(Errno::EACCES)
+            }
         })
     }
 
@@ -94,7 +120,9 @@ impl AccessRules {
 
     /// Whether this name is a necessary part of a repository that no cell has created: it is kept, and only a valid `HEAD` replaces one.
     pub(crate) fn keeps_repository(&self, real: &Path) -> bool {
-        let (Some((_, member)), Some(directory)) = (member(real), real.parent()) else { return false };
+        let (Some((_, member)), Some(directory)) = (member(real), real.parent()) else {
+            return false;
+        };
         match member.kind {
             MemberKind::Head | MemberKind::Directory => {
                 self.may_be_git(directory) && !self.created.has_at(directory)
@@ -106,7 +134,9 @@ impl AccessRules {
     /// Whether this is a repository's `HEAD`.
     pub(crate) fn is_git_head(&self, real: &Path) -> bool {
         member(real).is_some_and(|(_, member)| member.kind == MemberKind::Head)
-            && real.parent().is_some_and(|directory| self.may_be_git(directory))
+            && real
+                .parent()
+                .is_some_and(|directory| self.may_be_git(directory))
     }
 
     /// Whether this is a repository's `config`, with that name protected and none above it.
@@ -114,17 +144,22 @@ impl AccessRules {
         let config = |path: &[u8]| Path::new(OsStr::from_bytes(path)).ends_with(".git/config");
         self.protected_as(real).iter().any(|(_, path)| config(path))
             && self.protection(real) == Some(Protection::Write)
-            && real.parent().is_some_and(|repository| self.protection(repository).is_none())
+            && real
+                .parent()
+                .is_some_and(|repository| self.protection(repository).is_none())
     }
 
     /// Whether this file lists the conflicts that git's `rerere` is to record in a repository, and no name above it is protected.
     pub(crate) fn is_rerere_state(&self, real: &Path) -> bool {
-        real.file_name().is_some_and(|name| name.eq_ignore_ascii_case("MERGE_RR"))
+        real.file_name()
+            .is_some_and(|name| name.eq_ignore_ascii_case("MERGE_RR"))
             && self
                 .protected_as(real)
                 .iter()
                 .any(|(_, path)| is_in_git_directory(path) && self.ends_a_rule(real, path))
-            && real.parent().is_some_and(|repository| self.protection(repository).is_none())
+            && real
+                .parent()
+                .is_some_and(|repository| self.protection(repository).is_none())
     }
 
     /// Whether a protected name is a part of a repository that must be a file: all but `hooks`.
@@ -136,18 +171,26 @@ impl AccessRules {
 
     /// Records a directory that was just created, if it may become a repository: the session's own.
     pub(crate) fn remember_git(&self, real: &Path, made: impl AsFd) -> Result<()> {
-        if self.may_be_git(real) { self.created.add(made) } else { Ok(()) }
+        if self.may_be_git(real) {
+            self.created.add(made)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether a directory may be a repository: what it makes git run is protected there.
     fn may_be_git(&self, directory: &Path) -> bool {
-        self.protected_as(directory).iter().any(|(_, path)| may_be_git_directory(path))
+        self.protected_as(directory)
+            .iter()
+            .any(|(_, path)| may_be_git_directory(path))
             || self.was_git(directory)
     }
 
     /// Whether a path lies in a repository, by a name or by an equivalent path: there `HEAD` may be an ordinary name.
     pub(crate) fn is_in_git(&self, path: &Path) -> bool {
-        self.protected_as(path).iter().any(|(_, path)| is_in_git_directory(path))
+        self.protected_as(path)
+            .iter()
+            .any(|(_, path)| is_in_git_directory(path))
     }
 
     /// Whether a directory was a repository when the session opened, whatever its name.

@@ -57,7 +57,8 @@ impl KeptSockets {
         if self.sockets.len() >= SOCKETS_MAX {
             return Err(Errno::EMFILE);
         }
-        self.sockets.insert(inode(made)?, made.try_clone().map_err(errno)?);
+        self.sockets
+            .insert(inode(made)?, made.try_clone().map_err(errno)?);
         Ok(())
     }
 
@@ -79,11 +80,20 @@ impl KeptSockets {
 
     /// Drops the sockets that are connected by now.
     pub fn drop_connected(&mut self) {
-        let Self { sockets, connecting, connected, .. } = self;
+        let Self {
+            sockets,
+            connecting,
+            connected,
+            ..
+        } = self;
         connecting.retain(|inode| {
-            let Some(copy) = sockets.get(inode) else { return false };
+            let Some(copy) = sockets.get(inode) else {
+                return false;
+            };
             let names = [false, true].map(|peer| socket::name(copy.as_fd(), peer));
-            let [Ok(own), Ok(peer)] = names else { return true };
+            let [Ok(own), Ok(peer)] = names else {
+                return true;
+            };
             if connected.len() >= NAMES_MAX {
                 connected.clear();
             }
@@ -95,7 +105,9 @@ impl KeptSockets {
 
     /// The kernel's name of a socket that was connected here, or of its peer.
     pub fn name(&self, socket: u64, peer: bool) -> Option<Vec<u8>> {
-        self.connected.get(&socket).map(|names| names[usize::from(peer)].clone())
+        self.connected
+            .get(&socket)
+            .map(|names| names[usize::from(peer)].clone())
     }
 }
 

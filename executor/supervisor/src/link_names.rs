@@ -52,7 +52,12 @@ impl LinkNames {
         let all = self.read().unwrap_or_default();
         let own = entries(&all).filter(|(file, _)| *file == (stat.st_dev, stat.st_ino));
         let paths: Vec<_> = own.map(|(_, path)| path).collect();
-        paths.into_iter().rev().take(NAMES_MAX).map(Path::to_owned).collect()
+        paths
+            .into_iter()
+            .rev()
+            .take(NAMES_MAX)
+            .map(Path::to_owned)
+            .collect()
     }
 
     /// Adds the new paths of what lies below a directory that was moved.
@@ -88,7 +93,9 @@ impl LinkNames {
 fn newer_half(all: &[u8]) -> &[u8] {
     let mut newer = all;
     while newer.len() > BYTES_MAX / 2 {
-        let Some((_, rest)) = split(newer) else { return &[] };
+        let Some((_, rest)) = split(newer) else {
+            return &[];
+        };
         newer = rest;
     }
     newer
@@ -98,7 +105,13 @@ fn encode((device, inode): (u64, u64), path: &Path) -> Vec<u8> {
     let path = path.as_os_str().as_bytes();
     let length = path.len().min(usize::from(u16::MAX)) as u16;
     let path = &path[..usize::from(length)];
-    [&device.to_le_bytes()[..], &inode.to_le_bytes(), &length.to_le_bytes(), path].concat()
+    [
+        &device.to_le_bytes()[..],
+        &inode.to_le_bytes(),
+        &length.to_le_bytes(),
+        path,
+    ]
+    .concat()
 }
 
 fn entries(mut left: &[u8]) -> impl Iterator<Item = Entry<'_>> {
@@ -116,7 +129,10 @@ fn split(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let length = u16::from_le_bytes(*length.first_chunk()?);
     let (path, rest) = rest.split_at_checked(length.into())?;
     Some((
-        ((u64::from_le_bytes(*device), u64::from_le_bytes(*inode)), Path::new(OsStr::from_bytes(path))),
+        (
+            (u64::from_le_bytes(*device), u64::from_le_bytes(*inode)),
+            Path::new(OsStr::from_bytes(path)),
+        ),
         rest,
     ))
 }
@@ -131,7 +147,11 @@ mod tests {
     }
 
     fn paths(names: &LinkNames, stat: &FileStat) -> Vec<String> {
-        names.of(stat).iter().map(|path| path.display().to_string()).collect()
+        names
+            .of(stat)
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
     }
 
     #[test]
@@ -177,7 +197,10 @@ mod tests {
     fn bytes_that_are_no_entry_end_the_list() {
         let entry = encode((1, 2), Path::new("/a"));
         for cut in 1..entry.len() {
-            assert_eq!(entries(&[entry.as_slice(), &entry[..cut]].concat()).count(), 1);
+            assert_eq!(
+                entries(&[entry.as_slice(), &entry[..cut]].concat()).count(),
+                1
+            );
         }
     }
 }

@@ -78,11 +78,18 @@ impl Loopback {
     /// Drops completed handshakes, and ends those whose listener is open in no other process any more.
     pub fn check_pending(&mut self) {
         self.forget_finished();
-        if self.pending.is_empty() || self.checked.is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL) {
+        if self.pending.is_empty()
+            || self
+                .checked
+                .is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL)
+        {
             return;
         }
-        let listeners: HashSet<u64> =
-            self.pending.iter().flat_map(|pending| inode(&pending.listener)).collect();
+        let listeners: HashSet<u64> = self
+            .pending
+            .iter()
+            .flat_map(|pending| inode(&pending.listener))
+            .collect();
         for listener in listeners {
             if !self.is_open(listener) {
                 self.abandon(listener);
@@ -97,7 +104,12 @@ impl Loopback {
 
     fn is_open(&mut self, socket: u64) -> bool {
         let is = |bound: &&Bound| bound.inode == socket;
-        if self.bound.iter().find(is).is_some_and(|bound| bound.take().is_some()) {
+        if self
+            .bound
+            .iter()
+            .find(is)
+            .is_some_and(|bound| bound.take().is_some())
+        {
             return true;
         }
         self.find_all();
@@ -118,24 +130,44 @@ impl Loopback {
         let only = tcp.is_v6_only()?;
         // An IPv4 address in IPv6 form is for both.
         tcp.v6_only(false)?;
-        let address = SocketName { ip: own.into(), port }.write(tcp.family);
+        let address = SocketName {
+            ip: own.into(),
+            port,
+        }
+        .write(tcp.family);
         if let Err(error) = socket::bind(tcp.socket.as_fd(), &address) {
             tcp.v6_only(only)?;
             return Err(errno(error));
         }
         let at = (own, SocketName::of(tcp, false)?.port);
         // The earlier socket with this port is closed, or shares the port and belongs to another process by now.
-        if self.bound.iter().any(|bound| bound.at == at && bound.take().is_none()) {
+        if self
+            .bound
+            .iter()
+            .any(|bound| bound.at == at && bound.take().is_none())
+        {
             self.find_all();
         }
-        let copy = tcp.keeps.then(|| tcp.socket.try_clone()).transpose().map_err(errno)?;
-        self.bound.push(Bound { at, families, inode: inode(&tcp.socket)?, holder: tcp.holder, copy });
+        let copy = tcp
+            .keeps
+            .then(|| tcp.socket.try_clone())
+            .transpose()
+            .map_err(errno)?;
+        self.bound.push(Bound {
+            at,
+            families,
+            inode: inode(&tcp.socket)?,
+            holder: tcp.holder,
+            copy,
+        });
         Ok(())
     }
 
     /// Whether a socket with this name is bound to the cell's addresses.
     pub fn is_own(&self, name: SocketName) -> bool {
-        self.own.zip(name.v4()).is_some_and(|(own, ip)| own.contains(&ip))
+        self.own
+            .zip(name.v4())
+            .is_some_and(|(own, ip)| own.contains(&ip))
     }
 
     /// Records a listener: one that had lost its port has been given another.
@@ -163,7 +195,11 @@ impl Loopback {
         self.forget_finished();
         if !self.is_own(SocketName::of(&tcp, false)?) {
             let _ = tcp.v6_only(false);
-            let address = SocketName { ip: self.own()?[0].into(), port: 0 }.write(tcp.family);
+            let address = SocketName {
+                ip: self.own()?[0].into(),
+                port: 0,
+            }
+            .write(tcp.family);
             socket::bind(tcp.socket.as_fd(), &address).map_err(errno)?;
         }
         let name = SocketName::of(&tcp, false)?;
@@ -179,7 +215,11 @@ impl Loopback {
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
         }
-        let address = SocketName { ip: at.0.into(), port: at.1 }.write(tcp.family);
+        let address = SocketName {
+            ip: at.0.into(),
+            port: at.1,
+        }
+        .write(tcp.family);
         let socket = tcp.socket;
         let copy = socket.try_clone().map_err(errno)?;
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
@@ -221,7 +261,10 @@ impl Loopback {
 
     fn take(&self, families: Families, port: u16) -> Option<((Ipv4Addr, u16), OwnedFd)> {
         let exact = self.bound.iter().filter(|bound| bound.families == families);
-        let both = self.bound.iter().filter(|bound| bound.families == Families::Both);
+        let both = self
+            .bound
+            .iter()
+            .filter(|bound| bound.families == Families::Both);
         let mut candidates = exact.chain(both).filter(|bound| bound.at.1 == port);
         candidates.find_map(|bound| Some((bound.at, bound.take().filter(|fd| bound.listens(fd))?)))
     }
@@ -229,13 +272,14 @@ impl Loopback {
     /// Finds which processes have the sockets now, and drops closed sockets.
     fn find_all(&mut self) {
         let sockets = open_sockets();
-        self.bound.retain_mut(|bound| match sockets.get(&bound.inode) {
-            Some(holder) => {
-                bound.holder = *holder;
-                true
-            }
-            None => false,
-        });
+        self.bound
+            .retain_mut(|bound| match sockets.get(&bound.inode) {
+                Some(holder) => {
+                    bound.holder = *holder;
+                    true
+                }
+                None => false,
+            });
     }
 
     /// Aborts the handshakes with a listener that is about to be closed.
@@ -261,15 +305,25 @@ impl Loopback {
 
     /// The name that an address of the cell has inside it; `gate` is the address of its relay.
     pub fn name_in_cell(&self, name: SocketName, gate: Option<SocketAddrV4>) -> SocketName {
-        let is_gate = |gate: SocketAddrV4| name.v4() == Some(*gate.ip()) && name.port == gate.port();
+        let is_gate =
+            |gate: SocketAddrV4| name.v4() == Some(*gate.ip()) && name.port == gate.port();
         if gate.is_some_and(is_gate) {
             let own = *relay::ADDRESS.ip();
-            let ip = if name.ip.is_ipv4() { own.into() } else { own.to_ipv6_mapped().into() };
-            return SocketName { ip, port: relay::ADDRESS.port() };
+            let ip = if name.ip.is_ipv4() {
+                own.into()
+            } else {
+                own.to_ipv6_mapped().into()
+            };
+            return SocketName {
+                ip,
+                port: relay::ADDRESS.port(),
+            };
         }
         let ip = match (name.v4(), self.own) {
             (Some(ip), Some([_, v6])) if ip == v6 => Ipv6Addr::LOCALHOST.into(),
-            (Some(ip), Some([v4, _])) if ip == v4 && name.ip.is_ipv4() => Ipv4Addr::LOCALHOST.into(),
+            (Some(ip), Some([v4, _])) if ip == v4 && name.ip.is_ipv4() => {
+                Ipv4Addr::LOCALHOST.into()
+            }
             (Some(ip), Some([v4, _])) if ip == v4 => Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(),
             _ => name.ip,
         };
@@ -284,7 +338,9 @@ impl Bound {
         let socket = match &self.copy {
             Some(copy) => {
                 let there = readlink(format!("/proc/{process}/fd/{number}").as_str()).ok();
-                there.filter(|file| socket_of(file) == Some(self.inode)).and(copy.try_clone().ok())?
+                there
+                    .filter(|file| socket_of(file) == Some(self.inode))
+                    .and(copy.try_clone().ok())?
             }
             None => peer::descriptor(process, number).ok()?,
         };
@@ -304,10 +360,17 @@ impl Bound {
 pub fn open_sockets() -> HashMap<u64, (i32, i32)> {
     let mut sockets = HashMap::new();
     for process in proc::descendants(std::process::id() as i32, usize::MAX) {
-        let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { continue };
+        let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else {
+            continue;
+        };
         for entry in open.flatten() {
-            let inode = readlink(&entry.path()).ok().and_then(|file| socket_of(&file));
-            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let inode = readlink(&entry.path())
+                .ok()
+                .and_then(|file| socket_of(&file));
+            let number = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
             if let Some((inode, number)) = inode.zip(number) {
                 sockets.insert(inode, (process, number));
             }
@@ -318,7 +381,11 @@ pub fn open_sockets() -> HashMap<u64, (i32, i32)> {
 
 /// The inode in what a link in `/proc/PID/fd` says, if that is a socket.
 fn socket_of(file: &OsStr) -> Option<u64> {
-    file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    file.to_str()?
+        .strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -333,7 +400,10 @@ mod tests {
             assert_ne!(own[0], own[1]);
             assert_eq!(loopback.own(), Ok(own), "drawn once");
             for ip in own {
-                assert!(ip.is_loopback() && ip.octets()[1] != 0 && ip.octets()[1] != 255, "{ip}");
+                assert!(
+                    ip.is_loopback() && ip.octets()[1] != 0 && ip.octets()[1] != 255,
+                    "{ip}"
+                );
             }
         }
     }

@@ -27,8 +27,16 @@ pub struct MadeDirectories {
 
 impl MadeDirectories {
     pub fn of(memory: &DirectoryMemory) -> io::Result<Self> {
-        let DirectoryMemory { there, made, repositories: _ } = memory.try_clone()?;
-        Ok(Self { there: there.into(), made: made.into(), leased: Vec::new() })
+        let DirectoryMemory {
+            there,
+            made,
+            repositories: _,
+        } = memory.try_clone()?;
+        Ok(Self {
+            there: there.into(),
+            made: made.into(),
+            leased: Vec::new(),
+        })
     }
 
     pub fn add_leased(&mut self, known: KnownDirectories) {
@@ -61,8 +69,14 @@ impl MadeDirectories {
 
     /// Whether a call has made this directory, or it was untouched when the session opened, and none was at its path then.
     pub fn is_new(&self, directory: impl AsFd, path: &Path) -> bool {
-        let Ok(identity) = identity_of(directory) else { return false };
-        let leased = || self.leased.iter().any(|known| known.untouched.contains(&identity));
+        let Ok(identity) = identity_of(directory) else {
+            return false;
+        };
+        let leased = || {
+            self.leased
+                .iter()
+                .any(|known| known.untouched.contains(&identity))
+        };
         let is = |all: Vec<u8>| all.chunks_exact(IDENTITY_LEN).any(|one| one == identity);
         !self.was_there(path) && (leased() || read(&self.made).is_ok_and(is))
     }
@@ -90,13 +104,17 @@ mod tests {
     fn what_a_call_has_made_is_new_unless_something_was_at_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
-        [&old, &new].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+        [&old, &new]
+            .into_iter()
+            .for_each(|path| fs::create_dir(path).unwrap());
         let mut known = KnownDirectories::default();
         known.add(&old, false);
         let made = MadeDirectories::of(&DirectoryMemory::new(&known).unwrap()).unwrap();
         let open = |path: &Path| File::open(path).unwrap();
         assert!(!made.is_new(open(&new), &new), "nobody has made it");
-        [&old, &new].into_iter().for_each(|path| made.add(open(path)));
+        [&old, &new]
+            .into_iter()
+            .for_each(|path| made.add(open(path)));
         assert!(made.is_new(open(&new), &new) && !made.is_new(open(&old), &old));
         assert!(!made.is_new(open(&new), &old), "moved to where another was");
     }
@@ -104,10 +122,15 @@ mod tests {
     #[test]
     fn of_many_the_newer_half_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let made = MadeDirectories::of(&DirectoryMemory::new(&KnownDirectories::default()).unwrap()).unwrap();
+        let made =
+            MadeDirectories::of(&DirectoryMemory::new(&KnownDirectories::default()).unwrap())
+                .unwrap();
         made.made.write_all_at(&vec![0; END as usize], 0).unwrap();
         made.add(File::open(folder.path()).unwrap());
-        assert_eq!(made.made.metadata().unwrap().len(), END / 2 + IDENTITY_LEN as u64);
+        assert_eq!(
+            made.made.metadata().unwrap().len(),
+            END / 2 + IDENTITY_LEN as u64
+        );
         assert!(made.is_new(File::open(folder.path()).unwrap(), folder.path()));
     }
 }

@@ -42,7 +42,9 @@ impl MadeRepositories {
     pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
         let all = read(&self.0)?;
         let paths = all.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        Ok(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+        Ok(paths
+            .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+            .collect())
     }
 
     /// Records a repository that is about to come about, under the lock.
@@ -56,7 +58,11 @@ impl MadeRepositories {
             paths.retain(|known| known.symlink_metadata().is_ok());
         }
         paths.push(path.to_owned());
-        if length(&paths) > BYTES_MAX { Err(Errno::ENOSPC) } else { self.write(&paths).map_err(errno) }
+        if length(&paths) > BYTES_MAX {
+            Err(Errno::ENOSPC)
+        } else {
+            self.write(&paths).map_err(errno)
+        }
     }
 
     /// Those at or below `from`, as they will be called when that is `to`.
@@ -64,7 +70,12 @@ impl MadeRepositories {
         if !self.has_below(from)? {
             return Ok(Vec::new());
         }
-        Ok(self.paths().map_err(errno)?.iter().filter_map(|path| moved(path, from, to)).collect())
+        Ok(self
+            .paths()
+            .map_err(errno)?
+            .iter()
+            .filter_map(|path| moved(path, from, to))
+            .collect())
     }
 
     /// Follows a rename, under the lock; an exchange goes both ways.
@@ -85,14 +96,22 @@ impl MadeRepositories {
 
     /// Whether there is one at or below `directory`. Every rename asks this.
     fn has_below(&self, directory: &Path) -> Result<bool> {
-        let (all, directory) = (read(&self.0).map_err(errno)?, directory.as_os_str().as_bytes());
+        let (all, directory) = (
+            read(&self.0).map_err(errno)?,
+            directory.as_os_str().as_bytes(),
+        );
         let mut paths = all.split(|byte| *byte == 0);
-        Ok(paths.any(|path| path.strip_prefix(directory).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))))
+        Ok(paths.any(|path| {
+            path.strip_prefix(directory)
+                .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        }))
     }
 
     fn write(&self, paths: &[PathBuf]) -> io::Result<()> {
-        let bytes: Vec<u8> =
-            paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), &[0]].concat()).collect();
+        let bytes: Vec<u8> = paths
+            .iter()
+            .flat_map(|path| [path.as_os_str().as_bytes(), &[0]].concat())
+            .collect();
         self.0.write_all_at(&bytes, 0)?;
         self.0.set_len(bytes.len() as u64)
     }
@@ -104,7 +123,11 @@ fn length(paths: &[PathBuf]) -> usize {
 
 fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix(from).ok()?;
-    Some(if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) })
+    Some(if below.as_os_str().is_empty() {
+        to.to_owned()
+    } else {
+        to.join(below)
+    })
 }
 
 #[cfg(test)]
@@ -114,13 +137,20 @@ mod tests {
 
     fn list(paths: &[&str]) -> MadeRepositories {
         let list =
-            MadeRepositories::of(&DirectoryMemory::new(&KnownDirectories::default()).unwrap()).unwrap();
-        paths.iter().for_each(|path| list.add(Path::new(path)).unwrap());
+            MadeRepositories::of(&DirectoryMemory::new(&KnownDirectories::default()).unwrap())
+                .unwrap();
+        paths
+            .iter()
+            .for_each(|path| list.add(Path::new(path)).unwrap());
         list
     }
 
     fn paths(list: &MadeRepositories) -> Vec<String> {
-        list.paths().unwrap().iter().map(|path| path.display().to_string()).collect()
+        list.paths()
+            .unwrap()
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
     }
 
     #[test]
@@ -129,9 +159,11 @@ mod tests {
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/b/x.git", "/p/a/.git"]);
         let will_be = list.moved(Path::new("/p/a"), Path::new("/p/src")).unwrap();
         assert_eq!(will_be, [Path::new("/p/src/.git")]);
-        list.follow(Path::new("/p/a"), Path::new("/p/b"), true).unwrap();
+        list.follow(Path::new("/p/a"), Path::new("/p/b"), true)
+            .unwrap();
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/a/x.git", "/p/b/.git"]);
-        list.follow(Path::new("/p/b"), Path::new("/p/c"), false).unwrap();
+        list.follow(Path::new("/p/b"), Path::new("/p/c"), false)
+            .unwrap();
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/a/x.git", "/p/c/.git"]);
     }
 

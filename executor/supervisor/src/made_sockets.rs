@@ -18,7 +18,9 @@ impl Call<'_> {
         self.keeps()?;
         let made = socket::make(family, kind, protocol).map_err(errno)?;
         self.kept.borrow_mut().retain(&made)?;
-        self.notified.give(made.as_fd(), kind & libc::SOCK_CLOEXEC != 0).map(Answer::Value)
+        self.notified
+            .give(made.as_fd(), kind & libc::SOCK_CLOEXEC != 0)
+            .map(Answer::Value)
     }
 
     /// `inotify_init1`, where copies are kept.
@@ -26,12 +28,19 @@ impl Call<'_> {
         self.keeps()?;
         let made = file::watcher(flags).map_err(errno)?;
         let mut kept = self.kept.borrow_mut();
-        kept.watchers.retain(|one| is_watcher(one.process, one.number));
+        kept.watchers
+            .retain(|one| is_watcher(one.process, one.number));
         if kept.watchers.len() >= WATCHERS_MAX {
             return Err(Errno::EMFILE);
         }
-        let number = self.notified.give(made.as_fd(), flags & libc::IN_CLOEXEC != 0)?;
-        kept.watchers.push(Watcher { process: self.caller.process()?, number: number as i32, copy: made });
+        let number = self
+            .notified
+            .give(made.as_fd(), flags & libc::IN_CLOEXEC != 0)?;
+        kept.watchers.push(Watcher {
+            process: self.caller.process()?,
+            number: number as i32,
+            copy: made,
+        });
         Ok(Answer::Value(number))
     }
 
@@ -55,8 +64,16 @@ impl Call<'_> {
         if !is(&stat, libc::S_IFSOCK) {
             return Err(Errno::ENOTSOCK);
         }
-        let copy = self.kept.borrow().sockets.get(&stat.st_ino).map(OwnedFd::try_clone).transpose();
-        Ok(copy.map_err(errno)?.map_or(CallersSocket::Other(stat.st_ino), CallersSocket::Copy))
+        let copy = self
+            .kept
+            .borrow()
+            .sockets
+            .get(&stat.st_ino)
+            .map(OwnedFd::try_clone)
+            .transpose();
+        Ok(copy
+            .map_err(errno)?
+            .map_or(CallersSocket::Other(stat.st_ino), CallersSocket::Copy))
     }
 
     /// The socket behind a descriptor of the caller; `errno` if there is no copy of it.
@@ -74,19 +91,34 @@ impl Call<'_> {
         }
         let (process, kept) = (self.caller.process()?, self.kept.borrow());
         // A process that has inherited it has it under the same number.
-        let own = kept.watchers.iter().rev().find(|one| (one.process, one.number) == (process, fd));
+        let own = kept
+            .watchers
+            .iter()
+            .rev()
+            .find(|one| (one.process, one.number) == (process, fd));
         let inherited = || kept.watchers.iter().rev().find(|one| one.number == fd);
-        let copy = own.or_else(inherited).filter(|_| is_watcher(process, fd)).ok_or(Errno::EINVAL)?;
+        let copy = own
+            .or_else(inherited)
+            .filter(|_| is_watcher(process, fd))
+            .ok_or(Errno::EINVAL)?;
         copy.copy.try_clone().map_err(errno)
     }
 
     /// Closes a connected socket of the caller, of which there is no copy to shut down: a socket takes its place that can neither
     /// receive nor send. The kernel may not make the call, as the number may be a listener's by then.
     pub fn shut_other(&self, fd: i32) -> Result<Answer> {
-        let (dead, _) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
+        let (dead, _) = socketpair(
+            AddressFamily::Unix,
+            SockType::Stream,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
         let flags = proc::line(format!("/proc/{}/fdinfo/{fd}", self.caller.thread), "flags");
-        let flags = flags.and_then(|flags| i32::from_str_radix(&flags, 8).ok()).ok_or(Errno::EBADF)?;
-        self.notified.replace(dead.as_fd(), fd, flags & libc::O_CLOEXEC != 0)?;
+        let flags = flags
+            .and_then(|flags| i32::from_str_radix(&flags, 8).ok())
+            .ok_or(Errno::EBADF)?;
+        self.notified
+            .replace(dead.as_fd(), fd, flags & libc::O_CLOEXEC != 0)?;
         Ok(Answer::Value(0))
     }
 }

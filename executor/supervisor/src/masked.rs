@@ -24,7 +24,8 @@ impl AccessRules {
         stat: &FileStat,
     ) -> Option<&ReadableSecret> {
         self.secrets.iter().find(|secret| {
-            let covered = self.pinned && matches!(secret.seen, Seen::Masked(_)) && secret.path == real;
+            let covered =
+                self.pinned && matches!(secret.seen, Seen::Masked(_)) && secret.path == real;
             let same = || {
                 secret.id == (stat.st_dev, stat.st_ino)
                     && (secret.born.is_none() || secret.born == born(object))
@@ -34,7 +35,11 @@ impl AccessRules {
     }
 
     /// What an open of the secret for reading gives in place of the file, if that is not the file itself.
-    pub(crate) fn in_place_of(&self, secret: &ReadableSecret, close_on_exec: bool) -> Option<Result<Answer>> {
+    pub(crate) fn in_place_of(
+        &self,
+        secret: &ReadableSecret,
+        close_on_exec: bool,
+    ) -> Option<Result<Answer>> {
         match &secret.seen {
             Seen::Masked(text) if !self.pinned => {
                 Some(in_memory(text).map(|file| Answer::Descriptor(file, close_on_exec)))
@@ -46,14 +51,23 @@ impl AccessRules {
 
 /// A new file in memory that nobody can change.
 fn in_memory(text: &[u8]) -> Result<OwnedFd> {
-    let memory = memfd_create("masked", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    let memory = memfd_create(
+        "masked",
+        MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
+    )?;
     fchmod(&memory, Mode::from_bits_truncate(0o444))?;
     let mut file = File::from(memory.try_clone().map_err(errno)?);
     file.write_all(text).map_err(|_| Errno::ENOSPC)?;
-    let all =
-        SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    let all = SealFlag::F_SEAL_WRITE
+        | SealFlag::F_SEAL_GROW
+        | SealFlag::F_SEAL_SHRINK
+        | SealFlag::F_SEAL_SEAL;
     fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(all))?;
-    open(by_descriptor(&memory).as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+    open(
+        by_descriptor(&memory).as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 #[cfg(test)]
@@ -65,10 +79,14 @@ mod tests {
     fn a_masked_text_is_read_from_its_beginning_and_never_changed() {
         let file = in_memory(b"A=x\n").unwrap();
         let mut text = String::new();
-        File::from(file.try_clone().unwrap()).read_to_string(&mut text).unwrap();
+        File::from(file.try_clone().unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
         assert_eq!(text, "A=x\n");
         let again = open(by_descriptor(&file).as_str(), OFlag::O_RDWR, Mode::empty());
-        let written = again.map_err(std::io::Error::from).and_then(|file| File::from(file).write_all(b"B"));
+        let written = again
+            .map_err(std::io::Error::from)
+            .and_then(|file| File::from(file).write_all(b"B"));
         assert!(written.is_err());
     }
 }

@@ -34,7 +34,12 @@ impl Call<'_> {
             return Err(Errno::EOPNOTSUPP);
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
-        fchmodat(AT_FDCWD, by_descriptor(&object).as_str(), mode, FchmodatFlags::FollowSymlink)?;
+        fchmodat(
+            AT_FDCWD,
+            by_descriptor(&object).as_str(),
+            mode,
+            FchmodatFlags::FollowSymlink,
+        )?;
         Ok(Answer::Value(0))
     }
 
@@ -45,10 +50,17 @@ impl Call<'_> {
             // The session's own user is the only one there is. The kernel decides about any other change of it.
             let own = given(owner).is_none_or(|owner| owner == geteuid().as_raw())
                 && given(group).is_none_or(|group| group == getegid().as_raw());
-            return if own { Ok(Answer::GoOn) } else { Err(Errno::EPERM) };
+            return if own {
+                Ok(Answer::GoOn)
+            } else {
+                Err(Errno::EPERM)
+            };
         }
         let object = self.marked(target)?;
-        let (owner, group) = (given(owner).map(Uid::from_raw), given(group).map(Gid::from_raw));
+        let (owner, group) = (
+            given(owner).map(Uid::from_raw),
+            given(group).map(Gid::from_raw),
+        );
         fchownat(&object, "", owner, group, AtFlags::AT_EMPTY_PATH)?;
         Ok(Answer::Value(0))
     }
@@ -75,7 +87,11 @@ impl Call<'_> {
             return Err(Errno::E2BIG);
         }
         let name = self.string(name)?;
-        let value = if size == 0 { Vec::new() } else { self.caller.bytes(value, size as usize)? };
+        let value = if size == 0 {
+            Vec::new()
+        } else {
+            self.caller.bytes(value, size as usize)?
+        };
         if value.len() as u64 != size {
             return Err(Errno::EFAULT);
         }
@@ -98,7 +114,10 @@ impl Call<'_> {
             return Ok(None);
         }
         let [a, b, c, d] = self.caller.numbers(address)?;
-        Ok(Some([(a, b.saturating_mul(unit)), (c, d.saturating_mul(unit))]))
+        Ok(Some([
+            (a, b.saturating_mul(unit)),
+            (c, d.saturating_mul(unit)),
+        ]))
     }
 
     /// `utime`, in whole seconds.
@@ -121,16 +140,23 @@ impl Call<'_> {
                 if empty {
                     (self.caller.path_of(fd)?, false)
                 } else {
-                    (self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?, true)
+                    (
+                        self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?,
+                        true,
+                    )
                 }
             }
         };
         self.check()?;
         let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-            self.rules.may_mark(object, path, stat).map_err(self.refused(AttemptKind::Metadata, path))
+            self.rules
+                .may_mark(object, path, stat)
+                .map_err(self.refused(AttemptKind::Metadata, path))
         };
         if by_path {
-            return Ok(self.separate(object, AttemptKind::Metadata, u64::MAX, may)?.0);
+            return Ok(self
+                .separate(object, AttemptKind::Metadata, u64::MAX, may)?
+                .0);
         }
         let (stat, path) = (fstat(&object)?, real(&object)?);
         may(&object, &path, &stat)?;

@@ -33,13 +33,19 @@ impl Call<'_> {
         let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
         let verdict = self.rules.may_make(&real).and_then(|()| shape());
-        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, &real))?;
         self.rules.remember_repository(&real)?;
         if self.rules.is_closed_when_new(&real) {
-            self.empty_directories.add(&found).map_err(self.refused(Write, &real))?;
+            self.empty_directories
+                .add(&found)
+                .map_err(self.refused(Write, &real))?;
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
-        let made = self.caller.with_mask(|| mkdirat(&found.parent, &found.name_for_kernel(), mode));
+        let made = self
+            .caller
+            .with_mask(|| mkdirat(&found.parent, &found.name_for_kernel(), mode));
         made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, libc::S_IFDIR)?;
         let made = self.remember_new(&found, &real)?;
@@ -60,9 +66,16 @@ impl Call<'_> {
         };
         let real = found.real(&self.rules.areas)?;
         let verdict = self.may_appear(&found, &real, kind);
-        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
-        let (flags, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
-        let made = self.caller.with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, &real))?;
+        let (flags, mode) = (
+            SFlag::from_bits_truncate(kind),
+            Mode::from_bits_truncate(mode),
+        );
+        let made = self
+            .caller
+            .with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
         made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, kind)?;
         let made = self.remember_new(&found, &real)?;
@@ -80,7 +93,9 @@ impl Call<'_> {
     /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
     /// session may have made the rest since it was asked about. Who looks last sees all of it.
     pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
-        let shape = self.rules.enforce(self.rules.may_shape(&found.parent, real, kind));
+        let shape = self
+            .rules
+            .enforce(self.rules.may_shape(&found.parent, real, kind));
         if shape.is_err() {
             take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
@@ -110,7 +125,9 @@ impl Call<'_> {
         }
         // Without an identity nothing could be taken: there the rules stand alone.
         if let Ok(object) = object() {
-            self.new_names.borrow_mut().add(NewName::new(real, kind, object, from, verdict));
+            self.new_names
+                .borrow_mut()
+                .add(NewName::new(real, kind, object, from, verdict));
         }
     }
 
@@ -123,11 +140,15 @@ impl Call<'_> {
         let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
         let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
         let verdict = link().and_then(|()| appear());
-        self.rules.enforce(verdict).map_err(self.refused(Write, &real))?;
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, &real))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, libc::S_IFLNK)?;
-        self.note_name(&real, libc::S_IFLNK, verdict, None, || open_made(&found).and_then(identity_of));
+        self.note_name(&real, libc::S_IFLNK, verdict, None, || {
+            open_made(&found).and_then(identity_of)
+        });
         Ok(Answer::Value(0))
     }
 
@@ -140,13 +161,16 @@ impl Call<'_> {
             return Err(Errno::ENOENT);
         }
         let real = found.real(&self.rules.areas)?;
-        self.rules.may_remove(&real).map_err(self.refused(Write, &real))?;
+        self.rules
+            .may_remove(&real)
+            .map_err(self.refused(Write, &real))?;
         let how = match flags {
             0 => UnlinkatFlags::NoRemoveDir,
             libc::AT_REMOVEDIR => UnlinkatFlags::RemoveDir,
             _ => return Err(Errno::EINVAL),
         };
-        unlinkat(&found.parent, &found.name_for_kernel(), how).map_err(self.refused_by_kernel(&real))?;
+        unlinkat(&found.parent, &found.name_for_kernel(), how)
+            .map_err(self.refused_by_kernel(&real))?;
         Ok(Answer::Value(0))
     }
 
@@ -161,17 +185,29 @@ impl Call<'_> {
         let new = self.name(new.0, new.1)?;
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
-        self.rules.may_link(&object, &from, &stat).map_err(self.refused(Write, &from))?;
+        self.rules
+            .may_link(&object, &from, &stat)
+            .map_err(self.refused(Write, &from))?;
         // One without a name gets its first.
         self.rules.may_protect(&to, &stat, 0)?;
         if is(&stat, libc::S_IFLNK) {
-            self.rules.may_link_here(&to, None).map_err(self.refused(Write, &to))?;
+            self.rules
+                .may_link_here(&to, None)
+                .map_err(self.refused(Write, &to))?;
         }
         let verdict = self.may_appear(&new, &to, kind(&stat));
-        self.rules.enforce(verdict).map_err(self.refused(Write, &to))?;
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, &to))?;
         self.same_area(&from, &to)?;
         let path = by_descriptor(&object);
-        linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        linkat(
+            AT_FDCWD,
+            path.as_str(),
+            &new.parent,
+            &new.name_for_kernel(),
+            AtFlags::AT_SYMLINK_FOLLOW,
+        )?;
         self.rules.remember_link(&stat, &from, &to);
         self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
@@ -192,7 +228,11 @@ impl Call<'_> {
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
         let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
         // The protected one of the two names.
-        let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
+        let closed = if self.rules.protection(&from).is_some() {
+            &from
+        } else {
+            &to
+        };
         let keeps = flags == RenameFlags::RENAME_NOREPLACE;
         if keeps && new.object.is_some() {
             return Err(Errno::EEXIST);
@@ -204,18 +244,32 @@ impl Call<'_> {
         }
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
         let verdict = self.may_rename((&old, &from), (&new, &to), exchange);
-        self.rules.enforce(verdict).map_err(self.refused(Write, closed))?;
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, closed))?;
         self.may_bring_repositories(&from, &to, exchange)?;
         self.same_area(&from, &to)?;
-        renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
-            .map_err(self.refused_by_kernel(&to))?;
+        renameat2(
+            &old.parent,
+            &old.name_for_kernel(),
+            &new.parent,
+            &new.name_for_kernel(),
+            flags,
+        )
+        .map_err(self.refused_by_kernel(&to))?;
         self.rules.made_repositories.follow(&from, &to, exchange)?;
         self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
         Ok(Answer::Value(0))
     }
 
     /// Handles a rename on which the content of the file decides; `None` for any other rename.
-    fn replace_by_content(&self, old: &Found, new: &Found, from: &Path, to: &Path) -> Result<Option<Answer>> {
+    fn replace_by_content(
+        &self,
+        old: &Found,
+        new: &Found,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Option<Answer>> {
         let replaced = match self.replace_in_repository(old, new, from, to) {
             Ok(None) => self.replace_package_config(old, new, from, to),
             other => other,
@@ -227,7 +281,9 @@ impl Call<'_> {
     fn may_bring_repositories(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
         let ways = [Some((from, to)), exchange.then_some((to, from))];
         for (from, to) in ways.into_iter().flatten() {
-            let verdict = self.rules.enforce(self.rules.may_bring_repositories(from, to));
+            let verdict = self
+                .rules
+                .enforce(self.rules.may_bring_repositories(from, to));
             let noted = |_: &Errno| self.note(Write, Cause::Repository, to.as_os_str().as_bytes());
             verdict.inspect_err(noted)?;
         }
@@ -243,9 +299,17 @@ impl Call<'_> {
         verdict: Result<()>,
     ) -> Result<()> {
         let there = old.object.as_ref().map(|object| (object, new, from, to));
-        let back = new.object.as_ref().filter(|_| exchange).map(|object| (object, old, to, from));
+        let back = new
+            .object
+            .as_ref()
+            .filter(|_| exchange)
+            .map(|object| (object, old, to, from));
         let states = |(object, at, was, name)| Ok((object, fstat(object)?, at, was, name));
-        let moved = there.into_iter().chain(back).map(states).collect::<Result<Vec<_>>>()?;
+        let moved = there
+            .into_iter()
+            .chain(back)
+            .map(states)
+            .collect::<Result<Vec<_>>>()?;
         for (_, stat, _, was, name) in &moved {
             self.rules.remember_moved_links(stat, was, name);
         }
@@ -256,13 +320,22 @@ impl Call<'_> {
             self.rules.remember_moved(name, object)?;
         }
         // Of two names of one file, the kernel moves neither.
-        let identity = |found: &Found| found.object.as_ref().and_then(|object| identity_of(object).ok());
+        let identity = |found: &Found| {
+            found
+                .object
+                .as_ref()
+                .and_then(|object| identity_of(object).ok())
+        };
         if identity(new).is_none_or(|replaced| identity(old) != Some(replaced)) {
             let is_directory = moved.iter().any(|(_, stat, ..)| is(stat, libc::S_IFDIR));
-            self.new_names.borrow_mut().follow(from, to, exchange, is_directory);
+            self.new_names
+                .borrow_mut()
+                .follow(from, to, exchange, is_directory);
         }
         for (object, stat, _, was, name) in moved.into_iter().filter(|_| verdict.is_err()) {
-            self.note_name(name, kind(&stat), verdict, Some(was), || identity_of(object));
+            self.note_name(name, kind(&stat), verdict, Some(was), || {
+                identity_of(object)
+            });
         }
         Ok(())
     }
@@ -277,14 +350,22 @@ impl Call<'_> {
         if exchange {
             return self.may_move(new, to, old, from);
         }
-        let Some(replaced) = &new.object else { return Ok(()) };
+        let Some(replaced) = &new.object else {
+            return Ok(());
+        };
         self.rules.may_divert(to, replaced)?;
-        if self.rules.keeps_repository(to) { Err(Errno::EACCES) } else { Ok(()) }
+        if self.rules.keeps_repository(to) {
+            Err(Errno::EACCES)
+        } else {
+            Ok(())
+        }
     }
 
     fn may_move(&self, old: &Found, from: &Path, new: &Found, to: &Path) -> Result<()> {
         self.rules.may_change(from)?;
-        let Some(object) = &old.object else { return Err(Errno::ENOENT) };
+        let Some(object) = &old.object else {
+            return Err(Errno::ENOENT);
+        };
         self.rules.may_divert(from, object)?;
         if self.rules.keeps_repository(from) {
             return Err(Errno::EACCES);
@@ -308,14 +389,21 @@ impl Call<'_> {
     /// caller, zones and scratch space look like separate file systems.
     pub fn same_area(&self, from: &Path, to: &Path) -> Result<()> {
         let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
-        if area(from) == area(to) { Ok(()) } else { Err(Errno::EXDEV) }
+        if area(from) == area(to) {
+            Ok(())
+        } else {
+            Err(Errno::EXDEV)
+        }
     }
 
     /// A name in its directory; a link is not followed.
     fn name(&self, from: i32, path: u64) -> Result<Found> {
         let path = self.string(path)?;
         let path = path.as_bytes();
-        let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+        let end = path
+            .iter()
+            .rposition(|byte| *byte != b'/')
+            .map_or(path.len(), |last| last + 1);
         let found = self.search().find(from, &path[..end], false);
         let mut found = found.map_err(self.unseen(&path[..end]))?;
         found.slash = end < path.len();
@@ -325,5 +413,10 @@ impl Call<'_> {
 
 /// Opens a name that was just created as a path descriptor.
 fn open_made(found: &Found) -> Result<OwnedFd> {
-    openat(&found.parent, OsStr::from_bytes(&found.name), PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty())
+    openat(
+        &found.parent,
+        OsStr::from_bytes(&found.name),
+        PATH_ONLY | OFlag::O_NOFOLLOW,
+        Mode::empty(),
+    )
 }

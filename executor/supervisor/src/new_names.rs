@@ -70,7 +70,8 @@ impl NewNames {
     pub fn add(&mut self, new: NewName) {
         self.notes.retain(|note| note.path != new.path);
         if self.notes.len() >= NOTES_MAX && !self.is_full {
-            self.notes.retain(|note| matches!(note.find(), Ok(Some(_)) | Err(_)));
+            self.notes
+                .retain(|note| matches!(note.find(), Ok(Some(_)) | Err(_)));
             // Otherwise all would be looked for again and again.
             self.is_full = self.notes.len() > NOTES_MAX / 4 * 3;
         }
@@ -90,7 +91,11 @@ impl NewNames {
         for note in &mut self.notes {
             let moved = |from, to: &Path| {
                 let below = note.path.strip_prefix(from).ok()?;
-                Some(if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) })
+                Some(if below.as_os_str().is_empty() {
+                    to.to_owned()
+                } else {
+                    to.join(below)
+                })
             };
             let back = || moved(to, from).filter(|_| exchange);
             if let Some(path) = moved(from, to).or_else(back) {
@@ -125,7 +130,10 @@ impl NewNames {
             match lock.as_ref().map_or(State::Unknown, |_| note.state(rules)) {
                 State::Harmless => {}
                 State::Misplaced if misplaced.len() < MISPLACED_MAX => {
-                    misplaced.push(refusal(Cause::Misplaced, [&note.object, path(note)].concat()));
+                    misplaced.push(refusal(
+                        Cause::Misplaced,
+                        [&note.object, path(note)].concat(),
+                    ));
                     taken.push(&note.path);
                 }
                 State::Misplaced => left.push(note),
@@ -135,8 +143,13 @@ impl NewNames {
         }
         for (cause, notes) in [(Cause::LeftThere, left), (Cause::Unknown, unknown)] {
             let count = notes.len().try_into().unwrap_or(u32::MAX);
-            let first = notes.first().map(|first| path(first)[..path(first).len().min(TARGET_MAX)].to_vec());
-            misplaced.extend(first.map(|first| Refusal { count, ..refusal(cause, first) }));
+            let first = notes
+                .first()
+                .map(|first| path(first)[..path(first).len().min(TARGET_MAX)].to_vec());
+            misplaced.extend(first.map(|first| Refusal {
+                count,
+                ..refusal(cause, first)
+            }));
         }
         misplaced.extend(are_missing.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
         misplaced
@@ -144,7 +157,12 @@ impl NewNames {
 }
 
 fn refusal(cause: Cause, target: Vec<u8>) -> Refusal {
-    Refusal { kind: Write, cause, target, count: 1 }
+    Refusal {
+        kind: Write,
+        cause,
+        target,
+        count: 1,
+    }
 }
 
 fn path(note: &NewName) -> &[u8] {
@@ -162,12 +180,22 @@ impl NewName {
         verdict: Result<()>,
     ) -> Self {
         let from = from.map(Path::to_owned);
-        Self { path: path.to_owned(), kind, object, from, was_refused: verdict.is_err() }
+        Self {
+            path: path.to_owned(),
+            kind,
+            object,
+            from,
+            was_refused: verdict.is_err(),
+        }
     }
 
     /// The noted object with its directory, if it is still there.
     fn find(&self) -> Result<Option<(OwnedFd, OwnedFd)>> {
-        let (parent, name) = self.path.parent().zip(self.path.file_name()).ok_or(Errno::EINVAL)?;
+        let (parent, name) = self
+            .path
+            .parent()
+            .zip(self.path.file_name())
+            .ok_or(Errno::EINVAL)?;
         // Its directory could still be opened, and the broker not be told.
         if self.path.as_os_str().len() >= libc::PATH_MAX as usize {
             return Err(Errno::ENAMETOOLONG);
@@ -179,9 +207,9 @@ impl NewName {
             Ok((parent, object))
         };
         match open() {
-            Ok((parent, object)) => {
-                Ok(identity_of(&object).is_ok_and(|object| object == self.object).then_some((parent, object)))
-            }
+            Ok((parent, object)) => Ok(identity_of(&object)
+                .is_ok_and(|object| object == self.object)
+                .then_some((parent, object))),
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -254,17 +282,29 @@ mod tests {
     use super::*;
 
     fn note(path: &str) -> NewName {
-        NewName::new(Path::new(path), libc::S_IFREG, Identity::default(), None, Ok(()))
+        NewName::new(
+            Path::new(path),
+            libc::S_IFREG,
+            Identity::default(),
+            None,
+            Ok(()),
+        )
     }
 
     fn paths(names: &NewNames) -> Vec<&str> {
-        names.notes.iter().map(|note| note.path.to_str().unwrap()).collect()
+        names
+            .notes
+            .iter()
+            .map(|note| note.path.to_str().unwrap())
+            .collect()
     }
 
     #[test]
     fn notes_follow_what_the_call_moves() {
         let mut names = NewNames::default();
-        ["/z/a/x", "/z/ab/x", "/z/b/y"].into_iter().for_each(|path| names.add(note(path)));
+        ["/z/a/x", "/z/ab/x", "/z/b/y"]
+            .into_iter()
+            .for_each(|path| names.add(note(path)));
         names.follow(Path::new("/z/a"), Path::new("/z/c"), false, false);
         assert_eq!(paths(&names), ["/z/c/x", "/z/ab/x", "/z/b/y"]);
         names.follow(Path::new("/z/c"), Path::new("/z/b"), true, false);
@@ -282,11 +322,17 @@ mod tests {
         for number in 0..2 * NOTES_MAX {
             let path = folder.path().join(number.to_string());
             let object = identity_of(std::fs::File::create(&path).unwrap()).unwrap();
-            names.add(NewName { object, ..note(path.to_str().unwrap()) });
+            names.add(NewName {
+                object,
+                ..note(path.to_str().unwrap())
+            });
             assert!(names.notes.len() <= NOTES_MAX);
         }
         assert!(names.is_full);
-        names.add(NewName { was_refused: true, ..note("/z/refused") });
+        names.add(NewName {
+            was_refused: true,
+            ..note("/z/refused")
+        });
         assert!(names.notes.len() <= NOTES_MAX && paths(&names).contains(&"/z/refused"));
     }
 }

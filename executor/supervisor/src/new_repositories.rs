@@ -20,7 +20,9 @@ impl AccessRules {
     /// May a repository come about with the new name `real` in the directory `parent`? By that name it is one over `parent`; as
     /// a part of the structure it makes `parent` itself one.
     pub(crate) fn may_come_about(&self, parent: &OwnedFd, real: &Path) -> Result<()> {
-        let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else { return Ok(()) };
+        let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else {
+            return Ok(());
+        };
         if self.areas.in_zones(directory).next().is_none() {
             return Ok(());
         }
@@ -47,14 +49,24 @@ impl AccessRules {
 
     /// May what is `from` be called `to`? No repository that a call has made may come over a directory that was there before.
     pub(crate) fn may_bring_repositories(&self, from: &Path, to: &Path) -> Result<()> {
-        let over = self.made_repositories.moved(from, to)?.iter().any(|path| self.is_over_another(path));
+        let over = self
+            .made_repositories
+            .moved(from, to)?
+            .iter()
+            .any(|path| self.is_over_another(path));
         if over { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     /// Whether a repository at this path is one over a directory that was there when the session opened.
     fn is_over_another(&self, repository: &Path) -> bool {
-        let named = repository.file_name().is_some_and(|name| Repository::by_name(name.as_bytes()).is_some());
-        let directory = if named { repository.parent() } else { Some(repository) };
+        let named = repository
+            .file_name()
+            .is_some_and(|name| Repository::by_name(name.as_bytes()).is_some());
+        let directory = if named {
+            repository.parent()
+        } else {
+            Some(repository)
+        };
         directory.is_some_and(|directory| self.directories.was_there(directory))
     }
 
@@ -67,7 +79,9 @@ impl AccessRules {
 
     /// Records a name that is about to be made, if it may become a repository.
     pub(crate) fn remember_repository(&self, real: &Path) -> Result<()> {
-        let by_name = real.file_name().is_some_and(|name| Repository::by_name(name.as_bytes()).is_some());
+        let by_name = real
+            .file_name()
+            .is_some_and(|name| Repository::by_name(name.as_bytes()).is_some());
         let is_one = by_name || may_be_git_directory(real.as_os_str().as_bytes());
         if is_one && self.areas.in_zones(real).next().is_some() {
             return self.made_repositories.add(real);

@@ -28,5 +28,7 @@ pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
 
 /// The kernel's error number.
 pub fn errno(error: std::io::Error) -> nix::errno::Errno {
-    error.raw_os_error().map_or(nix::errno::Errno::EIO, nix::errno::Errno::from_raw)
+    error
+        .raw_os_error()
+        .map_or(nix::errno::Errno::EIO, nix::errno::Errno::from_raw)
 }

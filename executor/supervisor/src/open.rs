@@ -27,7 +27,10 @@ pub struct OpenFlags {
 impl OpenFlags {
     pub fn new(flags: u64, mode: u64) -> Self {
         let flags = OFlag::from_bits_retain(flags as i32);
-        Self { flags, mode: Mode::from_bits_truncate(mode as libc::mode_t) }
+        Self {
+            flags,
+            mode: Mode::from_bits_truncate(mode as libc::mode_t),
+        }
     }
 
     fn has(&self, flag: OFlag) -> bool {
@@ -53,7 +56,11 @@ impl OpenFlags {
 
     /// How much of an existing file's content an open keeps.
     fn kept_bytes(&self) -> u64 {
-        if self.has(OFlag::O_TRUNC) { 0 } else { u64::MAX }
+        if self.has(OFlag::O_TRUNC) {
+            0
+        } else {
+            u64::MAX
+        }
     }
 
     fn kind(&self) -> AttemptKind {
@@ -63,7 +70,11 @@ impl OpenFlags {
     /// Flags to open an existing file through a link that must be followed. Never makes it our controlling terminal.
     fn reopen(&self) -> OFlag {
         let gone = OFlag::O_CREAT | OFlag::O_NOFOLLOW;
-        let excl = if self.has(OFlag::O_TMPFILE) { OFlag::empty() } else { OFlag::O_EXCL };
+        let excl = if self.has(OFlag::O_TMPFILE) {
+            OFlag::empty()
+        } else {
+            OFlag::O_EXCL
+        };
         (self.flags - gone - excl) | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
     }
 }
@@ -80,15 +91,26 @@ impl Call<'_> {
         self.check()?;
         let new = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
         let follow = !new && !how.has(OFlag::O_NOFOLLOW);
-        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), follow) {
+        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), follow)
+        {
             return self.open_object(object, &real, how);
         }
         for _ in 0..TRIES {
             let found = self.search().find(from, path.as_bytes(), follow);
-            let found = if how.writes() { found.map_err(self.unseen(path.as_bytes())) } else { found }?;
+            let found = if how.writes() {
+                found.map_err(self.unseen(path.as_bytes()))
+            } else {
+                found
+            }?;
             match found {
-                Found { object: Some(_), .. } if new => return Err(Errno::EEXIST),
-                Found { object: Some(object), slash, .. } => {
+                Found {
+                    object: Some(_), ..
+                } if new => return Err(Errno::EEXIST),
+                Found {
+                    object: Some(object),
+                    slash,
+                    ..
+                } => {
                     if slash && !is(&fstat(&object)?, libc::S_IFDIR) {
                         return Err(Errno::ENOTDIR);
                     }
@@ -112,7 +134,9 @@ impl Call<'_> {
         let stat = fstat(&object)?;
         if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
             let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-                self.rules.may_open(object, path, stat, true).map_err(self.refused(Write, path))
+                self.rules
+                    .may_open(object, path, stat, true)
+                    .map_err(self.refused(Write, path))
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
@@ -121,7 +145,13 @@ impl Call<'_> {
         self.open_own(object, real, &stat, how)
     }
 
-    fn open_own(&self, object: OwnedFd, real: &Path, stat: &FileStat, how: OpenFlags) -> Result<Answer> {
+    fn open_own(
+        &self,
+        object: OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+        how: OpenFlags,
+    ) -> Result<Answer> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
         const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
         let close_on_exec = how.has(OFlag::O_CLOEXEC);
@@ -131,7 +161,11 @@ impl Call<'_> {
             set_flags(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, close_on_exec));
         }
-        match self.rules.readable_secret(&object, real, stat).filter(|_| !how.writes()) {
+        match self
+            .rules
+            .readable_secret(&object, real, stat)
+            .filter(|_| !how.writes())
+        {
             Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
             Some(secret) => {
                 if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
@@ -141,7 +175,11 @@ impl Call<'_> {
             None => {
                 let opens = self.rules.may_open(&object, real, stat, how.writes());
                 let opens = opens.map_err(self.refused(how.kind(), real));
-                if how.writes() { opens } else { opens.map_err(self.missing(real, stat)) }?;
+                if how.writes() {
+                    opens
+                } else {
+                    opens.map_err(self.missing(real, stat))
+                }?;
             }
         }
         let directory = is(stat, libc::S_IFDIR);
@@ -167,12 +205,18 @@ impl Call<'_> {
             return Pending::fifo(object, how.reopen(), close_on_exec, named);
         }
         let opened = if how.has(OFlag::O_TMPFILE) {
-            self.caller.with_mask(|| open(by_descriptor(&object).as_str(), how.reopen(), how.mode))
+            self.caller
+                .with_mask(|| open(by_descriptor(&object).as_str(), how.reopen(), how.mode))
         } else {
             open(by_descriptor(&object).as_str(), how.reopen(), Mode::empty())
         };
-        let opened =
-            opened.map_err(|errno| if how.writes() { self.refused_by_kernel(real)(errno) } else { errno });
+        let opened = opened.map_err(|errno| {
+            if how.writes() {
+                self.refused_by_kernel(real)(errno)
+            } else {
+                errno
+            }
+        });
         Ok(Answer::Descriptor(opened?, close_on_exec))
     }
 
@@ -189,15 +233,22 @@ impl Call<'_> {
             return Ok(locked);
         }
         let verdict = self.may_appear(found, &real, libc::S_IFREG);
-        if let Err(refused) = self.rules.enforce(verdict).map_err(self.refused(Write, &real)) {
+        if let Err(refused) = self
+            .rules
+            .enforce(verdict)
+            .map_err(self.refused(Write, &real))
+        {
             return self
                 .rules
                 .areas
                 .zone_of_package(&real)
                 .map_or(Err(refused), |zone| self.unnamed(zone, how, refused));
         }
-        let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let made = self.caller.with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
+        let flags =
+            how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let made = self
+            .caller
+            .with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
         let made = made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(found, &real, libc::S_IFREG)?;
         self.rules.remember(&real, &made)?;
@@ -213,7 +264,10 @@ impl Call<'_> {
             return Err(refused);
         }
         let flags = access | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        let made = self.caller.with_mask(|| open(zone, flags, how.mode)).map_err(|_| refused)?;
+        let made = self
+            .caller
+            .with_mask(|| open(zone, flags, how.mode))
+            .map_err(|_| refused)?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
@@ -224,7 +278,9 @@ impl Call<'_> {
             return Err(Errno::EFBIG);
         }
         let (object, _) = self.separate(object, Write, length, |object, path, stat| {
-            self.rules.may_open(object, path, stat, true).map_err(self.refused(Write, path))
+            self.rules
+                .may_open(object, path, stat, true)
+                .map_err(self.refused(Write, path))
         })?;
         let stat = fstat(&object)?;
         if is(&stat, libc::S_IFIFO) {
@@ -240,7 +296,9 @@ impl Call<'_> {
         let (stat, path) = (fstat(&object)?, real(&object)?);
         // A program that has read its settings waits for them to change.
         if self.rules.readable_secret(&object, &path, &stat).is_none() {
-            self.rules.may_open(&object, &path, &stat, false).map_err(self.refused(Read, &path))?;
+            self.rules
+                .may_open(&object, &path, &stat, false)
+                .map_err(self.refused(Read, &path))?;
         }
         if !self.rules.areas.is_visible(&path) {
             return Err(Errno::EACCES);
@@ -249,6 +307,8 @@ impl Call<'_> {
         self.check()?;
         let path = std::ffi::CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
         let mask = mask & !libc::IN_DONT_FOLLOW;
-        file::watch(inotify.as_fd(), &path, mask).map(|watch| Answer::Value(watch.into())).map_err(errno)
+        file::watch(inotify.as_fd(), &path, mask)
+            .map(|watch| Answer::Value(watch.into()))
+            .map_err(errno)
     }
 }

@@ -27,22 +27,32 @@ impl Call<'_> {
     /// `stat` and its older and newer forms.
     pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.seen(path, follow)? else { return Ok(Answer::GoOn) };
-        self.caller.write(out, &file::state(object.as_fd()).map_err(errno)?)?;
+        let Some(object) = self.seen(path, follow)? else {
+            return Ok(Answer::GoOn);
+        };
+        self.caller
+            .write(out, &file::state(object.as_fd()).map_err(errno)?)?;
         Ok(Answer::Value(0))
     }
 
     /// `statx`; the kernel checks its mask and other flags.
     pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.seen(path, follow)? else { return Ok(Answer::GoOn) };
-        self.caller.write(out, &file::extended_state(object.as_fd(), flags, mask).map_err(errno)?)?;
+        let Some(object) = self.seen(path, follow)? else {
+            return Ok(Answer::GoOn);
+        };
+        self.caller.write(
+            out,
+            &file::extended_state(object.as_fd(), flags, mask).map_err(errno)?,
+        )?;
         Ok(Answer::Value(0))
     }
 
     /// `access` and its relatives; real and effective user are the same here.
     pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
-        let Some(object) = self.seen(path, true)? else { return Ok(Answer::GoOn) };
+        let Some(object) = self.seen(path, true)? else {
+            return Ok(Answer::GoOn);
+        };
         let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
         access(by_descriptor(&object).as_str(), mode)?;
         Ok(Answer::Value(0))
@@ -50,8 +60,13 @@ impl Call<'_> {
 
     /// `readlink`; a text that is too long is truncated, as by the kernel.
     pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
-        let Some(object) = self.seen(path, false)? else { return Ok(Answer::GoOn) };
-        let room = usize::try_from(room as i32).ok().filter(|room| *room > 0).ok_or(Errno::EINVAL)?;
+        let Some(object) = self.seen(path, false)? else {
+            return Ok(Answer::GoOn);
+        };
+        let room = usize::try_from(room as i32)
+            .ok()
+            .filter(|room| *room > 0)
+            .ok_or(Errno::EINVAL)?;
         if !is(&fstat(&object)?, libc::S_IFLNK) {
             return Err(Errno::EINVAL);
         }
@@ -64,8 +79,12 @@ impl Call<'_> {
     /// `chdir` and `execve`.
     pub fn go(&self, path: u64) -> Result<Answer> {
         // For an address that cannot be read, the kernel returns the error.
-        let Ok(path) = self.caller.string(path) else { return Ok(Answer::GoOn) };
-        let Some(object) = self.own(path.as_bytes(), true)? else { return Ok(Answer::GoOn) };
+        let Ok(path) = self.caller.string(path) else {
+            return Ok(Answer::GoOn);
+        };
+        let Some(object) = self.own(path.as_bytes(), true)? else {
+            return Ok(Answer::GoOn);
+        };
         if self.rules.areas.is_private_tmp(&real(&object)?) {
             return Ok(Answer::GoOn);
         }
@@ -77,11 +96,17 @@ impl Call<'_> {
     /// reported as missing.
     fn seen(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
         // For an address that cannot be read, the kernel returns the error.
-        let Ok(path) = self.caller.string(path) else { return Ok(None) };
+        let Ok(path) = self.caller.string(path) else {
+            return Ok(None);
+        };
         match self.own(path.as_bytes(), follow)? {
             // The roots may lie in the machine's `/tmp`.
             Some(own) if self.rules.areas.is_missing(&real(&own)?) => Err(Errno::ENOENT),
-            None if self.rules.areas.is_missing(Path::new(OsStr::from_bytes(path.as_bytes()))) => {
+            None if self
+                .rules
+                .areas
+                .is_missing(Path::new(OsStr::from_bytes(path.as_bytes()))) =>
+            {
                 Err(Errno::ENOENT)
             }
             own => Ok(own),
@@ -90,7 +115,11 @@ impl Call<'_> {
 
     /// The same for any path.
     fn own(&self, path: &[u8], follow: bool) -> Result<Option<OwnedFd>> {
-        if !self.rules.areas.is_hidden_tmp(Path::new(OsStr::from_bytes(path))) {
+        if !self
+            .rules
+            .areas
+            .is_hidden_tmp(Path::new(OsStr::from_bytes(path)))
+        {
             return Ok(None);
         }
         self.check()?;

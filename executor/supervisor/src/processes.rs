@@ -15,7 +15,9 @@ const GENERATIONS_MAX: usize = 4096;
 impl AccessRules {
     /// Makes processes that do not descend from this one appear not to exist, and the sockets of the machine and the user's keys.
     pub(crate) fn check_process(&self, real: &Path) -> Result<()> {
-        let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
+        let Ok(below) = real.strip_prefix("/proc") else {
+            return Ok(());
+        };
         let mut names = below.iter().map(OsStr::as_bytes);
         let first = names.next().unwrap_or_default();
         if KEYS.iter().any(|name| name.as_bytes() == first) {
@@ -24,10 +26,16 @@ impl AccessRules {
         if !first.first().is_some_and(u8::is_ascii_digit) {
             return Ok(());
         }
-        let number = std::str::from_utf8(first).ok().and_then(|text| text.parse().ok());
+        let number = std::str::from_utf8(first)
+            .ok()
+            .and_then(|text| text.parse().ok());
         let sockets = names.any(|name| name == b"net");
         let ours = number.is_some_and(is_ours);
-        if ours && !sockets { Ok(()) } else { Err(Errno::ENOENT) }
+        if ours && !sockets {
+            Ok(())
+        } else {
+            Err(Errno::ENOENT)
+        }
     }
 }
 

@@ -14,23 +14,39 @@ impl AccessRules {
     /// How a name is protected.
     pub(crate) fn protection(&self, real: &Path) -> Option<Protection> {
         let (paths, names) = (self.protected_as(real), self.names(real));
-        paths.iter().filter_map(|(_, path)| Some(names.protection(path)?.protection)).max()
+        paths
+            .iter()
+            .filter_map(|(_, path)| Some(names.protection(path)?.protection))
+            .max()
     }
 
     /// Whether neither a name nor its place closes `real` for reading. Ignores what a cell has created.
     pub(crate) fn is_open_for_reading(&self, real: &Path) -> bool {
         let names = self.names(real);
         let closed = |path: &[u8]| {
-            let transit = || names.transit(path).into_iter().any(|to| to.name.protection == Protection::All);
-            names.protection(path).is_some_and(|name| name.protection == Protection::All) || transit()
+            let transit = || {
+                names
+                    .transit(path)
+                    .into_iter()
+                    .any(|to| to.name.protection == Protection::All)
+            };
+            names
+                .protection(path)
+                .is_some_and(|name| name.protection == Protection::All)
+                || transit()
         };
         self.objects.protection_of_place(real) != Some(Protection::All)
             && !self.protected_as(real).iter().any(|(_, path)| closed(path))
     }
 
     /// How a file that was protected when the session opened is protected, under any name.
-    pub(crate) fn protection_of_object(&self, object: &OwnedFd, stat: &FileStat) -> Option<Protection> {
-        self.objects.protection((stat.st_dev, stat.st_ino), || born(object))
+    pub(crate) fn protection_of_object(
+        &self,
+        object: &OwnedFd,
+        stat: &FileStat,
+    ) -> Option<Protection> {
+        self.objects
+            .protection((stat.st_dev, stat.st_ino), || born(object))
     }
 
     /// The paths by which names are protected at `real`, each with the absolute path that it stands
@@ -47,50 +63,74 @@ impl AccessRules {
         if !paths.is_empty() {
             paths.extend(in_new_repositories(real).map(|path| (real.to_owned(), bytes(path))));
         }
-        paths.extend(self.objects.other_paths(real).map(|path| (real.to_owned(), bytes(path))));
+        paths.extend(
+            self.objects
+                .other_paths(real)
+                .map(|path| (real.to_owned(), bytes(path))),
+        );
         paths
     }
 
     /// Whether the last component of a path by which `real` is protected matches a rule itself.
     pub(crate) fn ends_a_rule(&self, real: &Path, path: &[u8]) -> bool {
         let count = path.split(|byte| *byte == b'/').count();
-        self.names(real).closings(path).last().is_some_and(|(names, _)| *names == count)
+        self.names(real)
+            .closings(path)
+            .last()
+            .is_some_and(|(names, _)| *names == count)
     }
 
     /// Whether a new name here is closed even if the session has created it.
     pub(crate) fn is_closed_when_new(&self, real: &Path) -> bool {
-        let closed =
-            |path: &[u8]| self.names(real).closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
+        let closed = |path: &[u8]| {
+            self.names(real)
+                .closings(path)
+                .iter()
+                .any(|(_, new)| *new == WhenNew::Closed)
+        };
         self.protected_as(real).iter().any(|(_, path)| closed(path))
     }
 
     /// Whether names below a path would be protected by its place: `.git` leads to `.git/hooks`.
     pub(crate) fn leads_to_protected(&self, real: &Path) -> bool {
-        self.areas.in_zones(real).any(|(_, name)| self.names(real).leads_to(name).is_some())
+        self.areas
+            .in_zones(real)
+            .any(|(_, name)| self.names(real).leads_to(name).is_some())
     }
 
     /// Whether what lies below a directory is protected by the directory's place.
     pub(crate) fn reaches_below(&self, real: &Path) -> bool {
         self.objects.has_place_below(real)
-            || self.protected_as(real).iter().any(|(_, path)| self.names(real).reaches_below(path))
+            || self
+                .protected_as(real)
+                .iter()
+                .any(|(_, path)| self.names(real).reaches_below(path))
     }
 }
 
 /// The equivalents of a settings' path in directories that are repositories by now: since the
 /// session opened, the host may have created one with any name.
 fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
-    let settings = real
-        .ancestors()
-        .filter(|path| path.file_name().is_some_and(|name| Repository::may_be_setting(name.as_bytes())));
+    let settings = real.ancestors().filter(|path| {
+        path.file_name()
+            .is_some_and(|name| Repository::may_be_setting(name.as_bytes()))
+    });
     settings.filter_map(|setting| {
         let directory = setting.parent()?;
         let has = |member: Member| directory.join(member.name).symlink_metadata().is_ok();
-        let below = real.strip_prefix(directory).ok().filter(|_| Repository::has_shape(has))?;
+        let below = real
+            .strip_prefix(directory)
+            .ok()
+            .filter(|_| Repository::has_shape(has))?;
         Some(Path::new(".git").join(below))
     })
 }
 
 /// When a file was created, if the file system reports it.
 pub fn born(object: &OwnedFd) -> Option<SystemTime> {
-    File::from(object.try_clone().ok()?).metadata().ok()?.created().ok()
+    File::from(object.try_clone().ok()?)
+        .metadata()
+        .ok()?
+        .created()
+        .ok()
 }

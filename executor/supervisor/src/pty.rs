@@ -37,13 +37,22 @@ impl PtyMaker {
     /// The kernel's (`socketpair`).
     pub fn new() -> io::Result<(Self, PtyClient)> {
         let (socket, cells) = message::pair()?;
-        Ok((Self { socket, made: Vec::new(), last: NEW }, PtyClient(cells)))
+        Ok((
+            Self {
+                socket,
+                made: Vec::new(),
+                last: NEW,
+            },
+            PtyClient(cells),
+        ))
     }
 
     /// Answers one request, on the socket that came with it. A failure is answered without descriptors.
     pub fn answer(&mut self) {
         let mut number = [0; 4];
-        let Ok((_, fds)) = message::receive(self.socket.as_fd(), &mut number) else { return };
+        let Ok((_, fds)) = message::receive(self.socket.as_fd(), &mut number) else {
+            return;
+        };
         let [back] = fds.as_slice() else { return };
         let (id, ends) = match u32::from_le_bytes(number) {
             NEW => self.make().unwrap_or_default(),
@@ -56,7 +65,8 @@ impl PtyMaker {
 
     /// Makes a terminal: its number, master and slave.
     fn make(&mut self) -> io::Result<(u32, Vec<OwnedFd>)> {
-        self.made.retain(|(_, slave)| fstat(slave).is_ok_and(|stat| stat.st_nlink > 0));
+        self.made
+            .retain(|(_, slave)| fstat(slave).is_ok_and(|stat| stat.st_nlink > 0));
         if self.made.len() >= TERMINALS_MAX || !machine_has_enough()? {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
@@ -69,7 +79,12 @@ impl PtyMaker {
 
     fn slave(&self, id: u32) -> Option<OwnedFd> {
         let (_, path) = self.made.iter().find(|(made, _)| *made == id)?;
-        open(format!("/proc/self/fd/{}", path.as_raw_fd()).as_str(), FLAGS, Mode::empty()).ok()
+        open(
+            format!("/proc/self/fd/{}", path.as_raw_fd()).as_str(),
+            FLAGS,
+            Mode::empty(),
+        )
+        .ok()
     }
 }
 
@@ -107,14 +122,19 @@ impl PtyClient {
     /// `EIO` if it is gone; otherwise the kernel's.
     pub fn slave(&self, id: u32) -> io::Result<OwnedFd> {
         let (_, ends) = self.ask(id)?;
-        ends.into_iter().next().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
+        ends.into_iter()
+            .next()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
     }
 
     fn ask(&self, id: u32) -> io::Result<(u32, Vec<OwnedFd>)> {
         let (ours, theirs) = message::pair()?;
         message::send_waiting(self.0.as_fd(), &id.to_le_bytes(), &[theirs.as_fd()])?;
         drop(theirs);
-        poll(&mut [PollFd::new(ours.as_fd(), PollFlags::POLLIN)], PollTimeout::from(TIMEOUT_MS))?;
+        poll(
+            &mut [PollFd::new(ours.as_fd(), PollFlags::POLLIN)],
+            PollTimeout::from(TIMEOUT_MS),
+        )?;
         let mut number = [0; 4];
         let (_, ends) = message::receive(ours.as_fd(), &mut number)?;
         Ok((u32::from_le_bytes(number), ends))

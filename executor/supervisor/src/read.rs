@@ -24,7 +24,9 @@ impl Call<'_> {
             true => (None, PathBuf::from("/")),
             false => {
                 let directory = self.caller.directory(from, self.known).ok()?;
-                let above = self.path_of_own(&directory).filter(|above| above.is_absolute())?;
+                let above = self
+                    .path_of_own(&directory)
+                    .filter(|above| above.is_absolute())?;
                 (Some(directory), above)
             }
         };
@@ -34,7 +36,9 @@ impl Call<'_> {
         }
         // With `O_NONBLOCK` this process blocks neither on a FIFO nor on a file lease.
         let at_once = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let how = OpenHow::new().flags(at_once).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let how = OpenHow::new()
+            .flags(at_once)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         let opened = match &directory {
             Some(directory) => openat2(directory, path, how),
             None => openat2(AT_FDCWD, path, how),
@@ -48,13 +52,16 @@ impl Call<'_> {
 
     /// The path of the file behind a descriptor of this process, as the kernel reports it.
     fn path_of_own(&self, fd: &OwnedFd) -> Option<PathBuf> {
-        readlinkat(self.own_descriptors, fd.as_raw_fd().to_string().as_str()).ok().map(PathBuf::from)
+        readlinkat(self.own_descriptors, fd.as_raw_fd().to_string().as_str())
+            .ok()
+            .map(PathBuf::from)
     }
 
     /// Whether nothing closes this path for reading, and the caller means the same file by it.
     fn is_open_for_reading(&self, real: &Path) -> bool {
         let areas = &self.rules.areas;
-        let own = ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) || areas.is_hidden_tmp(real);
+        let own =
+            ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) || areas.is_hidden_tmp(real);
         !own && areas.is_visible(real) && self.rules.is_open_for_reading(real)
     }
 

@@ -91,11 +91,17 @@ impl Refusals {
     /// Notes a refusal. A repeated one is counted.
     pub fn note(&mut self, kind: AttemptKind, cause: Cause, target: &[u8]) {
         let target = &target[..target.len().min(TARGET_MAX)];
-        let same = |one: &&mut Refusal| (one.kind, one.cause, &*one.target) == (kind, cause, target);
+        let same =
+            |one: &&mut Refusal| (one.kind, one.cause, &*one.target) == (kind, cause, target);
         if let Some(known) = self.list.iter_mut().find(same) {
             known.count = known.count.saturating_add(1);
         } else if self.list.len() < REFUSALS_MAX {
-            self.list.push(Refusal { kind, cause, target: target.to_vec(), count: 1 });
+            self.list.push(Refusal {
+                kind,
+                cause,
+                target: target.to_vec(),
+                count: 1,
+            });
         } else {
             self.more = self.more.saturating_add(1);
         }
@@ -120,7 +126,10 @@ impl Refusals {
 impl Refusal {
     /// Encodes it for the broker.
     pub fn encode(&self) -> Vec<u8> {
-        let kind = AttemptKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
+        let kind = AttemptKind::ALL
+            .iter()
+            .position(|kind| *kind == self.kind)
+            .unwrap_or_default();
         let mut bytes = vec![kind as u8, self.cause as u8];
         bytes.extend_from_slice(&self.count.to_le_bytes());
         bytes.extend_from_slice(&self.target);
@@ -132,7 +141,11 @@ impl Refusal {
         let (head, target) = bytes.split_first_chunk::<HEAD>()?;
         let [kind, cause, count @ ..] = *head;
         let cause = *Cause::ALL.get(usize::from(cause))?;
-        let max = if cause == Cause::Misplaced { MISPLACED_TARGET_MAX } else { TARGET_MAX };
+        let max = if cause == Cause::Misplaced {
+            MISPLACED_TARGET_MAX
+        } else {
+            TARGET_MAX
+        };
         Some(Self {
             kind: *AttemptKind::ALL.get(usize::from(kind))?,
             cause,
@@ -155,7 +168,12 @@ mod tests {
     fn refusals_read_back_and_nothing_else_does() {
         for kind in AttemptKind::ALL {
             for cause in Cause::ALL {
-                let refusal = Refusal { kind, cause, target: b"/a\xff".to_vec(), count: 7 };
+                let refusal = Refusal {
+                    kind,
+                    cause,
+                    target: b"/a\xff".to_vec(),
+                    count: 7,
+                };
                 assert_eq!(Refusal::decode(&refusal.encode()), Some(refusal));
             }
         }
@@ -166,9 +184,18 @@ mod tests {
             count: u32::MAX,
         };
         let mut bytes = longest.encode();
-        assert_eq!((bytes.len() + 1, Refusal::decode(&bytes)), (MESSAGE_MAX, Some(longest)));
+        assert_eq!(
+            (bytes.len() + 1, Refusal::decode(&bytes)),
+            (MESSAGE_MAX, Some(longest))
+        );
         bytes.push(b'x');
-        for other in [&bytes[..], &[], &[0; HEAD - 1], &[200, 0, 0, 0, 0, 0], &[0, 200, 0, 0, 0, 0]] {
+        for other in [
+            &bytes[..],
+            &[],
+            &[0; HEAD - 1],
+            &[200, 0, 0, 0, 0, 0],
+            &[0, 200, 0, 0, 0, 0],
+        ] {
             assert_eq!(Refusal::decode(other), None);
         }
     }
@@ -182,7 +209,11 @@ mod tests {
         refusals.note(AttemptKind::Read, Cause::Outside, &[0]);
         assert_eq!((refusals.list().len(), refusals.more()), (REFUSALS_MAX, 3));
         assert_eq!(refusals.list()[0].count, 2);
-        refusals.note(AttemptKind::Write, Cause::Outside, &vec![b'x'; TARGET_MAX + 9]);
+        refusals.note(
+            AttemptKind::Write,
+            Cause::Outside,
+            &vec![b'x'; TARGET_MAX + 9],
+        );
         assert_eq!(refusals.more(), 4);
     }
 }

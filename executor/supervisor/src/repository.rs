@@ -27,8 +27,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use policies::{
-    GIT_CONFIG_MAX, GIT_HEAD_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config, is_harmless_package_config,
-    is_valid_git_head,
+    GIT_CONFIG_MAX, GIT_HEAD_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config,
+    is_harmless_package_config, is_valid_git_head,
 };
 use std::ffi::OsStr;
 use std::fs::File;
@@ -52,23 +52,36 @@ impl Call<'_> {
         from: &Path,
         to: &Path,
     ) -> Result<Option<Answer>> {
-        let Some(object) = &old.object else { return Ok(None) };
+        let Some(object) = &old.object else {
+            return Ok(None);
+        };
         let is_lock = |name: &str| {
-            from.parent() == to.parent() && from.file_name().is_some_and(|lock| lock == OsStr::new(name))
+            from.parent() == to.parent()
+                && from
+                    .file_name()
+                    .is_some_and(|lock| lock == OsStr::new(name))
         };
         let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.is_git_head(to) {
             true => (GIT_HEAD_MAX, is_valid_git_head),
             false if is_lock("config.lock") && self.rules.is_git_config(to) => {
                 (GIT_CONFIG_MAX, is_harmless_git_config)
             }
-            false if is_lock(RERERE_LOCK) && self.rules.is_rerere_state(to) => (0, <[u8]>::is_empty),
+            false if is_lock(RERERE_LOCK) && self.rules.is_rerere_state(to) => {
+                (0, <[u8]>::is_empty)
+            }
             false => return Ok(None),
         };
-        let theirs = || new.object.as_ref().is_some_and(|present| !self.rules.created.has(present));
+        let theirs = || {
+            new.object
+                .as_ref()
+                .is_some_and(|present| !self.rules.created.has(present))
+        };
         if old.slash || new.slash || kept == GIT_CONFIG_MAX && theirs() {
             return Err(Errno::EACCES);
         }
-        let text = text_of(object, kept)?.filter(|text| is_fit(text)).ok_or(Errno::EACCES)?;
+        let text = text_of(object, kept)?
+            .filter(|text| is_fit(text))
+            .ok_or(Errno::EACCES)?;
         self.put_own(old, new, (from, to), &text)
     }
 
@@ -83,13 +96,20 @@ impl Call<'_> {
         from: &Path,
         to: &Path,
     ) -> Result<Option<Answer>> {
-        let Some(object) = old.object.as_ref().filter(|_| self.rules.is_judged(to)) else { return Ok(None) };
-        let theirs = new.object.as_ref().is_some_and(|present| !self.rules.created.has(present));
+        let Some(object) = old.object.as_ref().filter(|_| self.rules.is_judged(to)) else {
+            return Ok(None);
+        };
+        let theirs = new
+            .object
+            .as_ref()
+            .is_some_and(|present| !self.rules.created.has(present));
         if old.slash || new.slash || theirs {
             return Err(Errno::EACCES);
         }
         let is_harmless = |text: &Vec<u8>| is_harmless_package_config(&new.name, text);
-        let text = text_of(object, PACKAGE_CONFIG_MAX)?.filter(is_harmless).ok_or(Errno::EACCES)?;
+        let text = text_of(object, PACKAGE_CONFIG_MAX)?
+            .filter(is_harmless)
+            .ok_or(Errno::EACCES)?;
         self.put_own(old, new, (from, to), &text)
     }
 
@@ -101,12 +121,18 @@ impl Call<'_> {
         (from, to): (&Path, &Path),
         text: &[u8],
     ) -> Result<Option<Answer>> {
-        let Some(object) = &old.object else { return Ok(None) };
+        let Some(object) = &old.object else {
+            return Ok(None);
+        };
         self.rules.may_change(from)?;
         self.same_area(from, to)?;
         let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
         self.replace_by_own(new, to, text, mode)?;
-        unlinkat(&old.parent, &old.name_for_kernel(), UnlinkatFlags::NoRemoveDir)?;
+        unlinkat(
+            &old.parent,
+            &old.name_for_kernel(),
+            UnlinkatFlags::NoRemoveDir,
+        )?;
         Ok(Some(Answer::Value(0)))
     }
 
@@ -118,15 +144,30 @@ impl Call<'_> {
         let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
         let name = format!("{PREFIX}{number:0DIGITS$x}");
         let parent = found.parent.try_clone().map_err(errno)?;
-        let temporary = Found { parent, name: name.clone().into(), slash: false, object: None };
+        let temporary = Found {
+            parent,
+            name: name.clone().into(),
+            slash: false,
+            object: None,
+        };
         self.create_own(&temporary, real, text, mode)?;
-        renameat(&found.parent, name.as_str(), &found.parent, &found.name_for_kernel())
+        renameat(
+            &found.parent,
+            name.as_str(),
+            &found.parent,
+            &found.name_for_kernel(),
+        )
     }
 
     /// Handles opening, for writing, a file that links a worktree to its repository; `None` for any other file.
     ///
     /// The valid content is known before git writes it: so it is written here, and git's own bytes are discarded.
-    pub fn link_worktree(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
+    pub fn link_worktree(
+        &self,
+        found: &Found,
+        real: &Path,
+        flags: OFlag,
+    ) -> Result<Option<Answer>> {
         if flags & OFlag::O_ACCMODE != OFlag::O_WRONLY || self.rules.areas.of(real).is_none() {
             return Ok(None);
         }
@@ -138,7 +179,9 @@ impl Call<'_> {
             b"commondir" if is_worktree(real.parent()) => b"../..\n".to_vec(),
             b".git" => match self.worktrees.repository_of(real, self.rules) {
                 Some(repository) => {
-                    self.rules.may_come_about(&found.parent, real).map_err(self.refused(Write, real))?;
+                    self.rules
+                        .may_come_about(&found.parent, real)
+                        .map_err(self.refused(Write, real))?;
                     self.rules.remember_repository(real)?;
                     self.rules.written_links.add(&repository)?;
                     [b"gitdir: ", repository.as_os_str().as_bytes(), b"\n"].concat()
@@ -154,15 +197,28 @@ impl Call<'_> {
     pub fn lock_rerere(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
         let is_lock = found.name == RERERE_LOCK.as_bytes()
             && self.rules.is_rerere_state(&real.with_file_name("MERGE_RR"));
-        if is_lock { self.write_for_caller(found, real, b"", flags).map(Some) } else { Ok(None) }
+        if is_lock {
+            self.write_for_caller(found, real, b"", flags).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Creates a file with this text, and discards what the caller writes.
-    fn write_for_caller(&self, found: &Found, real: &Path, text: &[u8], flags: OFlag) -> Result<Answer> {
+    fn write_for_caller(
+        &self,
+        found: &Found,
+        real: &Path,
+        text: &[u8],
+        flags: OFlag,
+    ) -> Result<Answer> {
         self.rules.may_change(real.parent().ok_or(Errno::EACCES)?)?;
         self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
         let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Answer::Descriptor(nowhere, flags.contains(OFlag::O_CLOEXEC)))
+        Ok(Answer::Descriptor(
+            nowhere,
+            flags.contains(OFlag::O_CLOEXEC),
+        ))
     }
 
     /// Creates a file that no cell has ever had open.
@@ -173,7 +229,13 @@ impl Call<'_> {
         let path = by_descriptor(&file);
         let file = File::from(file);
         (&file).write_all(text).map_err(errno)?;
-        linkat(AT_FDCWD, path.as_str(), &found.parent, &found.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        linkat(
+            AT_FDCWD,
+            path.as_str(),
+            &found.parent,
+            &found.name_for_kernel(),
+            AtFlags::AT_SYMLINK_FOLLOW,
+        )?;
         self.rules.remember(real, &file)
     }
 }
@@ -183,8 +245,15 @@ fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
     if !is(&fstat(object)?, libc::S_IFREG) {
         return Ok(None);
     }
-    let file = open(by_descriptor(object).as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let file = open(
+        by_descriptor(object).as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut text = Vec::new();
-    File::from(file).take(max as u64 + 1).read_to_end(&mut text).map_err(errno)?;
+    File::from(file)
+        .take(max as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(errno)?;
     Ok((text.len() <= max).then_some(text))
 }

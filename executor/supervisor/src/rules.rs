@@ -86,8 +86,8 @@ impl AccessRules {
             Some(memory) => CreatedFiles::of(memory.try_clone().at(Layer::ProtectedNames, step)?),
             None => CreatedFiles::new().at(Layer::ProtectedNames, step)?,
         };
-        let sockets =
-            SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
+        let sockets = SocketRules::new(spec.policy.sockets.iter().cloned())
+            .at(Layer::ProtectedNames, step)?;
         let repositories = spec.objects.repositories.clone();
         let memory = match &spec.directories {
             Some(memory) => memory.try_clone(),
@@ -131,7 +131,8 @@ impl AccessRules {
         self.areas.add_leased(paths);
         self.lease_names = Some(names);
         self.directories.add_leased(directories);
-        self.repositories.extend(objects.repositories.iter().cloned());
+        self.repositories
+            .extend(objects.repositories.iter().cloned());
         self.objects.extend(objects);
     }
 
@@ -155,13 +156,24 @@ impl AccessRules {
             self.made_repositories.descriptor(),
         ];
         let common = common.into_iter().chain(self.directories.descriptors());
-        let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
-        self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
+        let relay = self
+            .relay
+            .iter()
+            .flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
+        self.pty
+            .iter()
+            .map(PtyClient::descriptor)
+            .chain(relay)
+            .chain(common)
     }
 
     /// What comes of a verdict on a new name: test builds can let a refused one pass.
     pub(crate) fn enforce(&self, verdict: Result<()>) -> Result<()> {
-        if self.enforces_names { verdict } else { verdict.or(Ok(())) }
+        if self.enforces_names {
+            verdict
+        } else {
+            verdict.or(Ok(()))
+        }
     }
 
     /// How supervisors get at their callers.
@@ -191,7 +203,10 @@ impl AccessRules {
     /// The names that are protected where `real` is.
     pub(crate) fn names(&self, real: &Path) -> &Matcher {
         let leased = matches!(self.areas.of(real), Some((Area::Leased(_), _)));
-        self.lease_names.as_ref().filter(|_| leased).unwrap_or(&self.names)
+        self.lease_names
+            .as_ref()
+            .filter(|_| leased)
+            .unwrap_or(&self.names)
     }
 
     /// Which rule refused the access at `real`.
@@ -203,7 +218,9 @@ impl AccessRules {
                 Cause::Repository
             }
             Some((_, Access::Write)) => Cause::Protected,
-            Some((_, Access::Read)) if kind == AttemptKind::Read || self.protection(real).is_some() => {
+            Some((_, Access::Read))
+                if kind == AttemptKind::Read || self.protection(real).is_some() =>
+            {
                 Cause::Protected
             }
             Some((_, Access::Read)) | None => Cause::Outside,
@@ -212,11 +229,18 @@ impl AccessRules {
 
     /// Whether a file may grow to this size.
     pub(crate) fn fits(&self, size: i64) -> bool {
-        self.file_size.is_none_or(|limit| u64::try_from(size).is_ok_and(|size| size <= limit))
+        self.file_size
+            .is_none_or(|limit| u64::try_from(size).is_ok_and(|size| size <= limit))
     }
 
     /// May this file be opened, to be changed or only read?
-    pub(crate) fn may_open(&self, object: &OwnedFd, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+    pub(crate) fn may_open(
+        &self,
+        object: &OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+        write: bool,
+    ) -> Result<()> {
         self.check_process(real)?;
         self.areas.check_reach(real, stat, write)?;
         let closes = |protection: Option<Protection>| match protection {
@@ -232,7 +256,11 @@ impl AccessRules {
         if closed {
             return Err(Errno::EACCES);
         }
-        if closes(self.transit(real)) { self.may_divert(real, object) } else { Ok(()) }
+        if closes(self.transit(real)) {
+            self.may_divert(real, object)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether this is a file in a place where names below are protected: a file `.git` names the directory that is the repository.
@@ -253,7 +281,8 @@ impl AccessRules {
     fn may_use(&self, real: &Path) -> Result<()> {
         self.check_place(real)?;
         let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
-        let free = self.protection(real).is_none() || self.all_created(real, WhenNew::Open, created);
+        let free =
+            self.protection(real).is_none() || self.all_created(real, WhenNew::Open, created);
         if free { Ok(()) } else { Err(Errno::EACCES) }
     }
 
@@ -294,7 +323,11 @@ impl AccessRules {
 
     /// What was protected by its place when the session opened was not created by a cell.
     fn check_place(&self, real: &Path) -> Result<()> {
-        if self.objects.protection_of_place(real).is_some() { Err(Errno::EACCES) } else { Ok(()) }
+        if self.objects.protection_of_place(real).is_some() {
+            Err(Errno::EACCES)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether this file, which has a protected name, was created by the session and may be used.
@@ -308,11 +341,22 @@ impl AccessRules {
     fn all_created(&self, real: &Path, max: WhenNew, last: impl Fn(&Path) -> bool) -> bool {
         self.protected_as(real).iter().all(|(named, path)| {
             let total = path.split(|byte| *byte == b'/').count();
-            self.names(real).closings(path).into_iter().all(|(count, new)| {
-                let name = total.checked_sub(count).and_then(|above| named.ancestors().nth(above));
-                let made = |name| if count == total { last(name) } else { self.created.has_at(name) };
-                name.is_some_and(|name| self.is_within(new, name, max) && made(name))
-            })
+            self.names(real)
+                .closings(path)
+                .into_iter()
+                .all(|(count, new)| {
+                    let name = total
+                        .checked_sub(count)
+                        .and_then(|above| named.ancestors().nth(above));
+                    let made = |name| {
+                        if count == total {
+                            last(name)
+                        } else {
+                            self.created.has_at(name)
+                        }
+                    };
+                    name.is_some_and(|name| self.is_within(new, name, max) && made(name))
+                })
         })
     }
 
@@ -328,7 +372,9 @@ impl AccessRules {
     /// session opened.
     fn is_nobodys_place(&self, name: &Path) -> bool {
         let is_new = |directory: &Path| {
-            let born = directory.symlink_metadata().and_then(|metadata| metadata.created());
+            let born = directory
+                .symlink_metadata()
+                .and_then(|metadata| metadata.created());
             born.is_ok_and(|born| born > self.opened)
         };
         self.areas.zone_of_package(name).is_some() || name.parent().is_some_and(is_new)
@@ -336,12 +382,21 @@ impl AccessRules {
 
     /// Whether the content of a new file decides if it may have this name.
     pub(crate) fn is_judged(&self, real: &Path) -> bool {
-        let writable = self.areas.of(real).is_some_and(|(_, access)| access == Access::Write);
+        let writable = self
+            .areas
+            .of(real)
+            .is_some_and(|(_, access)| access == Access::Write);
         let paths = self.protected_as(real);
-        let strongest = |path: &[u8]| self.names(real).closings(path).iter().map(|(_, new)| *new).max();
-        let ends = paths
-            .iter()
-            .all(|(_, path)| self.names(real).closings(path).is_empty() || self.ends_a_rule(real, path));
+        let strongest = |path: &[u8]| {
+            self.names(real)
+                .closings(path)
+                .iter()
+                .map(|(_, new)| *new)
+                .max()
+        };
+        let ends = paths.iter().all(|(_, path)| {
+            self.names(real).closings(path).is_empty() || self.ends_a_rule(real, path)
+        });
         writable
             && ends
             && self.objects.protection_of_place(real).is_none()
@@ -351,7 +406,11 @@ impl AccessRules {
 
     /// Records what a cell has created, if its name is protected.
     pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
-        if self.is_recorded_at(real) { self.created.add(object) } else { Ok(()) }
+        if self.is_recorded_at(real) {
+            self.created.add(object)
+        } else {
+            Ok(())
+        }
     }
 
     /// Records what was moved, if its name is protected, and only once: there is room for so many files only.
@@ -364,7 +423,10 @@ impl AccessRules {
 
     /// Whether what a cell has created is recorded under this name.
     fn is_recorded_at(&self, real: &Path) -> bool {
-        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
+        let protected = self
+            .protected_as(real)
+            .iter()
+            .any(|(_, path)| self.ends_a_rule(real, path));
         protected || self.transit(real).is_some()
     }
 
@@ -384,7 +446,9 @@ impl AccessRules {
             }
             libc::S_IFREG => self.leads_to_protected(real),
             _ => {
-                self.leads_to_protected(real) || self.protection(real).is_some() || self.is_read_by_git(real)
+                self.leads_to_protected(real)
+                    || self.protection(real).is_some()
+                    || self.is_read_by_git(real)
             }
         };
         if protects { Err(Errno::EACCES) } else { Ok(()) }
@@ -414,19 +478,33 @@ impl AccessRules {
             return Err(Errno::EACCES);
         }
         // In the next session, its other name would be closed too.
-        if self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }
+        if self.protection(real).is_some() {
+            Err(Errno::EXDEV)
+        } else {
+            Ok(())
+        }
     }
 
     /// May a file with this state get a protected name? If it has another name as well, that would become closed too,
     /// and may be the user's source. To the caller, protected names look like a separate file system, so it copies.
-    pub(crate) fn may_protect(&self, real: &Path, stat: &FileStat, names_max: libc::nlink_t) -> Result<()> {
+    pub(crate) fn may_protect(
+        &self,
+        real: &Path,
+        stat: &FileStat,
+        names_max: libc::nlink_t,
+    ) -> Result<()> {
         let shared = is(stat, libc::S_IFREG) && stat.st_nlink > names_max;
-        if shared && self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }
+        if shared && self.protection(real).is_some() {
+            Err(Errno::EXDEV)
+        } else {
+            Ok(())
+        }
     }
 
     /// May the metadata of this file be changed?
     pub(crate) fn may_mark(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
-        self.may_open(object, real, stat, true).map_err(|_| Errno::EPERM)?;
+        self.may_open(object, real, stat, true)
+            .map_err(|_| Errno::EPERM)?;
         match self.areas.of(real) {
             Some((_, Access::Write)) => Ok(()),
             _ => Err(Errno::EPERM),

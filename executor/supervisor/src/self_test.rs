@@ -52,7 +52,11 @@ fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
     capabilities::drop_all().map_err(|error| error.source)?;
     prctl::set_dumpable(true)?;
     let supervised = Some(seccomp::supervised(tier, access.sockets));
-    let setup = ChildSetup { limits: &[], ruleset: None, supervised };
+    let setup = ChildSetup {
+        limits: &[],
+        ruleset: None,
+        supervised,
+    };
     let mut stack = SpawnStack::default();
     let (child, listener) = stack.prepare(&setup)?;
     let word = [0u8; 1];
@@ -67,7 +71,13 @@ fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
         SocketAccess::Kept => {}
     }
     // No call is waiting: ENOENT shows that the kernel supports this kind of answer.
-    match notify::give_fd(listener.as_fd(), 0, listener.as_fd(), true, notify::Wake::Now) {
+    match notify::give_fd(
+        listener.as_fd(),
+        0,
+        listener.as_fd(),
+        true,
+        notify::Wake::Now,
+    ) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         given => given.map(drop),
     }

@@ -47,7 +47,10 @@ struct Place {
 impl Place {
     fn of(path: &Path) -> Result<Self> {
         let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EPERM)?;
-        Ok(Self { directory: open_without_links(parent)?, name: name.to_owned() })
+        Ok(Self {
+            directory: open_without_links(parent)?,
+            name: name.to_owned(),
+        })
     }
 
     /// What has the name now.
@@ -76,14 +79,17 @@ impl AccessRules {
     fn names_of(&self, object: &OwnedFd, stat: &FileStat) -> Result<libc::nlink_t> {
         let mut paths = self.link_names.of(stat);
         paths.insert(real(object)?);
-        let leading = paths.iter().filter_map(|path| open_without_links(path).ok());
+        let leading = paths
+            .iter()
+            .filter_map(|path| open_without_links(path).ok());
         let leading: Vec<_> = leading.filter(|other| is_file(other, stat)).collect();
         let mut names = BTreeSet::new();
         for other in &leading {
             // If the directory ignores case, two paths lead to one name. The kernel reports one path for them while both are open.
             let path = real(other)?;
-            let is_there =
-                || !is_removed(&path) || open_without_links(&path).is_ok_and(|now| is_file(&now, stat));
+            let is_there = || {
+                !is_removed(&path) || open_without_links(&path).is_ok_and(|now| is_file(&now, stat))
+            };
             if self.is_changeable(&path) && is_there() {
                 let place = Place::of(&path)?;
                 let directory = fstat(&place.directory)?;
@@ -231,19 +237,26 @@ fn copy_of(place: &Place, object: &OwnedFd, stat: &FileStat, length: u64) -> Res
 /// Without the bits that change who runs a program. If the group cannot be kept, it loses what others may not do either.
 fn copy_metadata(object: &OwnedFd, stat: &FileStat, copy: &OwnedFd) -> Result<()> {
     let [from, to] = [object, copy].map(|fd| CString::new(by_descriptor(fd)));
-    let (from, to) = (from.map_err(|_| Errno::EINVAL)?, to.map_err(|_| Errno::EINVAL)?);
+    let (from, to) = (
+        from.map_err(|_| Errno::EINVAL)?,
+        to.map_err(|_| Errno::EINVAL)?,
+    );
     // What the directory gives new files.
     let _ = file::remove_attribute(&to, ACL);
     let group = Gid::from_raw(stat.st_gid);
     let keeps_group = fstat(copy)?.st_gid == stat.st_gid || fchown(copy, None, Some(group)).is_ok();
     let mode = stat.st_mode & 0o777;
-    fchmod(copy, Mode::from_bits_truncate(if keeps_group { mode } else { narrowed(mode) }))?;
+    fchmod(
+        copy,
+        Mode::from_bits_truncate(if keeps_group { mode } else { narrowed(mode) }),
+    )?;
     let names = match file::attribute_names(&from, ATTRIBUTE_MAX).map_err(errno) {
         Err(Errno::EOPNOTSUPP) => Vec::new(),
         names => names?,
     };
-    let names =
-        names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok());
+    let names = names
+        .split_inclusive(|byte| *byte == 0)
+        .filter_map(|name| CStr::from_bytes_with_nul(name).ok());
     let kept = |name: &&CStr| name.to_bytes().starts_with(b"user.") || *name == ACL && keeps_group;
     for (count, name) in names.filter(kept).enumerate() {
         if count >= ATTRIBUTES_MAX {
@@ -254,7 +267,10 @@ fn copy_metadata(object: &OwnedFd, stat: &FileStat, copy: &OwnedFd) -> Result<()
             file::set_attribute(&to, name, &value, 0).map_err(errno)?;
         }
     }
-    let times = [(stat.st_atime, stat.st_atime_nsec), (stat.st_mtime, stat.st_mtime_nsec)];
+    let times = [
+        (stat.st_atime, stat.st_atime_nsec),
+        (stat.st_mtime, stat.st_mtime_nsec),
+    ];
     let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
     file::set_times(copy.as_fd(), &times).map_err(errno)
 }
@@ -269,10 +285,25 @@ fn take_name(place: &Place, copy: &OwnedFd) -> Result<()> {
     let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
     let temporary = format!("{PREFIX}{number:0DIGITS$x}");
     let copy = by_descriptor(copy);
-    linkat(AT_FDCWD, copy.as_str(), &place.directory, temporary.as_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
-    let renamed = renameat(&place.directory, temporary.as_str(), &place.directory, place.name.as_os_str());
+    linkat(
+        AT_FDCWD,
+        copy.as_str(),
+        &place.directory,
+        temporary.as_str(),
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )?;
+    let renamed = renameat(
+        &place.directory,
+        temporary.as_str(),
+        &place.directory,
+        place.name.as_os_str(),
+    );
     renamed.inspect_err(|_| {
-        let _ = unlinkat(&place.directory, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
+        let _ = unlinkat(
+            &place.directory,
+            temporary.as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        );
     })
 }
 
@@ -282,7 +313,13 @@ mod tests {
 
     #[test]
     fn a_mode_without_its_group_widens_nothing() {
-        for (mode, left) in [(0o664, 0o644), (0o660, 0o600), (0o775, 0o755), (0o606, 0o606), (0o647, 0o647)] {
+        for (mode, left) in [
+            (0o664, 0o644),
+            (0o660, 0o600),
+            (0o775, 0o755),
+            (0o606, 0o606),
+            (0o647, 0o647),
+        ] {
             assert_eq!(narrowed(mode), left, "{mode:o}");
         }
     }
@@ -294,14 +331,22 @@ mod tests {
         let [name, other] = ["name", "other"].map(|name| folder.path().join(name));
         std::fs::write(&name, "whole").unwrap();
         std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o4751)).unwrap();
-        File::options().write(true).open(&name).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        File::options()
+            .write(true)
+            .open(&name)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
         std::fs::hard_link(&name, &other).unwrap();
         let place = Place::of(&name).unwrap();
         let object = place.object().unwrap();
         let copy = copy_of(&place, &object, &fstat(&object).unwrap(), 3).unwrap();
         take_name(&place, &copy).unwrap();
         let state = std::fs::metadata(&name).unwrap();
-        assert_eq!((state.mode() & 0o7777, state.mtime(), state.nlink()), (0o751, 0, 1));
+        assert_eq!(
+            (state.mode() & 0o7777, state.mtime(), state.nlink()),
+            (0o751, 0, 1)
+        );
         assert_eq!(std::fs::read(&name).unwrap(), b"who");
         assert_eq!(std::fs::read(&other).unwrap(), b"whole");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);

@@ -26,7 +26,11 @@ impl SocketNames {
         if self.0.len() >= NAMES_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Name { inode, bound, asked });
+        self.0.push_back(Name {
+            inode,
+            bound,
+            asked,
+        });
     }
 
     /// The address to report to a program, given the kernel's. An accepted socket has its listener's address,
@@ -34,7 +38,9 @@ impl SocketNames {
     pub fn asked(&self, inode: u64, kernel: Vec<u8>) -> Vec<u8> {
         let mut same = self.0.iter().filter(|name| name.bound == kernel);
         let own = same.clone().find(|name| name.inode == inode);
-        let only = same.next().filter(|first| same.all(|name| name.asked == first.asked));
+        let only = same
+            .next()
+            .filter(|first| same.all(|name| name.asked == first.asked));
         own.or(only).map_or(kernel, |name| name.asked.clone())
     }
 }
@@ -45,23 +51,36 @@ mod tests {
 
     fn names(of: &[(u64, &str, &str)]) -> SocketNames {
         let mut names = SocketNames::default();
-        of.iter().for_each(|(inode, bound, asked)| names.add(*inode, (*bound).into(), (*asked).into()));
+        of.iter()
+            .for_each(|(inode, bound, asked)| names.add(*inode, (*bound).into(), (*asked).into()));
         names
     }
 
     #[test]
     fn a_socket_says_what_was_asked_and_no_other_does() {
         let names = names(&[(1, "s", "/a/s"), (2, "s", "/b/s"), (3, "t", "/c/t")]);
-        for (inode, kernel, said) in
-            [(1, "s", "/a/s"), (2, "s", "/b/s"), (9, "s", "s"), (9, "t", "/c/t"), (1, "", ""), (3, "u", "u")]
-        {
-            assert_eq!(names.asked(inode, kernel.into()), said.as_bytes(), "{inode} {kernel}");
+        for (inode, kernel, said) in [
+            (1, "s", "/a/s"),
+            (2, "s", "/b/s"),
+            (9, "s", "s"),
+            (9, "t", "/c/t"),
+            (1, "", ""),
+            (3, "u", "u"),
+        ] {
+            assert_eq!(
+                names.asked(inode, kernel.into()),
+                said.as_bytes(),
+                "{inode} {kernel}"
+            );
         }
     }
 
     #[test]
     fn a_number_that_is_used_again_is_the_new_sockets() {
-        assert_eq!(names(&[(1, "s", "/a/s"), (1, "s", "/b/s")]).asked(1, "s".into()), b"/b/s");
+        assert_eq!(
+            names(&[(1, "s", "/a/s"), (1, "s", "/b/s")]).asked(1, "s".into()),
+            b"/b/s"
+        );
     }
 
     #[test]
@@ -70,6 +89,9 @@ mod tests {
         for inode in 0..=NAMES_MAX as u64 {
             names.add(inode, format!("{inode}").into(), b"asked".to_vec());
         }
-        assert_eq!((names.0.len(), names.asked(0, b"0".to_vec())), (NAMES_MAX, b"0".to_vec()));
+        assert_eq!(
+            (names.0.len(), names.asked(0, b"0".to_vec())),
+            (NAMES_MAX, b"0".to_vec())
+        );
     }
 }

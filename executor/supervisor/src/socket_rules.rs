@@ -16,7 +16,10 @@ pub struct SocketRules {
 
 impl SocketRules {
     pub fn new(named: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
-        Ok(Self { bound: CreatedFiles::new()?, named: named.into_iter().collect() })
+        Ok(Self {
+            bound: CreatedFiles::new()?,
+            named: named.into_iter().collect(),
+        })
     }
 
     /// The same without the sockets that cells have bound: for a cell that shares none with the others.

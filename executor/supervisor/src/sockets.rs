@@ -38,20 +38,32 @@ impl Call<'_> {
         });
         let path = match kind? {
             Address::Tcp => {
-                return self.connect_tcp(socket, &address).map_err(self.unreached(&address));
+                return self
+                    .connect_tcp(socket, &address)
+                    .map_err(self.unreached(&address));
             }
             Address::OwnNetwork => {
-                return self.connect_in_network(socket, &address).map_err(self.unreached(&address));
+                return self
+                    .connect_in_network(socket, &address)
+                    .map_err(self.unreached(&address));
             }
             Address::Path(path) => path,
         };
-        let object = self.search().find(libc::AT_FDCWD, path, true)?.object.ok_or(Errno::ENOENT)?;
+        let object = self
+            .search()
+            .find(libc::AT_FDCWD, path, true)?
+            .object
+            .ok_or(Errno::ENOENT)?;
         if !is(&fstat(&object)?, libc::S_IFSOCK) {
             return Err(Errno::ECONNREFUSED);
         }
         let real = real(&object)?;
         if !self.rules.sockets.may_connect(&object, &real) {
-            self.note(AttemptKind::Connect, Cause::Network, real.as_os_str().as_bytes());
+            self.note(
+                AttemptKind::Connect,
+                Cause::Network,
+                real.as_os_str().as_bytes(),
+            );
             return Err(Errno::EACCES);
         }
         let address = UnixAddr::new(by_descriptor(&object).as_str())?;
@@ -87,7 +99,9 @@ impl Call<'_> {
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
         let verdict = self.may_appear(&found, &path, libc::S_IFSOCK);
-        self.rules.enforce(verdict).map_err(self.refused(AttemptKind::Write, &path))?;
+        self.rules
+            .enforce(verdict)
+            .map_err(self.refused(AttemptKind::Write, &path))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
         self.check()?;
@@ -98,14 +112,21 @@ impl Call<'_> {
         bound?;
         self.check_made(&found, &path, libc::S_IFSOCK)?;
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let made = openat(&found.parent, OsStr::from_bytes(&found.name), flags, Mode::empty())?;
+        let made = openat(
+            &found.parent,
+            OsStr::from_bytes(&found.name),
+            flags,
+            Mode::empty(),
+        )?;
         self.note_name(&path, libc::S_IFSOCK, verdict, None, || identity_of(&made));
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
         let bound = socket::name(socket.as_fd(), false).map_err(errno)?;
         // As the kernel says a path: with its end.
         let asked = [&address[..2], asked, &[0]].concat();
-        self.socket_names.borrow_mut().add(inode(&socket)?, bound, asked);
+        self.socket_names
+            .borrow_mut()
+            .add(inode(&socket)?, bound, asked);
         Ok(Answer::Value(0))
     }
 
@@ -166,18 +187,28 @@ impl Call<'_> {
     fn socket_address(&self, address: u64, length: u64) -> Result<Vec<u8>> {
         let max = size_of::<libc::sockaddr_storage>();
         // To the kernel a length has 32 bits.
-        let length =
-            usize::try_from(length as i32).ok().filter(|length| *length <= max).ok_or(Errno::EINVAL)?;
+        let length = usize::try_from(length as i32)
+            .ok()
+            .filter(|length| *length <= max)
+            .ok_or(Errno::EINVAL)?;
         let bytes = self.caller.bytes(address, length)?;
         self.check()?;
-        if bytes.len() < length { Err(Errno::EFAULT) } else { Ok(bytes) }
+        if bytes.len() < length {
+            Err(Errno::EFAULT)
+        } else {
+            Ok(bytes)
+        }
     }
 
     fn address<'a>(&self, address: &'a [u8]) -> Result<Address<'a>> {
         let own_network = self.rules.has_own_network();
         match family(address).ok_or(Errno::EINVAL)? {
             libc::AF_UNIX if address.len() > size_of::<libc::sockaddr_un>() => Err(Errno::EINVAL),
-            libc::AF_UNIX => match address[2..].split(|byte| *byte == 0).next().unwrap_or_default() {
+            libc::AF_UNIX => match address[2..]
+                .split(|byte| *byte == 0)
+                .next()
+                .unwrap_or_default()
+            {
                 [] if own_network => Ok(Address::OwnNetwork),
                 [] => Err(Errno::EACCES),
                 path => Ok(Address::Path(path)),

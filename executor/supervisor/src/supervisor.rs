@@ -64,8 +64,11 @@ impl<'a> Supervisor<'a> {
         let proc = stat("/proc")?.st_dev;
         let own_descriptors = open("/proc/self/fd", PATH_ONLY, Mode::empty())?;
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
-        let (loopback, refusals, empty_directories) =
-            (RefCell::default(), RefCell::default(), EmptyDirectories::default());
+        let (loopback, refusals, empty_directories) = (
+            RefCell::default(),
+            RefCell::default(),
+            EmptyDirectories::default(),
+        );
         Ok(Self {
             rules,
             proc,
@@ -157,9 +160,17 @@ impl<'a> Supervisor<'a> {
     /// Answers one call.
     pub fn answer(&mut self) {
         // The caller may have been killed meanwhile.
-        let Ok(notification) = notify::next(self.listener.as_fd()) else { return };
-        let caller = Caller { thread: notification.thread, access: self.rules.caller_access() };
-        let notified = Notified { listener: self.listener.as_fd(), id: notification.id };
+        let Ok(notification) = notify::next(self.listener.as_fd()) else {
+            return;
+        };
+        let caller = Caller {
+            thread: notification.thread,
+            access: self.rules.caller_access(),
+        };
+        let notified = Notified {
+            listener: self.listener.as_fd(),
+            id: notification.id,
+        };
         let answer = self.call(caller, notified).make(&notification);
         match answer {
             Ok(Answer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
@@ -197,7 +208,11 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Ok(Answer::Descriptor(fd, close_on_exec)) => {
-                let wake = if may_write(&fd) { Wake::Later } else { Wake::Now };
+                let wake = if may_write(&fd) {
+                    Wake::Later
+                } else {
+                    Wake::Now
+                };
                 match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, wake) {
                     Ok(_) if wake == Wake::Now => return,
                     Ok(number) => {
@@ -224,6 +239,7 @@ impl<'a> Supervisor<'a> {
 }
 
 fn may_write(fd: &OwnedFd) -> bool {
-    let access = fcntl(fd, FcntlArg::F_GETFL).map(|flags| OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE);
+    let access =
+        fcntl(fd, FcntlArg::F_GETFL).map(|flags| OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE);
     access != Ok(OFlag::O_RDONLY)
 }

@@ -56,7 +56,12 @@ impl SocketName {
         if family(bytes).ok_or(Errno::EINVAL)? != of {
             return Err(Errno::EAFNOSUPPORT);
         }
-        let port = u16::from_be_bytes(*bytes.get(2..).and_then(<[u8]>::first_chunk).ok_or_else(short)?);
+        let port = u16::from_be_bytes(
+            *bytes
+                .get(2..)
+                .and_then(<[u8]>::first_chunk)
+                .ok_or_else(short)?,
+        );
         let ip = match of {
             libc::AF_INET => {
                 // The whole of `sockaddr_in`, including its unused part.
@@ -65,7 +70,10 @@ impl SocketName {
                 Ipv4Addr::new(a, b, c, d).into()
             }
             _ => {
-                let ip: &[u8; 16] = bytes.get(8..).and_then(<[u8]>::first_chunk).ok_or_else(short)?;
+                let ip: &[u8; 16] = bytes
+                    .get(8..)
+                    .and_then(<[u8]>::first_chunk)
+                    .ok_or_else(short)?;
                 Ipv6Addr::from(*ip).into()
             }
         };
@@ -74,7 +82,10 @@ impl SocketName {
 
     /// The name of a socket, or of its peer.
     pub fn of(tcp: &TcpSocket, peer: bool) -> Result<Self> {
-        Self::read(tcp.family, &socket::name(tcp.socket.as_fd(), peer).map_err(errno)?)
+        Self::read(
+            tcp.family,
+            &socket::name(tcp.socket.as_fd(), peer).map_err(errno)?,
+        )
     }
 
     /// Encodes it in the kernel's form for a socket of this family.
@@ -111,7 +122,9 @@ impl SocketName {
 
 /// The family of an address in the kernel's form.
 pub fn family(address: &[u8]) -> Option<i32> {
-    address.first_chunk().map(|family| u16::from_ne_bytes(*family).into())
+    address
+        .first_chunk()
+        .map(|family| u16::from_ne_bytes(*family).into())
 }
 
 /// Whether a TCP socket has no handshake in progress.
@@ -139,10 +152,15 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_the_kernel_reads_them_and_written_back() {
-        for (family, ip) in
-            [(libc::AF_INET, "127.0.0.1"), (libc::AF_INET6, "::1"), (libc::AF_INET6, "::ffff:127.0.0.1")]
-        {
-            let name = SocketName { ip: ip.parse().unwrap(), port: 80 };
+        for (family, ip) in [
+            (libc::AF_INET, "127.0.0.1"),
+            (libc::AF_INET6, "::1"),
+            (libc::AF_INET6, "::ffff:127.0.0.1"),
+        ] {
+            let name = SocketName {
+                ip: ip.parse().unwrap(),
+                port: 80,
+            };
             let mut bytes = name.write(family);
             assert_eq!(SocketName::read(family, &bytes), Ok(name));
             bytes.extend([7; 100]);
@@ -150,9 +168,16 @@ mod tests {
             let shortest = if family == libc::AF_INET { 16 } else { 24 };
             assert_eq!(SocketName::read(family, &bytes[..shortest]), Ok(name));
             for length in 0..shortest {
-                assert_eq!(SocketName::read(family, &bytes[..length]), Err(Errno::EINVAL), "{length} bytes");
+                assert_eq!(
+                    SocketName::read(family, &bytes[..length]),
+                    Err(Errno::EINVAL),
+                    "{length} bytes"
+                );
             }
-            assert_eq!(SocketName::read(libc::AF_UNSPEC, &bytes), Err(Errno::EAFNOSUPPORT));
+            assert_eq!(
+                SocketName::read(libc::AF_UNSPEC, &bytes),
+                Err(Errno::EAFNOSUPPORT)
+            );
         }
     }
 }

@@ -28,7 +28,10 @@ impl Call<'_> {
             _ => return Err(Errno::EADDRNOTAVAIL),
         };
         // In use, as in the session's own network namespace.
-        if families != Families::V6 && name.port == relay::ADDRESS.port() && self.rules.relay().is_some() {
+        if families != Families::V6
+            && name.port == relay::ADDRESS.port()
+            && self.rules.relay().is_some()
+        {
             return Err(Errno::EADDRINUSE);
         }
         // What programs have closed must not keep a port.
@@ -73,8 +76,10 @@ impl Call<'_> {
             (IpAddr::V6(Ipv6Addr::UNSPECIFIED | Ipv6Addr::LOCALHOST), _) => Families::V6,
             _ => return Err(Errno::ENETUNREACH),
         };
-        let relay =
-            self.rules.relay().filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
+        let relay = self
+            .rules
+            .relay()
+            .filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
         let mut loopback = self.loopback.borrow_mut();
         let begun = match relay {
             Some(gate) => loopback.connect_relay(tcp, gate),
@@ -108,12 +113,20 @@ impl Call<'_> {
     }
 
     /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
-    pub fn socket_name(&self, socket: i32, peer: bool, address: u64, length: u64) -> Result<Answer> {
+    pub fn socket_name(
+        &self,
+        socket: i32,
+        peer: bool,
+        address: u64,
+        length: u64,
+    ) -> Result<Answer> {
         let name = match self.tcp(socket)? {
             Kind::Tcp(tcp) if self.rules.has_own_network() => {
                 socket::name(tcp.socket.as_fd(), peer).map_err(errno)?
             }
-            Kind::Tcp(tcp) => self.name_in_cell(SocketName::of(&tcp, peer)?).write(tcp.family),
+            Kind::Tcp(tcp) => self
+                .name_in_cell(SocketName::of(&tcp, peer)?)
+                .write(tcp.family),
             Kind::Unix(unix) => {
                 let name = socket::name(unix.as_fd(), peer).map_err(errno)?;
                 // A peer is another socket, whose inode is unknown.
@@ -131,7 +144,8 @@ impl Call<'_> {
         let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
         self.check()?;
         self.caller.write(address, &name[..room.min(name.len())])?;
-        self.caller.write(length, &(name.len() as u32).to_ne_bytes())?;
+        self.caller
+            .write(length, &(name.len() as u32).to_ne_bytes())?;
         Ok(Answer::Value(0))
     }
 
@@ -141,24 +155,36 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         let value = self.caller.bytes(value, 8)?;
-        let [on, seconds] =
-            [0, 4].map(|at| value[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)));
+        let [on, seconds] = [0, 4].map(|at| {
+            value[at..]
+                .first_chunk()
+                .map(|bytes| i32::from_ne_bytes(*bytes))
+        });
         let (on, seconds) = on.zip(seconds).ok_or(Errno::EFAULT)?;
-        let CallersSocket::Copy(socket) = self.socket(socket)? else { return Ok(Answer::Value(0)) };
+        let CallersSocket::Copy(socket) = self.socket(socket)? else {
+            return Ok(Answer::Value(0));
+        };
         self.check()?;
         let on = i32::from(on != 0 && seconds == 0);
-        socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0]).map_err(errno)?;
+        socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0])
+            .map_err(errno)?;
         Ok(Answer::Value(0))
     }
 
     /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
     fn other_name(&self, inode: u64, peer: bool) -> Option<Vec<u8>> {
         let name = self.kept.borrow().name(inode, peer)?;
-        let tcp = family(&name).and_then(|family| Some((family, SocketName::read(family, &name).ok()?)));
+        let tcp =
+            family(&name).and_then(|family| Some((family, SocketName::read(family, &name).ok()?)));
         Some(match tcp {
-            Some((family, name)) if !self.rules.has_own_network() => self.name_in_cell(name).write(family),
+            Some((family, name)) if !self.rules.has_own_network() => {
+                self.name_in_cell(name).write(family)
+            }
             Some(_) => name,
-            None => self.socket_names.borrow().asked(if peer { 0 } else { inode }, name),
+            None => self
+                .socket_names
+                .borrow()
+                .asked(if peer { 0 } else { inode }, name),
         })
     }
 
@@ -188,8 +214,9 @@ impl Call<'_> {
         let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
         let family = number(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
         let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
-        let tcp =
-            internet && is(libc::SO_TYPE, libc::SOCK_STREAM)? && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
+        let tcp = internet
+            && is(libc::SO_TYPE, libc::SOCK_STREAM)?
+            && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
         // Computed only where needed: bash calls `getpeername` whenever it starts.
         let answer = match tcp {
             true => Kind::Tcp(TcpSocket {

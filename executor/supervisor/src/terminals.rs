@@ -25,7 +25,9 @@ pub struct Terminals {
 impl Terminals {
     /// Opens an end of a terminal of the cell's own, if the device is one or creates one.
     pub fn open(&self, client: Option<&PtyClient>, device: libc::dev_t) -> Result<Option<OwnedFd>> {
-        let Some(client) = client else { return Ok(None) };
+        let Some(client) = client else {
+            return Ok(None);
+        };
         let mut own = self.own.borrow_mut();
         if device == MULTIPLEXER {
             let (id, master, slave) = client.make().map_err(errno)?;
@@ -35,7 +37,10 @@ impl Terminals {
             self.any.set(true);
             return Ok(Some(master));
         }
-        let id = own.iter().find(|(own, _)| *own == device).map(|(_, id)| *id);
+        let id = own
+            .iter()
+            .find(|(own, _)| *own == device)
+            .map(|(_, id)| *id);
         id.map(|id| client.slave(id).map_err(errno)).transpose()
     }
 

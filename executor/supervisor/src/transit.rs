@@ -13,8 +13,13 @@ use std::path::{Path, PathBuf};
 impl AccessRules {
     /// The protection of the name for which `real` is in transit, if there is one and `real` is not protected itself.
     pub(crate) fn transit(&self, real: &Path) -> Option<Protection> {
-        let protections = self.targets(real).into_iter().map(|(protection, _)| protection);
-        protections.max().filter(|_| self.protection(real).is_none())
+        let protections = self
+            .targets(real)
+            .into_iter()
+            .map(|(protection, _)| protection);
+        protections
+            .max()
+            .filter(|_| self.protection(real).is_none())
     }
 
     /// May a name in transit be created here? Not if its final name is the host's: the host's

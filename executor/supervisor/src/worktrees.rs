@@ -43,9 +43,15 @@ impl Worktrees {
             let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             let gitdir = openat(directory, "gitdir", flags, Mode::empty()).ok()?;
             let mut text = Vec::new();
-            File::from(gitdir).take(libc::PATH_MAX as u64).read_to_end(&mut text).ok()?;
+            File::from(gitdir)
+                .take(libc::PATH_MAX as u64)
+                .read_to_end(&mut text)
+                .ok()?;
             let path = real(directory).ok()?;
-            let in_zone = matches!(rules.areas.of(&path), Some((Area::Project | Area::Central, _)));
+            let in_zone = matches!(
+                rules.areas.of(&path),
+                Some((Area::Project | Area::Central, _))
+            );
             let plain = !path.as_os_str().as_bytes().iter().any(u8::is_ascii_control);
             let names_it = text.strip_suffix(b"\n")? == link.as_os_str().as_bytes();
             (names_it && in_zone && plain && is_worktree(Some(&path))).then_some(path)
@@ -56,5 +62,7 @@ impl Worktrees {
 
 /// Whether this is `.git/worktrees/NAME`.
 pub fn is_worktree(directory: Option<&Path>) -> bool {
-    directory.and_then(Path::parent).is_some_and(|worktrees| worktrees.ends_with(".git/worktrees"))
+    directory
+        .and_then(Path::parent)
+        .is_some_and(|worktrees| worktrees.ends_with(".git/worktrees"))
 }

@@ -20,7 +20,8 @@ pub fn landlock_abi() -> u32 {
 /// The kernel's (`landlock_restrict_self`).
 pub fn landlock_restrict_self(ruleset: BorrowedFd) -> io::Result<()> {
     // SAFETY: the call takes a descriptor and flags.
-    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+        .map(drop)
 }
 
 /// Adds a seccomp filter to this process. It cannot be removed.
@@ -29,10 +30,15 @@ pub fn landlock_restrict_self(ruleset: BorrowedFd) -> io::Result<()> {
 /// `E2BIG` if it has more than 65,535 instructions; otherwise the kernel's (`seccomp`).
 pub fn add_filter(filter: &[libc::sock_filter]) -> io::Result<()> {
     const SET_MODE_FILTER: c_uint = 1;
-    let length = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
-    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+    let length =
+        u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let program = libc::sock_fprog {
+        len: length,
+        filter: filter.as_ptr().cast_mut(),
+    };
     // SAFETY: the kernel copies `len` instructions from `filter` and keeps no pointer.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) })
+        .map(drop)
 }
 
 /// The seccomp mode of this process: 0 none, 1 strict, 2 filters (`/proc/self/status`, `Seccomp`).
@@ -50,8 +56,19 @@ pub fn seccomp_mode() -> io::Result<c_int> {
 /// The kernel's (`PR_CAPBSET_DROP`); `EINVAL` where it knows no capability of this number.
 pub fn drop_bounding(capability: u8) -> io::Result<()> {
     // SAFETY: numbers only.
-    check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) }.into())
-        .map(drop)
+    check(
+        unsafe {
+            libc::prctl(
+                libc::PR_CAPBSET_DROP,
+                libc::c_ulong::from(capability),
+                0,
+                0,
+                0,
+            )
+        }
+        .into(),
+    )
+    .map(drop)
 }
 
 /// Tries to create a socket, and closes it again.
@@ -61,7 +78,8 @@ pub fn drop_bounding(capability: u8) -> io::Result<()> {
 pub fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> Result<(), Errno> {
     // SAFETY: takes numbers only; the descriptor is new and nobody else's.
     let made = unsafe { new_fd(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol).into()) };
-    made.map(drop).map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    made.map(drop)
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
 /// Tries to call `clone3` with arguments of size zero, which a kernel that has the call refuses with `EINVAL`.
@@ -70,5 +88,6 @@ pub fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> Result<(), Err
 /// The refusal.
 pub fn try_clone3() -> Result<(), Errno> {
     // SAFETY: the kernel reads nothing from arguments of no size, and starts nothing.
-    Errno::result(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<c_void>(), 0usize) }).map(drop)
+    Errno::result(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<c_void>(), 0usize) })
+        .map(drop)
 }

@@ -5,7 +5,11 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 pub fn check(result: c_long) -> io::Result<c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 /// Converts the result of a call that creates a descriptor.

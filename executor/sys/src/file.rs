@@ -16,7 +16,8 @@ pub const SYS_FCHMODAT2: c_long = 452;
 pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io::Result<()> {
     let (path, name) = (path.as_ptr(), name.as_ptr());
     // SAFETY: C strings, and a value with its length.
-    check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
+    check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into())
+        .map(drop)
 }
 
 /// Names of the attributes of the file at `path`, following links, each with a NUL at its end.
@@ -45,7 +46,9 @@ pub fn attribute(path: &CStr, name: &CStr) -> io::Result<Option<Vec<u8>>> {
             value.truncate(length as usize);
             Ok(Some(value))
         }
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -113,7 +116,12 @@ pub fn slave_path(master: BorrowedFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's (`TIOCSWINSZ`).
 pub fn set_window_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Result<()> {
-    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: the structure lives for the call.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) }.into()).map(drop)
 }
@@ -126,8 +134,15 @@ pub fn state(fd: BorrowedFd) -> io::Result<[u8; size_of::<libc::stat>()]> {
     let mut bytes = [0; size_of::<libc::stat>()];
     let (name, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
     // SAFETY: a C string, and room for what the kernel writes.
-    let result =
-        unsafe { libc::syscall(libc::SYS_newfstatat, fd.as_raw_fd(), name, bytes.as_mut_ptr(), flags) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_newfstatat,
+            fd.as_raw_fd(),
+            name,
+            bytes.as_mut_ptr(),
+            flags,
+        )
+    };
     check(result).map(|_| bytes)
 }
 
@@ -135,11 +150,23 @@ pub fn state(fd: BorrowedFd) -> io::Result<[u8; size_of::<libc::stat>()]> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn extended_state(fd: BorrowedFd, flags: c_int, mask: u32) -> io::Result<[u8; size_of::<libc::statx>()]> {
+pub fn extended_state(
+    fd: BorrowedFd,
+    flags: c_int,
+    mask: u32,
+) -> io::Result<[u8; size_of::<libc::statx>()]> {
     let mut bytes = [0; size_of::<libc::statx>()];
     let (name, flags) = (c"".as_ptr(), flags | libc::AT_EMPTY_PATH);
     // SAFETY: a C string, and room for what the kernel writes.
-    let result =
-        unsafe { libc::syscall(libc::SYS_statx, fd.as_raw_fd(), name, flags, mask, bytes.as_mut_ptr()) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            fd.as_raw_fd(),
+            name,
+            flags,
+            mask,
+            bytes.as_mut_ptr(),
+        )
+    };
     check(result).map(|_| bytes)
 }

@@ -36,7 +36,10 @@ impl IdleTrim {
     /// Waits until a read would return data, end of file or an error; the read then does not block.
     pub fn wait_readable(&mut self, fd: impl AsFd) {
         loop {
-            match self.poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+            match self.poll(
+                &mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)],
+                PollTimeout::NONE,
+            ) {
                 Ok(0) | Err(Errno::EINTR) => {}
                 // On any other error of `poll`, the read blocks by itself.
                 Ok(_) | Err(_) => return,

@@ -2,7 +2,9 @@
 
 use crate::errno::check;
 use libc::{c_int, c_long, c_uint};
-use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -14,7 +16,12 @@ pub const FDS_MAX: usize = 9;
 /// # Errors
 /// The kernel's (`socketpair`).
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?)
+    Ok(socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?)
 }
 
 /// Sends a message if the peer accepts it now.
@@ -33,12 +40,23 @@ pub fn send_waiting(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> io:
     send_with(socket, bytes, fds, MsgFlags::empty())
 }
 
-fn send_with(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd], flags: MsgFlags) -> io::Result<()> {
+fn send_with(
+    socket: BorrowedFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd],
+    flags: MsgFlags,
+) -> io::Result<()> {
     let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
     let control = if raw.is_empty() { &[][..] } else { &rights[..] };
     let parts = [io::IoSlice::new(bytes)];
-    sendmsg::<()>(socket.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL | flags, None)?;
+    sendmsg::<()>(
+        socket.as_raw_fd(),
+        &parts,
+        control,
+        MsgFlags::MSG_NOSIGNAL | flags,
+        None,
+    )?;
     Ok(())
 }
 
@@ -58,10 +76,17 @@ pub fn receive_waiting(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<(usi
     receive_with(socket, buffer, 0)
 }
 
-fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: c_int) -> io::Result<(usize, Vec<OwnedFd>)> {
+fn receive_with(
+    socket: BorrowedFd,
+    buffer: &mut [u8],
+    flags: c_int,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     const CONTROL: usize = 64;
     let mut control = [0u64; CONTROL / 8];
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
     // SAFETY: a msghdr of zeros is valid; every pointer in it lives for the call. The control buffer is aligned for
     // cmsghdr and has room for FDS_MAX descriptors.
     unsafe {
@@ -70,8 +95,11 @@ fn receive_with(socket: BorrowedFd, buffer: &mut [u8], flags: c_int) -> io::Resu
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = libc::CMSG_SPACE((FDS_MAX * size_of::<RawFd>()) as c_uint) as _;
-        let bytes =
-            check(libc::recvmsg(socket.as_raw_fd(), &mut header, flags | libc::MSG_CMSG_CLOEXEC) as c_long)?;
+        let bytes = check(libc::recvmsg(
+            socket.as_raw_fd(),
+            &mut header,
+            flags | libc::MSG_CMSG_CLOEXEC,
+        ) as c_long)?;
         let fds = take_fds(&header);
         if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
@@ -90,9 +118,11 @@ unsafe fn take_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
-            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS
+            {
                 let data = libc::CMSG_DATA(message).cast::<RawFd>();
-                let count = ((*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+                let count = ((*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize)
+                    / size_of::<RawFd>();
                 fds.extend((0..count).map(|i| OwnedFd::from_raw_fd(data.add(i).read_unaligned())));
             }
             message = libc::CMSG_NXTHDR(header, message);
@@ -124,9 +154,13 @@ mod tests {
     fn a_peer_that_takes_nothing_does_not_make_the_sender_wait() {
         let (near, far) = pair().unwrap();
         let refused = (0..100_000).find_map(|_| send(near.as_fd(), &[0; 1024], &[]).err());
-        assert_eq!(refused.map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+        assert_eq!(
+            refused.map(|error| error.kind()),
+            Some(io::ErrorKind::WouldBlock)
+        );
         assert!(
-            receive(near.as_fd(), &mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            receive(near.as_fd(), &mut [0])
+                .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         );
         drop(far);
         assert!(send(near.as_fd(), b"x", &[]).is_err());

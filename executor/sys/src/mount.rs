@@ -30,7 +30,17 @@ pub fn move_mount_to(mount: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
     const BOTH_EMPTY_PATHS: c_uint = 0x44;
     let (from, to, empty) = (mount.as_raw_fd(), target.as_raw_fd(), c"".as_ptr());
     // SAFETY: `empty` is a C string.
-    check(unsafe { libc::syscall(libc::SYS_move_mount, from, empty, to, empty, BOTH_EMPTY_PATHS) }).map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            from,
+            empty,
+            to,
+            empty,
+            BOTH_EMPTY_PATHS,
+        )
+    })
+    .map(drop)
 }
 
 /// A detached copy of the mounts at and below the file or directory `fd`.
@@ -42,9 +52,17 @@ pub fn open_whole_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
 }
 
 fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as c_uint | more;
+    let flags =
+        libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as c_uint | more;
     // SAFETY: `path` is a C string; the descriptor is new.
-    unsafe { new_fd(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags)) }
+    unsafe {
+        new_fd(libc::syscall(
+            libc::SYS_open_tree,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+        ))
+    }
 }
 
 /// A detached copy of the mount of the file or directory `fd`, from there on and without mounts below it.
@@ -56,7 +74,8 @@ pub fn open_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
 }
 
 fn copy_tree_at(fd: BorrowedFd, more: c_uint) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as c_uint | more;
+    let flags =
+        libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as c_uint | more;
     let (fd, empty) = (fd.as_raw_fd(), c"".as_ptr());
     // SAFETY: `empty` is a C string; the descriptor is new.
     unsafe { new_fd(libc::syscall(libc::SYS_open_tree, fd, empty, flags)) }
@@ -71,7 +90,14 @@ pub fn move_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
     let (from, empty) = (mount.as_raw_fd(), c"".as_ptr());
     // SAFETY: both paths are C strings.
     check(unsafe {
-        libc::syscall(libc::SYS_move_mount, from, empty, libc::AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH)
+        libc::syscall(
+            libc::SYS_move_mount,
+            from,
+            empty,
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            FROM_EMPTY_PATH,
+        )
     })
     .map(drop)
 }
@@ -81,10 +107,16 @@ pub fn move_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
 /// # Errors
 /// The kernel's (`mount_setattr`, Linux 5.12).
 pub fn set_attributes(fd: BorrowedFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attributes = libc::mount_attr {
+        attr_set: attributes,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     let (fd, empty, size) = (fd.as_raw_fd(), c"".as_ptr(), size_of_val(&attributes));
     let (flags, attributes) = (flags as c_uint, &raw const attributes);
     // SAFETY: the structure lives for the call and `size` is its size.
-    check(unsafe { libc::syscall(libc::SYS_mount_setattr, fd, empty, flags, attributes, size) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_mount_setattr, fd, empty, flags, attributes, size) })
+        .map(drop)
 }

@@ -22,7 +22,13 @@ pub struct Notification {
 pub fn prefer_caller(listener: BorrowedFd) {
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: takes a number.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+    unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+            SYNC_WAKE_UP,
+        )
+    };
 }
 
 /// Takes the next call. The listener must be readable.
@@ -38,13 +44,24 @@ pub fn next(listener: BorrowedFd) -> io::Result<Notification> {
         notif
     };
     let (thread, call) = (notif.pid as i32, notif.data.nr.into());
-    Ok(Notification { id: notif.id, thread, call, arguments: notif.data.args })
+    Ok(Notification {
+        id: notif.id,
+        thread,
+        call,
+        arguments: notif.data.args,
+    })
 }
 
 /// Whether a call is still waiting: then what was read of its caller before was really the caller's.
 pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
     // SAFETY: the number lives for the call.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+    unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ID_VALID,
+            &raw const id,
+        ) == 0
+    }
 }
 
 /// Answers a call with a value, or with an error number.
@@ -53,7 +70,15 @@ pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
 /// `ENOENT` if its caller is gone.
 pub fn answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::Result<()> {
     let (val, error) = answer.map_or_else(|errno| (0, -errno), |value| (value, 0));
-    send(listener, libc::seccomp_notif_resp { id, val, error, flags: 0 })
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val,
+            error,
+            flags: 0,
+        },
+    )
 }
 
 /// Lets a call continue, with whatever its arguments point to by then: only for calls about which nothing is decided here.
@@ -62,13 +87,22 @@ pub fn answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::
 /// `ENOENT` if its caller is gone.
 pub fn go_on(listener: BorrowedFd, id: u64) -> io::Result<()> {
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags })
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val: 0,
+            error: 0,
+            flags,
+        },
+    )
 }
 
 fn send(listener: BorrowedFd, response: libc::seccomp_notif_resp) -> io::Result<()> {
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: the structure lives for the call.
-    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into()).map(drop)
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into())
+        .map(drop)
 }
 
 /// When the caller of a call continues after receiving a descriptor.
@@ -107,7 +141,13 @@ pub fn give_fd(
     wake: Wake,
 ) -> io::Result<i64> {
     const FLAG_SEND: u32 = 2;
-    add(listener, id, fd, close_on_exec, (if wake == Wake::Now { FLAG_SEND } else { 0 }, 0))
+    add(
+        listener,
+        id,
+        fd,
+        close_on_exec,
+        (if wake == Wake::Now { FLAG_SEND } else { 0 }, 0),
+    )
 }
 
 fn add(
@@ -122,7 +162,11 @@ fn add(
         flags,
         srcfd: fd.as_raw_fd() as u32,
         newfd: number,
-        newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+        newfd_flags: if close_on_exec {
+            libc::O_CLOEXEC as u32
+        } else {
+            0
+        },
     };
     let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
     // SAFETY: the structure lives for the call.

@@ -28,7 +28,14 @@ pub fn process(pid: i32) -> io::Result<OwnedFd> {
 /// The kernel's (`pidfd_getfd`): `ESRCH` if the process has ended.
 pub fn descriptor_of(process: BorrowedFd, fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: numbers; the result is a new descriptor.
-    unsafe { new_fd(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)) }
+    unsafe {
+        new_fd(libc::syscall(
+            libc::SYS_pidfd_getfd,
+            process.as_raw_fd(),
+            fd,
+            0,
+        ))
+    }
 }
 
 /// Whether the filters above this process let it take descriptors of others: those of containers close the call.
@@ -60,10 +67,17 @@ fn is_the_kernels(answer: io::Result<c_long>, errno: c_int) -> bool {
 /// # Errors
 /// The kernel's (`process_vm_readv`).
 pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut c_void,
+        iov_len: bytes.len(),
+    };
     // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the other process's address.
-    let read = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    let read =
+        unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
     check(read as c_long).map(|read| read as usize)
 }
 
@@ -72,9 +86,16 @@ pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<us
 /// # Errors
 /// The kernel's (`process_vm_writev`).
 pub fn write_memory(thread: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
-    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    let local = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut c_void,
+        iov_len: bytes.len(),
+    };
     // SAFETY: the kernel reads `bytes` and does not write them, and checks the other process's address.
-    let written = unsafe { libc::process_vm_writev(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    let written =
+        unsafe { libc::process_vm_writev(thread, &raw const local, 1, &raw const remote, 1, 0) };
     check(written as c_long).map(|written| written as usize)
 }

@@ -67,7 +67,12 @@ pub fn line(path: impl AsRef<Path>, key: &str) -> Option<String> {
     // Such a file does not report its length: with enough capacity for most, it is read at once instead of in growing pieces.
     let mut text = String::with_capacity(4096);
     fs::File::open(path).ok()?.read_to_string(&mut text).ok()?;
-    Some(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim().to_owned())
+    Some(
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?
+            .trim()
+            .to_owned(),
+    )
 }
 
 /// The same as a number, from `/proc/PID/FILE`.
@@ -77,16 +82,27 @@ pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
 
 /// The threads of a process.
 pub fn threads(pid: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .filter_map(|thread| thread.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// The children of all threads of a process (`CONFIG_PROC_CHILDREN`).
 pub fn children(pid: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let numbers = lists.flat_map(|list| {
-        list.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<i32>>()
+        list.split_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect::<Vec<i32>>()
     });
     numbers.collect()
 }
@@ -113,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_process_is_read_whatever_its_name() {
-        let text = "42 (a) R 1 (b)) S 17 42 42 34817 -1 4194560 1 2 3 4 5 6 7 8 20 0 9 0 998877 10 20";
+        let text =
+            "42 (a) R 1 (b)) S 17 42 42 34817 -1 4194560 1 2 3 4 5 6 7 8 20 0 9 0 998877 10 20";
         let want = Stat {
             parent: 17,
             session: 42,
@@ -127,7 +144,14 @@ mod tests {
         };
         assert_eq!(Stat::parse(text), Some(want));
         let other = Stat::parse(&text.replace("4194560", "4194628")).unwrap();
-        assert_eq!(other, Stat { has_executed: false, is_exiting: true, ..want });
+        assert_eq!(
+            other,
+            Stat {
+                has_executed: false,
+                is_exiting: true,
+                ..want
+            }
+        );
         assert_eq!(Stat::parse("42 (x) S"), None);
         assert_eq!(Stat::parse(""), None);
     }

@@ -35,19 +35,35 @@ pub fn fork(flags: c_int) -> io::Result<Fork> {
     // `child_tid` in an order that depends on the architecture; both are unused (`man 2 clone`, "C library/kernel
     // differences").
     let pid = check(unsafe {
-        libc::syscall(libc::SYS_clone, flags as u64, 0usize, &raw mut pidfd, 0usize, 0usize)
+        libc::syscall(
+            libc::SYS_clone,
+            flags as u64,
+            0usize,
+            &raw mut pidfd,
+            0usize,
+            0usize,
+        )
     })?;
     if pid == 0 {
         return Ok(Fork::Child);
     }
     // SAFETY: CLONE_PIDFD stored a new descriptor that nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Fork::Parent(Child { pid: pid as i32, pidfd }))
+    Ok(Fork::Parent(Child {
+        pid: pid as i32,
+        pidfd,
+    }))
 }
 
 /// Signals for which our processes set a disposition, or whose inherited disposition is intended for them.
-const OWN: [c_int; 6] =
-    [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+const OWN: [c_int; 6] = [
+    libc::SIGPIPE,
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+];
 
 /// Resets all other signals to their default, for this process and those it starts. The process that started
 /// us may ignore some, as Python does with SIGXFSZ, and then a limit would not end a program.
@@ -56,7 +72,15 @@ pub fn default_other_signals() {
     let default = [0_u64; 4];
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| !OWN.contains(signal)) {
         // SAFETY: the kernel reads a value that lives until the call returns; no handler is set. It refuses SIGKILL and SIGSTOP.
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0usize, 8usize) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                0usize,
+                8usize,
+            )
+        };
     }
 }
 
@@ -79,8 +103,16 @@ pub(crate) fn reset_own_signals() {
 /// `ESRCH` if it has ended; else the kernel's (`pidfd_send_signal`).
 pub fn pidfd_signal(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
     // SAFETY: no siginfo is passed.
-    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, 0usize, 0) })
-        .map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            0usize,
+            0,
+        )
+    })
+    .map(drop)
 }
 
 /// Sends `signal` to all processes that this one may signal, except itself and PID 1.
@@ -134,9 +166,13 @@ pub fn wait_any(wait: bool) -> nix::Result<Option<ChildChange>> {
     // SAFETY: status and usage live for the call; a usage of zeros is valid.
     let (pid, usage) = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
-        (Errno::result(libc::wait4(-1, &raw mut status, flags, &raw mut usage))?, usage)
+        (
+            Errno::result(libc::wait4(-1, &raw mut status, flags, &raw mut usage))?,
+            usage,
+        )
     };
-    let micros = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
+    let micros =
+        |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
     let used = CpuAndMemory {
         user_us: micros(usage.ru_utime),
         system_us: micros(usage.ru_stime),
@@ -160,7 +196,13 @@ pub fn scheduling() -> io::Result<([u64; 7], c_long)> {
     let mut attributes = [0u64; 7];
     // SAFETY: the attributes are given with their size and live for the call.
     check(unsafe {
-        libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), size_of_val(&attributes), 0)
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            0,
+            attributes.as_mut_ptr(),
+            size_of_val(&attributes),
+            0,
+        )
     })?;
     // SAFETY: takes numbers only.
     let io = unsafe { libc::syscall(libc::SYS_ioprio_get, PROCESS, 0) };

@@ -27,7 +27,8 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
 mod tests {
     #[test]
     fn no_two_are_alike() {
-        let all: std::collections::BTreeSet<[u8; 16]> = (0..64).map(|_| super::bytes().unwrap()).collect();
+        let all: std::collections::BTreeSet<[u8; 16]> =
+            (0..64).map(|_| super::bytes().unwrap()).collect();
         assert_eq!(all.len(), 64);
         assert_eq!(super::bytes::<0>().unwrap(), []);
     }

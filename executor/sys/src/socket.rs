@@ -21,7 +21,8 @@ pub fn make(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> 
 pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
     let length = address.len() as libc::socklen_t;
     // SAFETY: the address is given with its length and lives for the call.
-    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into())
+        .map(drop)
 }
 
 /// Connects a socket.
@@ -31,7 +32,8 @@ pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
 pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
     let length = address.len() as libc::socklen_t;
     // SAFETY: the address is given with its length and lives for the call.
-    check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+    check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into())
+        .map(drop)
 }
 
 /// Makes a socket listen.
@@ -53,7 +55,11 @@ pub fn name(socket: BorrowedFd, peer: bool) -> io::Result<Vec<u8>> {
     let (fd, to) = (socket.as_raw_fd(), name.as_mut_ptr().cast());
     // SAFETY: the buffer is given with its length, and both live for the call.
     let result = unsafe {
-        if peer { libc::getpeername(fd, to, &mut length) } else { libc::getsockname(fd, to, &mut length) }
+        if peer {
+            libc::getpeername(fd, to, &mut length)
+        } else {
+            libc::getsockname(fd, to, &mut length)
+        }
     };
     check(result.into())?;
     name.truncate(length as usize);
@@ -77,11 +83,27 @@ pub fn option(socket: BorrowedFd, level: c_int, name: c_int) -> io::Result<c_int
 ///
 /// # Errors
 /// The kernel's (`setsockopt`).
-pub fn set_option(socket: BorrowedFd, level: c_int, name: c_int, value: &[c_int]) -> io::Result<()> {
+pub fn set_option(
+    socket: BorrowedFd,
+    level: c_int,
+    name: c_int,
+    value: &[c_int],
+) -> io::Result<()> {
     let length = size_of_val(value) as libc::socklen_t;
     // SAFETY: the numbers are given with their size and live for the call.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) }.into())
-        .map(drop)
+    check(
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                name,
+                value.as_ptr().cast(),
+                length,
+            )
+        }
+        .into(),
+    )
+    .map(drop)
 }
 
 /// Brings up the loopback interface of this process's network namespace.
@@ -91,7 +113,8 @@ pub fn set_option(socket: BorrowedFd, level: c_int, name: c_int, value: &[c_int]
 pub fn loopback_up() -> io::Result<()> {
     // SAFETY: a socket is created and owned; ifreq of zeros is valid, and its name ends with a NUL.
     unsafe {
-        let socket = new_fd(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let socket =
+            new_fd(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
         let mut request = std::mem::zeroed::<libc::ifreq>();
         request.ifr_name[0] = b'l' as c_char;
         request.ifr_name[1] = b'o' as c_char;

@@ -31,11 +31,22 @@ impl<'a> Program<'a> {
         directory: CString,
     ) -> Self {
         fn pointers<T: AsRef<CStr>>(strings: &[T]) -> Vec<*const c_char> {
-            strings.iter().map(|string| string.as_ref().as_ptr()).chain([std::ptr::null()]).collect()
+            strings
+                .iter()
+                .map(|string| string.as_ref().as_ptr())
+                .chain([std::ptr::null()])
+                .collect()
         }
         // The bytes of a CString are on the heap, those of a borrowed one elsewhere: moving the containers moves neither.
         let (argv, envp) = (pointers(&arguments), pointers(&environment));
-        Self { candidates, _arguments: arguments, argv, _environment: environment, envp, directory }
+        Self {
+            candidates,
+            _arguments: arguments,
+            argv,
+            _environment: environment,
+            envp,
+            directory,
+        }
     }
 }
 
@@ -123,7 +134,15 @@ impl Shared {
             let forever = std::ptr::null::<libc::timespec>();
             // SAFETY: waits while the value at this address, which lives as long as both sides, is `state`. Whatever ends the
             // wait, the value is looked at again.
-            unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAIT, state, forever) };
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.state.as_ptr(),
+                    libc::FUTEX_WAIT,
+                    state,
+                    forever,
+                )
+            };
         }
     }
 }
@@ -131,7 +150,10 @@ impl Shared {
 impl Default for SpawnStack {
     fn default() -> Self {
         const BYTES: usize = 256 * 1024;
-        Self { stack: vec![0; BYTES / 16], shared: Box::default() }
+        Self {
+            stack: vec![0; BYTES / 16],
+            shared: Box::default(),
+        }
     }
 }
 
@@ -140,12 +162,17 @@ impl SpawnStack {
     ///
     /// # Errors
     /// The error of the first step that failed in it.
-    pub fn prepare(&mut self, setup: &ChildSetup) -> io::Result<(PreparedChild<'_>, Option<OwnedFd>)> {
+    pub fn prepare(
+        &mut self,
+        setup: &ChildSetup,
+    ) -> io::Result<(PreparedChild<'_>, Option<OwnedFd>)> {
         let Self { stack, shared } = self;
         let shared: &Shared = shared;
         shared.error.store(0, SeqCst);
         shared.listener.store(-1, SeqCst);
-        shared.setup.store((&raw const *setup).cast_mut().cast(), SeqCst);
+        shared
+            .setup
+            .store((&raw const *setup).cast_mut().cast(), SeqCst);
         shared.state.store(PREPARING, SeqCst);
         let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
         // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. Stack and `shared` are borrowed by the
@@ -156,7 +183,15 @@ impl SpawnStack {
             let top = stack.as_mut_ptr_range().end.cast::<c_void>();
             let argument = (&raw const *shared).cast_mut().cast::<c_void>();
             let none = std::ptr::null_mut::<c_void>();
-            libc::clone(prepared_child, top, flags, argument, none, none, shared.state.as_ptr())
+            libc::clone(
+                prepared_child,
+                top,
+                flags,
+                argument,
+                none,
+                none,
+                shared.state.as_ptr(),
+            )
         };
         if pid < 0 {
             shared.state.store(LEFT, SeqCst);
@@ -205,9 +240,15 @@ impl PreparedChild<'_> {
             }
         }
         let shared = self.shared;
-        shared.exec.store((&raw const *exec).cast_mut().cast(), SeqCst);
+        shared
+            .exec
+            .store((&raw const *exec).cast_mut().cast(), SeqCst);
         // If it was killed while it waited, nothing would end a wait for it: its death counts as the program's.
-        if shared.state.compare_exchange(WAITING, STARTING, SeqCst, SeqCst).is_err() {
+        if shared
+            .state
+            .compare_exchange(WAITING, STARTING, SeqCst, SeqCst)
+            .is_err()
+        {
             return Ok(self.pid);
         }
         let lent = Lent(shared);
@@ -218,7 +259,11 @@ impl PreparedChild<'_> {
             0 => Ok(self.pid),
             errno => {
                 reap(self.pid);
-                Err(if errno < 0 { SpawnError::Directory(-errno) } else { SpawnError::Program(errno) })
+                Err(if errno < 0 {
+                    SpawnError::Directory(-errno)
+                } else {
+                    SpawnError::Program(errno)
+                })
             }
         }
     }
@@ -261,7 +306,11 @@ fn last_errno() -> c_int {
 }
 
 fn ok(result: c_long) -> Result<c_long, c_int> {
-    if result < 0 { Err(last_errno()) } else { Ok(result) }
+    if result < 0 {
+        Err(last_errno())
+    } else {
+        Ok(result)
+    }
 }
 
 /// In a [`prepared_child`]: returns the listener.
@@ -271,7 +320,13 @@ fn set_up(setup: &ChildSetup) -> Result<Option<RawFd>, c_int> {
         ok(libc::setsid().into())?;
         process::reset_own_signals();
         for (resource, limit) in setup.limits {
-            ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize))?;
+            ok(libc::syscall(
+                libc::SYS_prlimit64,
+                0,
+                *resource,
+                limit,
+                0usize,
+            ))?;
         }
         if let Some(ruleset) = setup.ruleset {
             ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0))?;
@@ -284,11 +339,22 @@ fn set_up(setup: &ChildSetup) -> Result<Option<RawFd>, c_int> {
 fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
     const SET_MODE_FILTER: c_uint = 1;
     // A call that is being answered is not restarted by a signal that does not kill (Linux 5.19).
-    let killable = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let killable =
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
     let install = |flags: libc::c_ulong| {
         // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer.
-        ok(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program) })
+        ok(unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
+        })
     };
     let listener = install(killable).or_else(|errno| match errno {
         libc::EINVAL => install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
@@ -311,7 +377,12 @@ fn arrange(exec: &Exec) -> Result<(), c_int> {
             ok(libc::ioctl(0, libc::TIOCSCTTY, 0).into())?;
         }
         enter(&exec.program.directory).map_err(|errno| -errno)?;
-        ok(libc::syscall(libc::SYS_close_range, exec.close_from, c_uint::MAX, 0))?;
+        ok(libc::syscall(
+            libc::SYS_close_range,
+            exec.close_from,
+            c_uint::MAX,
+            0,
+        ))?;
     }
     Ok(())
 }
@@ -333,7 +404,11 @@ fn execute(program: &Program) -> c_int {
     for candidate in &program.candidates {
         // SAFETY: all three arrays end with a null pointer, and `start` keeps them until this process has left.
         unsafe {
-            let (path, argv, envp) = (candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr());
+            let (path, argv, envp) = (
+                candidate.as_ptr(),
+                program.argv.as_ptr(),
+                program.envp.as_ptr(),
+            );
             libc::syscall(libc::SYS_execveat, libc::AT_FDCWD, path, argv, envp, 0);
         }
         let errno = last_errno();
@@ -362,7 +437,12 @@ pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Chi
     let mut stack = vec![0u128; BYTES / 16];
     let argv = [name.as_ptr(), std::ptr::null()];
     let (file, stdin) = (file.as_raw_fd(), stdin.as_raw_fd());
-    let image = Image { file, argv, stdin, error: AtomicI32::new(0) };
+    let image = Image {
+        file,
+        argv,
+        stdin,
+        error: AtomicI32::new(0),
+    };
     let mut pidfd: c_int = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. With CLONE_VFORK this process goes on
@@ -371,7 +451,15 @@ pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Chi
         let top = stack.as_mut_ptr_range().end.cast::<c_void>();
         let argument = (&raw const image).cast_mut().cast::<c_void>();
         let none = std::ptr::null_mut::<c_void>();
-        libc::clone(image_child, top, flags, argument, &raw mut pidfd, none, none)
+        libc::clone(
+            image_child,
+            top,
+            flags,
+            argument,
+            &raw mut pidfd,
+            none,
+            none,
+        )
     };
     if pid < 0 {
         return Err(io::Error::last_os_error());
@@ -398,7 +486,14 @@ extern "C" fn image_child(argument: *mut c_void) -> c_int {
     unsafe {
         if libc::dup2(image.stdin, 0) == 0 {
             let (argv, envp, flags) = (image.argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
-            libc::syscall(libc::SYS_execveat, image.file, c"".as_ptr(), argv, envp, flags);
+            libc::syscall(
+                libc::SYS_execveat,
+                image.file,
+                c"".as_ptr(),
+                argv,
+                envp,
+                flags,
+            );
         }
     }
     image.error.store(last_errno(), SeqCst);
@@ -418,7 +513,9 @@ mod tests {
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let child = image(program.as_fd(), c"cat", far.as_fd()).unwrap();
         let mut environment = Vec::new();
-        let read = File::open(format!("/proc/{}/environ", child.pid)).unwrap().read_to_end(&mut environment);
+        let read = File::open(format!("/proc/{}/environ", child.pid))
+            .unwrap()
+            .read_to_end(&mut environment);
         assert_eq!((read.unwrap(), environment), (0, vec![]));
         drop((near, far));
         reap(child.pid);
@@ -428,6 +525,9 @@ mod tests {
     fn a_file_that_is_no_program_is_the_kernels_error() {
         let file = File::open("/etc/passwd").unwrap();
         let error = image(file.as_fd(), c"passwd", file.as_fd()).unwrap_err();
-        assert!([libc::EACCES, libc::ENOEXEC].contains(&error.raw_os_error().unwrap()), "{error}");
+        assert!(
+            [libc::EACCES, libc::ENOEXEC].contains(&error.raw_os_error().unwrap()),
+            "{error}"
+        );
     }
 }

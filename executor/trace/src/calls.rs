@@ -20,15 +20,27 @@ const METADATA: &str = "metadata";
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
 fn at(directory: usize, path: usize, kind: &'static str) -> PathArgument {
-    PathArgument { directory: Some(directory), path, kind }
+    PathArgument {
+        directory: Some(directory),
+        path,
+        kind,
+    }
 }
 
 fn plain(path: usize, kind: &'static str) -> PathArgument {
-    PathArgument { directory: None, path, kind }
+    PathArgument {
+        directory: None,
+        path,
+        kind,
+    }
 }
 
 fn opened(flags: u64) -> &'static str {
-    if flags & WRITING == 0 || flags & libc::O_PATH as u64 != 0 { READ } else { WRITE }
+    if flags & WRITING == 0 || flags & libc::O_PATH as u64 != 0 {
+        READ
+    } else {
+        WRITE
+    }
 }
 
 /// The paths of a call; empty if it takes none.
@@ -56,7 +68,10 @@ pub fn paths(call: &Call) -> Vec<PathArgument> {
         libc::SYS_renameat | libc::SYS_renameat2 => vec![at(0, 1, WRITE), at(2, 3, WRITE)],
         libc::SYS_truncate => vec![plain(0, WRITE)],
         libc::SYS_fchmodat | libc::SYS_fchownat | libc::SYS_utimensat => vec![at(0, 1, METADATA)],
-        libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_removexattr | libc::SYS_lremovexattr => {
+        libc::SYS_setxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_removexattr
+        | libc::SYS_lremovexattr => {
             vec![plain(0, METADATA)]
         }
         _ => of_the_architecture(call),
@@ -68,8 +83,14 @@ pub fn paths(call: &Call) -> Vec<PathArgument> {
 fn of_the_architecture(call: &Call) -> Vec<PathArgument> {
     match call.number {
         libc::SYS_open => vec![plain(0, opened(call.arguments[1]))],
-        libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => vec![plain(0, READ)],
-        libc::SYS_creat | libc::SYS_mkdir | libc::SYS_mknod | libc::SYS_unlink | libc::SYS_rmdir => {
+        libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => {
+            vec![plain(0, READ)]
+        }
+        libc::SYS_creat
+        | libc::SYS_mkdir
+        | libc::SYS_mknod
+        | libc::SYS_unlink
+        | libc::SYS_rmdir => {
             vec![plain(0, WRITE)]
         }
         libc::SYS_symlink => vec![plain(1, WRITE)],
@@ -157,7 +178,10 @@ pub fn name(number: i64) -> String {
         (libc::SYS_fchmod, "fchmod"),
         (libc::SYS_fchmodat, "fchmodat"),
     ];
-    let known = names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name);
+    let known = names
+        .into_iter()
+        .find(|(known, _)| *known == number)
+        .map(|(_, name)| name);
     known.map_or_else(|| format!("number {number}"), str::to_owned)
 }
 
@@ -168,8 +192,15 @@ mod tests {
     #[test]
     fn the_paths_of_a_call_are_known_with_what_is_tried() {
         let of = |number, arguments| {
-            let found = paths(&Call { number, arguments, result: -2 });
-            found.iter().map(|one| (one.path, one.kind)).collect::<Vec<_>>()
+            let found = paths(&Call {
+                number,
+                arguments,
+                result: -2,
+            });
+            found
+                .iter()
+                .map(|one| (one.path, one.kind))
+                .collect::<Vec<_>>()
         };
         let open = |flags: i32| of(libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
         assert_eq!(open(libc::O_RDONLY | libc::O_CLOEXEC), [(1, READ)]);

@@ -16,19 +16,29 @@ pub fn enter() -> io::Result<()> {
     // and a kernel that does not know it gives it to no domain.
     let (right, ruleset) = match ruleset(AccessFs::Refer) {
         Ok(ruleset) => (AccessFs::Refer, ruleset),
-        Err(_) => (AccessFs::Execute, ruleset(AccessFs::Execute).map_err(io::Error::other)?),
+        Err(_) => (
+            AccessFs::Execute,
+            ruleset(AccessFs::Execute).map_err(io::Error::other)?,
+        ),
     };
     let root = PathFd::new("/").map_err(io::Error::other)?;
-    let ruleset = ruleset.add_rule(PathBeneath::new(root, right)).map_err(io::Error::other)?;
+    let ruleset = ruleset
+        .add_rule(PathBeneath::new(root, right))
+        .map_err(io::Error::other)?;
     match ruleset.restrict_self().map_err(io::Error::other)?.ruleset {
-        RulesetStatus::NotEnforced => {
-            Err(io::Error::other("Landlock does not keep a command from its tracer"))
-        }
+        RulesetStatus::NotEnforced => Err(io::Error::other(
+            "Landlock does not keep a command from its tracer",
+        )),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
 }
 
 fn ruleset(right: AccessFs) -> Result<RulesetCreated, RulesetError> {
-    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(right)?;
-    ruleset.set_compatibility(CompatLevel::BestEffort).scope(Scope::Signal)?.create()
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(right)?;
+    ruleset
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::Signal)?
+        .create()
 }

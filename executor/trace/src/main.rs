@@ -32,8 +32,13 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     let mode = words.next();
     let command: Vec<OsString> = words.collect();
-    match (mode.as_ref().and_then(|mode| mode.to_str()), command.is_empty()) {
-        (Some("run"), false) => trace::run(&command).map_or_else(|error| failed(&error), ExitCode::from),
+    match (
+        mode.as_ref().and_then(|mode| mode.to_str()),
+        command.is_empty(),
+    ) {
+        (Some("run"), false) => {
+            trace::run(&command).map_or_else(|error| failed(&error), ExitCode::from)
+        }
         (Some("traced"), false) => become_traced(&command),
         (Some("--help" | "-h"), true) => io::stdout()
             .write_all(HELP.as_bytes())
@@ -60,5 +65,9 @@ fn become_traced(command: &[OsString]) -> ExitCode {
     }
     let error = Command::new(&command[0]).args(&command[1..]).exec();
     eprintln!("{}: {error}", command[0].display());
-    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    })
 }

@@ -25,7 +25,11 @@ impl Call {
     pub fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        Ok(Self { number: r.orig_rax as i64, arguments, result: r.rax as i64 })
+        Ok(Self {
+            number: r.orig_rax as i64,
+            arguments,
+            result: r.rax as i64,
+        })
     }
 
     #[cfg(target_arch = "aarch64")]
@@ -33,8 +37,16 @@ impl Call {
         let r = ptrace::getregs(pid)?.regs;
         let arguments = [r[0], r[1], r[2], r[3], r[4], r[5]];
         // At its beginning `x7` is 0, at its end 1 (`arch/arm64/kernel/ptrace.c`): the result at the beginning is set to ENOSYS here.
-        let result = if r[7] == 0 { -i64::from(libc::ENOSYS) } else { r[0] as i64 };
-        Ok(Self { number: r[8] as i64, arguments, result })
+        let result = if r[7] == 0 {
+            -i64::from(libc::ENOSYS)
+        } else {
+            r[0] as i64
+        };
+        Ok(Self {
+            number: r[8] as i64,
+            arguments,
+            result,
+        })
     }
 
     /// Whether it may be about to begin: the kernel then shows this as its result.
@@ -44,7 +56,9 @@ impl Call {
 
     /// The error number that it returned.
     pub fn error(&self) -> Option<i32> {
-        (-4095..0).contains(&self.result).then(|| -self.result as i32)
+        (-4095..0)
+            .contains(&self.result)
+            .then(|| -self.result as i32)
     }
 }
 
@@ -53,7 +67,9 @@ pub fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
     let memory = File::open(format!("/proc/{pid}/mem"))?;
     let mut read = Vec::new();
     while read.len() < PATH_MAX {
-        let at = address.checked_add(read.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        let at = address
+            .checked_add(read.len() as u64)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         // The next page may not be mapped.
         let mut page = vec![0; (PAGE - at % PAGE) as usize];
         let count = memory.read_at(&mut page, at)?;

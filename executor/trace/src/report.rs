@@ -22,7 +22,11 @@ pub enum Met {
         path: String,
     },
     /// A system call that was not permitted.
-    Call { name: String, number: u32, arguments: [u64; 6] },
+    Call {
+        name: String,
+        number: u32,
+        arguments: [u64; 6],
+    },
 }
 
 /// Why the report may be incomplete.
@@ -57,7 +61,12 @@ struct End<'a> {
 impl<W: Write> Report<W> {
     /// A report whose last line has `key`.
     pub fn new(out: W, key: String) -> Self {
-        Self { out, key, counts: HashMap::new(), gaps: Vec::new() }
+        Self {
+            out,
+            key,
+            counts: HashMap::new(),
+            gaps: Vec::new(),
+        }
     }
 
     /// Notes an item. A new one is written at once: the command may kill us.
@@ -86,11 +95,29 @@ impl<W: Write> Report<W> {
 
     /// Writes the last line, which repeats all items.
     pub fn end(self) -> io::Result<()> {
-        let Self { mut out, key, counts, gaps } = self;
-        let mut met: Vec<_> = counts.iter().map(|(met, (at, count))| (*at, met, *count)).collect();
+        let Self {
+            mut out,
+            key,
+            counts,
+            gaps,
+        } = self;
+        let mut met: Vec<_> = counts
+            .iter()
+            .map(|(met, (at, count))| (*at, met, *count))
+            .collect();
         met.sort_unstable_by_key(|(at, ..)| *at);
-        let met = met.into_iter().map(|(_, met, count)| (met, count)).collect();
-        write(&mut out, &End { key: &key, met, gaps: &gaps })
+        let met = met
+            .into_iter()
+            .map(|(_, met, count)| (met, count))
+            .collect();
+        write(
+            &mut out,
+            &End {
+                key: &key,
+                met,
+                gaps: &gaps,
+            },
+        )
     }
 }
 
@@ -106,18 +133,23 @@ mod tests {
     use super::*;
 
     fn path(path: &str) -> Met {
-        Met::Path { kind: "read", path: path.to_owned() }
+        Met::Path {
+            kind: "read",
+            path: path.to_owned(),
+        }
     }
 
     #[test]
     fn each_thing_is_a_line_and_the_last_line_counts() {
         let mut out = Vec::new();
         let mut report = Report::new(&mut out, "k".into());
-        [path("/a"), path("/b"), path("/a")].into_iter().for_each(|met| report.note(met).unwrap());
+        [path("/a"), path("/b"), path("/a")]
+            .into_iter()
+            .for_each(|met| report.note(met).unwrap());
         report.miss(Gap::Unread);
         report.end().unwrap();
-        let [a, b] =
-            ["a", "b"].map(|name| format!("{{\"path\":{{\"kind\":\"read\",\"path\":\"/{name}\"}}}}"));
+        let [a, b] = ["a", "b"]
+            .map(|name| format!("{{\"path\":{{\"kind\":\"read\",\"path\":\"/{name}\"}}}}"));
         let last = format!("{{\"key\":\"k\",\"met\":[[{a},2],[{b},1]],\"gaps\":[\"unread\"]}}");
         let want = format!("{a}\n{b}\n{last}\n");
         assert_eq!(String::from_utf8(out).unwrap(), want);
@@ -132,7 +164,8 @@ mod tests {
         report.end().unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(
-            text.lines().count() == MET_MAX + 1 && text.trim_end().ends_with("\"gaps\":[\"unnamed\"]}"),
+            text.lines().count() == MET_MAX + 1
+                && text.trim_end().ends_with("\"gaps\":[\"unnamed\"]}"),
             "{text}"
         );
     }

@@ -47,7 +47,12 @@ pub fn run(command: &[OsString]) -> io::Result<u8> {
     let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
     let own = std::env::current_exe()?;
     let mut child = Command::new(own);
-    child.arg("traced").args(command).stdin(Stdio::null()).stdout(output()?).stderr(output()?);
+    child
+        .arg("traced")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(output()?)
+        .stderr(output()?);
     let child = child.spawn()?;
     let main = Pid::from_raw(child.id().cast_signed());
     match waitpid(main, None)? {
@@ -64,7 +69,10 @@ pub fn run(command: &[OsString]) -> io::Result<u8> {
     ptrace::setoptions(main, all)?;
     ptrace::syscall(main, None)?;
     let processes = HashMap::from([(main, Doing::Running)]);
-    let mut tracer = Tracer { processes, report: Report::new(report, key) };
+    let mut tracer = Tracer {
+        processes,
+        report: Report::new(report, key),
+    };
     let code = tracer.follow(main)?;
     tracer.report.end()?;
     Ok(code)
@@ -80,7 +88,9 @@ impl Tracer {
             };
             match status {
                 WaitStatus::Exited(pid, code) if pid == main => return Ok(code as u8),
-                WaitStatus::Signaled(pid, signal, _) if pid == main => return Ok(128 + signal as u8),
+                WaitStatus::Signaled(pid, signal, _) if pid == main => {
+                    return Ok(128 + signal as u8);
+                }
                 WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => {
                     self.processes.remove(&pid);
                 }
@@ -119,7 +129,13 @@ impl Tracer {
         match *doing {
             Doing::Calling(begun) => {
                 *doing = Doing::Running;
-                self.ended(pid, Call { result: call.result, ..begun })
+                self.ended(
+                    pid,
+                    Call {
+                        result: call.result,
+                        ..begun
+                    },
+                )
             }
             Doing::New | Doing::Running => {
                 // A new process ends a call that it never began.
@@ -136,7 +152,9 @@ impl Tracer {
         if calls::leaves_the_trace(&call) && call.error().is_none() {
             self.report.miss(Gap::Untraced);
         }
-        let Some(error) = call.error() else { return Ok(()) };
+        let Some(error) = call.error() else {
+            return Ok(());
+        };
         match error {
             ENOSPC | EDQUOT => self.report.miss(Gap::Full),
             EPERM if calls::traces(&call) => self.report.miss(Gap::Untraced),
@@ -149,13 +167,21 @@ impl Tracer {
         }
         if error == EPERM {
             let (number, name) = (call.number as u32, calls::name(call.number));
-            self.report.note(Met::Call { name, number, arguments: call.arguments })?;
+            self.report.note(Met::Call {
+                name,
+                number,
+                arguments: call.arguments,
+            })?;
         }
         Ok(())
     }
 
     fn note_path(&mut self, pid: Pid, call: &Call, argument: PathArgument) -> io::Result<()> {
-        let PathArgument { directory, path, kind } = argument;
+        let PathArgument {
+            directory,
+            path,
+            kind,
+        } = argument;
         let directory = directory.map_or(libc::AT_FDCWD, |at| call.arguments[at] as i32);
         let text = process::string(pid, call.arguments[path]);
         // The path is the descriptor's, or missing.

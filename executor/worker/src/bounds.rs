@@ -72,7 +72,11 @@ pub struct WalkBudget {
 
 impl WalkBudget {
     pub fn new() -> Self {
-        Self { entries: ENTRIES, names: NAMES, until: Instant::now() + TIME }
+        Self {
+            entries: ENTRIES,
+            names: NAMES,
+            until: Instant::now() + TIME,
+        }
     }
 
     pub fn is_late(&self) -> bool {

@@ -41,12 +41,20 @@ pub struct ChangeRecord {
 
 impl ChangeRecord {
     pub fn to_line(&self) -> String {
-        let ChangeRecord { session, call, time_ms, path, before, after } = self;
+        let ChangeRecord {
+            session,
+            call,
+            time_ms,
+            path,
+            before,
+            after,
+        } = self;
         let mode = before.map_or("-".to_owned(), |state| format!("{:o}", state.mode.bits()));
-        let [before, after] = [before.map(|state| state.digest), *after].map(|digest| match digest {
-            Some(digest) => digest.to_string(),
-            None => "-".to_owned(),
-        });
+        let [before, after] =
+            [before.map(|state| state.digest), *after].map(|digest| match digest {
+                Some(digest) => digest.to_string(),
+                None => "-".to_owned(),
+            });
         let path = escaped(path.relative());
         let zone = self.path.zone().name();
         format!("2 {session} {call} {time_ms} {mode} {before} {after} {zone}:{path}\n")
@@ -57,21 +65,40 @@ impl ChangeRecord {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let mut words = line.splitn(8, ' ');
         let mut word = || words.next();
-        let ("2", session, call, time_ms, mode, before, after, path) =
-            (word()?, word()?, word()?, word()?, word()?, word()?, word()?, word()?)
-        else {
+        let ("2", session, call, time_ms, mode, before, after, path) = (
+            word()?,
+            word()?,
+            word()?,
+            word()?,
+            word()?,
+            word()?,
+            word()?,
+            word()?,
+        ) else {
             return None;
         };
         let before = match (mode, digest(before)?) {
             ("-", None) => None,
             (mode, Some(digest)) => {
-                let bits = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777)?;
-                Some(FileState { digest, mode: Mode::from_bits_truncate(bits) })
+                let bits = u32::from_str_radix(mode, 8)
+                    .ok()
+                    .filter(|bits| *bits <= 0o777)?;
+                Some(FileState {
+                    digest,
+                    mode: Mode::from_bits_truncate(bits),
+                })
             }
             _ => return None,
         };
         let (session, call, time_ms) = (id(session)?, call.parse().ok()?, time_ms.parse().ok()?);
-        Some(ChangeRecord { session, call, time_ms, path: zone_path(path)?, before, after: digest(after)? })
+        Some(ChangeRecord {
+            session,
+            call,
+            time_ms,
+            path: zone_path(path)?,
+            before,
+            after: digest(after)?,
+        })
     }
 }
 
@@ -89,7 +116,9 @@ fn digest(word: &str) -> Option<Option<Digest>> {
 
 fn zone_path(text: &str) -> Option<ZonePath> {
     let (zone, path) = text.split_once(':')?;
-    let zone = [Zone::Project, Zone::Central].into_iter().find(|known| known.name() == zone)?;
+    let zone = [Zone::Project, Zone::Central]
+        .into_iter()
+        .find(|known| known.name() == zone)?;
     ZonePath::new(zone, &unescaped(path)?).ok()
 }
 
@@ -110,7 +139,9 @@ fn unescaped(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut path = parts.next()?.to_owned();
     for part in parts {
-        let byte = u8::from_str_radix(part.get(..2)?, 16).ok().filter(u8::is_ascii)?;
+        let byte = u8::from_str_radix(part.get(..2)?, 16)
+            .ok()
+            .filter(u8::is_ascii)?;
         path.push(byte.into());
         path.push_str(&part[2..]);
     }
@@ -123,7 +154,10 @@ mod tests {
 
     fn entry(path: &str) -> ChangeRecord {
         let digest = Digest([0xab; 32]);
-        let before = Some(FileState { digest, mode: Mode::from_bits_truncate(0o640) });
+        let before = Some(FileState {
+            digest,
+            mode: Mode::from_bits_truncate(0o640),
+        });
         let path = ZonePath::new(Zone::Central, path).unwrap();
         ChangeRecord {
             session: "5e".repeat(16),
@@ -137,13 +171,26 @@ mod tests {
 
     #[test]
     fn a_line_reads_back() {
-        for path in ["a", "a b/c d", "100%", "two\nlines\r\t\u{7f}", "é%2e", "%", "-", "project:x"] {
+        for path in [
+            "a",
+            "a b/c d",
+            "100%",
+            "two\nlines\r\t\u{7f}",
+            "é%2e",
+            "%",
+            "-",
+            "project:x",
+        ] {
             let entry = entry(path);
             let line = entry.to_line();
             assert_eq!(line.matches('\n').count(), 1, "{line:?}");
             assert_eq!(ChangeRecord::parse(line.as_bytes()), Some(entry));
         }
-        let none = ChangeRecord { before: None, after: None, ..entry("a") };
+        let none = ChangeRecord {
+            before: None,
+            after: None,
+            ..entry("a")
+        };
         assert_eq!(ChangeRecord::parse(none.to_line().as_bytes()), Some(none));
     }
 

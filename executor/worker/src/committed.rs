@@ -13,8 +13,8 @@ use crate::git_objects::{ObjectName, Objects};
 use crate::hidden::hidden;
 use crate::root::{LISTING, READING, open_beneath};
 use executor_layers::worker::{
-    INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer, RepositoryQuery,
-    SUBMODULES_MAX,
+    INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer,
+    RepositoryQuery, SUBMODULES_MAX,
 };
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -52,7 +52,9 @@ impl Committed<'_> {
         let objects = Objects::new(self.common, OBJECTS_MAX);
         let mut trees = HashMap::new();
         let own = Path::new(&query.own);
-        let root = self.head(own).and_then(|head| head.map(|head| tree_of(&objects, &head)).transpose());
+        let root = self
+            .head(own)
+            .and_then(|head| head.map(|head| tree_of(&objects, &head)).transpose());
         let in_head = |path: &Vec<u8>| match &root {
             Ok(Some(root)) => match find(&objects, &mut trees, root, path) {
                 Ok(Some((mode, object))) => self.compare(path, &mode, &object),
@@ -63,17 +65,31 @@ impl Committed<'_> {
             Err(Unreadable) => InHead::Unknown,
         };
         let files = query.files.iter().map(in_head).collect();
-        RepositoryAnswer { files, replaces: self.replaces(), ..self.index(own) }
+        RepositoryAnswer {
+            files,
+            replaces: self.replaces(),
+            ..self.index(own)
+        }
     }
 
     /// Whether there are refs of `git replace`, in files of their own or all in one.
     fn replaces(&self) -> bool {
-        let directory = open_beneath(self.common, Path::new("refs/replace"), LISTING, Mode::empty());
+        let directory = open_beneath(
+            self.common,
+            Path::new("refs/replace"),
+            LISTING,
+            Mode::empty(),
+        );
         let entries = |mut directory: Dir| directory.iter().count();
         // Apart from `.` and `..`.
-        let loose = directory.and_then(Dir::from_fd).is_ok_and(|directory| entries(directory) > 2);
+        let loose = directory
+            .and_then(Dir::from_fd)
+            .is_ok_and(|directory| entries(directory) > 2);
         let is_one = |line: &[u8]| {
-            let name = line.iter().position(|byte| *byte == b' ').and_then(|end| line.get(end + 1..));
+            let name = line
+                .iter()
+                .position(|byte| *byte == b' ')
+                .and_then(|end| line.get(end + 1..));
             name.is_some_and(|name| name.starts_with(b"refs/replace/"))
         };
         let packed = || self.text(Path::new("packed-refs"), PACKED_REFS_MAX);
@@ -84,14 +100,26 @@ impl Committed<'_> {
     fn index(&self, own: &Path) -> RepositoryAnswer {
         let path = own.join("index");
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
-            return RepositoryAnswer { index: Some(Vec::new()), ..RepositoryAnswer::default() };
+            return RepositoryAnswer {
+                index: Some(Vec::new()),
+                ..RepositoryAnswer::default()
+            };
         }
-        let mut files = self.text(&path, INDEX_MAX).map_or_else(Vec::new, |text| git_index::read(&text));
+        let mut files = self
+            .text(&path, INDEX_MAX)
+            .map_or_else(Vec::new, |text| git_index::read(&text));
         let shared: Vec<String> = files.iter().filter_map(shared_file).collect();
         let based_on = shared.iter().map(|name| self.shared_index(&own.join(name)));
-        let Some(based_on) = based_on.collect::<Option<Vec<_>>>().filter(|_| !files.is_empty()) else {
+        let Some(based_on) = based_on
+            .collect::<Option<Vec<_>>>()
+            .filter(|_| !files.is_empty())
+        else {
             let fault = Some(IndexFault::Unreadable);
-            return RepositoryAnswer { fault, shared, ..RepositoryAnswer::default() };
+            return RepositoryAnswer {
+                fault,
+                shared,
+                ..RepositoryAnswer::default()
+            };
         };
         files.extend(based_on.into_iter().flatten());
         let entries = || files.iter().flat_map(|file| &file.entries);
@@ -99,15 +127,28 @@ impl Committed<'_> {
         let fault = outside.map(|entry| IndexFault::Outside(entry.path.clone()));
         let protected = entries().filter(|entry| self.names.protection(&entry.path).is_some());
         let names: Vec<_> = protected
-            .map(|entry| IndexedName { path: entry.path.clone(), hidden: entry.hidden })
+            .map(|entry| IndexedName {
+                path: entry.path.clone(),
+                hidden: entry.hidden,
+            })
             .take(INDEXED_MAX + 1)
             .collect();
         let known = names.len() <= INDEXED_MAX && files.iter().all(|file| file.whole);
-        let submodules = entries().filter(|entry| entry.submodule).map(|entry| entry.path.clone());
+        let submodules = entries()
+            .filter(|entry| entry.submodule)
+            .map(|entry| entry.path.clone());
         let submodules = submodules.take(SUBMODULES_MAX).collect();
         let index = known.then_some(names);
         let (hidden, left_out) = hidden(entries(), self.project);
-        RepositoryAnswer { index, hidden, left_out, submodules, fault, shared, ..RepositoryAnswer::default() }
+        RepositoryAnswer {
+            index,
+            hidden,
+            left_out,
+            submodules,
+            fault,
+            shared,
+            ..RepositoryAnswer::default()
+        }
     }
 
     /// The index at `path`, on which another one is based.
@@ -140,13 +181,16 @@ impl Committed<'_> {
         if open_beneath(self.common, Path::new("reftable"), LISTING, Mode::empty()).is_ok() {
             return Err(Unreadable);
         }
-        let packed = existing(self.common, Path::new("packed-refs"), PACKED_REFS_MAX)?.unwrap_or_default();
+        let packed =
+            existing(self.common, Path::new("packed-refs"), PACKED_REFS_MAX)?.unwrap_or_default();
         let mut lines = packed.split(|byte| *byte == b'\n');
         let object = lines.find_map(|line| {
             let end = line.iter().position(|byte| *byte == b' ')?;
             (line[end + 1..] == *name).then(|| &line[..end])
         });
-        object.map(|object| ObjectName::parse(object).ok_or(Unreadable)).transpose()
+        object
+            .map(|object| ObjectName::parse(object).ok_or(Unreadable))
+            .transpose()
     }
 
     /// The content of a regular file of the repository, if it has at most `max` bytes.
@@ -156,8 +200,16 @@ impl Committed<'_> {
 
     /// Whether the file at `path` has the content that a tree has there.
     fn compare(&self, path: &[u8], mode: &[u8], object: &ObjectName) -> InHead {
-        let file = || read(self.project, Path::new(std::ffi::OsStr::from_bytes(path)), FILE_MAX);
-        match mode.starts_with(b"100") && file().is_some_and(|content| object.is_of("blob", &content)) {
+        let file = || {
+            read(
+                self.project,
+                Path::new(std::ffi::OsStr::from_bytes(path)),
+                FILE_MAX,
+            )
+        };
+        match mode.starts_with(b"100")
+            && file().is_some_and(|content| object.is_of("blob", &content))
+        {
             true => InHead::Same,
             false => InHead::Other,
         }
@@ -166,7 +218,10 @@ impl Committed<'_> {
 
 /// The name of the file on which an index is based; all zeros mean that there is none.
 fn shared_file(index: &Index) -> Option<String> {
-    let base = index.base.as_ref().filter(|base| base.iter().any(|byte| *byte != 0))?;
+    let base = index
+        .base
+        .as_ref()
+        .filter(|base| base.iter().any(|byte| *byte != 0))?;
     let digits: String = base.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("sharedindex.{digits}"))
 }
@@ -193,7 +248,9 @@ fn find(
                 new.insert(content)
             }
         };
-        let Some((mode, object)) = entry(content, name, width)? else { return Ok(None) };
+        let Some((mode, object)) = entry(content, name, width)? else {
+            return Ok(None);
+        };
         if names.peek().is_none() {
             return Ok(Some((mode.to_vec(), object)));
         }
@@ -224,15 +281,23 @@ fn existing(directory: &OwnedFd, path: &Path, max: usize) -> Result<Option<Vec<u
         _ => return Err(Unreadable),
     }
     let mut content = Vec::new();
-    File::from(file).take(max as u64 + 1).read_to_end(&mut content).map_err(|_| Unreadable)?;
-    if content.len() <= max { Ok(Some(content)) } else { Err(Unreadable) }
+    File::from(file)
+        .take(max as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(|_| Unreadable)?;
+    if content.len() <= max {
+        Ok(Some(content))
+    } else {
+        Err(Unreadable)
+    }
 }
 
 /// The tree of a commit.
 fn tree_of(objects: &Objects, commit: &ObjectName) -> Result<ObjectName, Unreadable> {
     let commit = objects.get(commit, "commit").ok_or(Unreadable)?;
     let line = commit.split(|byte| *byte == b'\n').next();
-    line.and_then(|line| ObjectName::parse(line.strip_prefix(b"tree ")?)).ok_or(Unreadable)
+    line.and_then(|line| ObjectName::parse(line.strip_prefix(b"tree ")?))
+        .ok_or(Unreadable)
 }
 
 /// Mode and object of a name in a tree, if it has that name.

@@ -36,7 +36,11 @@ pub struct DeadlineMatcher {
 impl DeadlineMatcher {
     /// Limits matching of `pattern` to the time before `until`.
     pub fn new(pattern: RegexMatcher, until: Instant) -> Self {
-        Self { pattern, until: Cell::new(until), cut: Cell::new(false) }
+        Self {
+            pattern,
+            until: Cell::new(until),
+            cut: Cell::new(false),
+        }
     }
 
     /// Whether only part of a line was searched, without a match, since the last call of this.
@@ -51,11 +55,16 @@ impl DeadlineMatcher {
 
     /// From now on matches are only counted.
     pub fn only_count(&self) {
-        self.until.set(self.until.get().min(Instant::now() + COUNTING));
+        self.until
+            .set(self.until.get().min(Instant::now() + COUNTING));
     }
 
     fn in_time(&self) -> Result<(), DeadlineExceeded> {
-        if self.is_late() { Err(DeadlineExceeded) } else { Ok(()) }
+        if self.is_late() {
+            Err(DeadlineExceeded)
+        } else {
+            Ok(())
+        }
     }
 
     /// The part of `lines` to search next, and where the part after it begins.
@@ -65,15 +74,24 @@ impl DeadlineMatcher {
         }
         match memrchr(b'\n', &lines[..PIECE]) {
             Some(end) => (self.without_end(&lines[..=end]), end + 1),
-            None => (&lines[..PIECE], memchr(b'\n', lines).map_or(lines.len(), |end| end + 1)),
+            None => (
+                &lines[..PIECE],
+                memchr(b'\n', lines).map_or(lines.len(), |end| end + 1),
+            ),
         }
     }
 
     /// `lines` without the last line end, after which a pattern would match an empty line that does not exist.
     fn without_end<'l>(&self, lines: &'l [u8]) -> &'l [u8] {
-        let Some(bare) = lines.strip_suffix(b"\n") else { return lines };
+        let Some(bare) = lines.strip_suffix(b"\n") else {
+            return lines;
+        };
         let crlf = self.line_terminator().is_some_and(|end| end.is_crlf());
-        if crlf { bare.strip_suffix(b"\r").unwrap_or(bare) } else { bare }
+        if crlf {
+            bare.strip_suffix(b"\r").unwrap_or(bare)
+        } else {
+            bare
+        }
     }
 }
 
@@ -83,7 +101,10 @@ impl Matcher for DeadlineMatcher {
 
     fn find_at(&self, line: &[u8], at: usize) -> Result<Option<Match>, DeadlineExceeded> {
         self.in_time()?;
-        let found = self.pattern.find_at(&line[..line.len().min(PIECE.max(at))], at).unwrap_or(None);
+        let found = self
+            .pattern
+            .find_at(&line[..line.len().min(PIECE.max(at))], at)
+            .unwrap_or(None);
         Ok(found)
     }
 
@@ -93,9 +114,12 @@ impl Matcher for DeadlineMatcher {
 
     fn shortest_match_at(&self, line: &[u8], at: usize) -> Result<Option<usize>, DeadlineExceeded> {
         self.in_time()?;
-        let found =
-            self.pattern.shortest_match_at(&line[..line.len().min(PIECE.max(at))], at).unwrap_or(None);
-        self.cut.set(self.cut.get() || (line.len() > PIECE && found.is_none()));
+        let found = self
+            .pattern
+            .shortest_match_at(&line[..line.len().min(PIECE.max(at))], at)
+            .unwrap_or(None);
+        self.cut
+            .set(self.cut.get() || (line.len() > PIECE && found.is_none()));
         Ok(found)
     }
 

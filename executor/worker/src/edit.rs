@@ -32,16 +32,29 @@ impl Worker {
         let content = read_up_to(File::from(found.file), stat.st_size as u64, EDITED)
             .map_err(|error| SystemError::new("read", path, error))?;
         if content.len() > EDITED {
-            return Err(EditError::TooLarge { path: path.to_string() }.into());
+            return Err(EditError::TooLarge {
+                path: path.to_string(),
+            }
+            .into());
         }
         let before = CurrentFile::of(stat, content);
         self.admit(path, &found.location, &before, request.expected_sha256)?;
         let old = before.content.as_deref().unwrap_or_default();
-        let Applied { content, replaced, regions } = apply(old, request)?;
+        let Applied {
+            content,
+            replaced,
+            regions,
+        } = apply(old, request)?;
         let sha256 = digest(&content);
         let change = self.replace(path, found.location, Some(&before), &content, sha256)?;
         let hunks = regions.hunks(old, &content);
-        Ok(Edited { replaced, bytes: content.len() as u64, sha256, change, hunks })
+        Ok(Edited {
+            replaced,
+            bytes: content.len() as u64,
+            sha256,
+            change,
+            hunks,
+        })
     }
 }
 
@@ -64,13 +77,19 @@ fn apply(content: &[u8], request: &FileEdit) -> Result<Applied, EditError> {
         check(places, edit.occurrence, at + 1, || request.path.to_string())?;
         let size = content.len() - places * old.len() + places * new.len();
         if size > EDITED {
-            return Err(EditError::TooLarge { path: request.path.to_string() });
+            return Err(EditError::TooLarge {
+                path: request.path.to_string(),
+            });
         }
         regions = regions.then(memmem::find_iter(&content, &*old), old.len(), new.len());
         content = Cow::Owned(replace(&content, &old, &new, size));
         replaced.push(places as u32);
     }
-    Ok(Applied { content: content.into_owned(), replaced, regions })
+    Ok(Applied {
+        content: content.into_owned(),
+        replaced,
+        regions,
+    })
 }
 
 fn check(
@@ -82,9 +101,18 @@ fn check(
     match (occurrence, found) {
         (Occurrence::Exactly(wanted), found) if found == wanted as usize => Ok(()),
         (_, 0) => Err(EditError::Missing { edit, path: path() }),
-        (Occurrence::Exactly(wanted), found) => Err(EditError::Count { edit, path: path(), found, wanted }),
+        (Occurrence::Exactly(wanted), found) => Err(EditError::Count {
+            edit,
+            path: path(),
+            found,
+            wanted,
+        }),
         (Occurrence::Only, 1) | (Occurrence::All, _) => Ok(()),
-        (Occurrence::Only, found) => Err(EditError::Ambiguous { edit, path: path(), found }),
+        (Occurrence::Only, found) => Err(EditError::Ambiguous {
+            edit,
+            path: path(),
+            found,
+        }),
     }
 }
 

@@ -57,10 +57,19 @@ pub enum OpenError {
     Elsewhere { path: String, real: ZonePath },
     /// The policy closes the requested name.
     #[error("{path} must not be {}: {why}", .intent.verb())]
-    Closed { path: String, intent: Intent, why: String },
+    Closed {
+        path: String,
+        intent: Intent,
+        why: String,
+    },
     /// The policy closes the name to which a link leads.
     #[error("{path} leads by a link to {real}, which must not be {}: {why}", .intent.verb())]
-    ClosedByLink { path: String, real: String, intent: Intent, why: String },
+    ClosedByLink {
+        path: String,
+        real: String,
+        intent: Intent,
+        why: String,
+    },
     /// The root may not be written.
     #[error("the {} root is read-only in this session; {path} cannot be written", .zone.name())]
     ReadOnly { path: String, zone: Zone },
@@ -86,7 +95,11 @@ pub enum OpenError {
 pub enum ReadError {
     /// The file ends before them.
     #[error("line {first} is past the end of {path}, which has {}", counted(*.lines, "line"))]
-    PastEnd { path: String, first: u64, lines: u64 },
+    PastEnd {
+        path: String,
+        first: u64,
+        lines: u64,
+    },
     /// They are too far into the file.
     #[error(
         "line {first} of {path} lies behind more than {SKIPPED} bytes; look for it with grep, or cut the file with bash"
@@ -101,7 +114,9 @@ pub enum WriteError {
     #[error("{path} exists; write with overwrite, or choose another name")]
     Exists { path: String },
     /// The session has not read its content.
-    #[error("{path} has not been read in this session; read it first: its content may be unexpected")]
+    #[error(
+        "{path} has not been read in this session; read it first: its content may be unexpected"
+    )]
     Unread { path: String },
     /// It differs from what the session has read or written.
     #[error("{path} was modified since the last read; read it again")]
@@ -110,7 +125,9 @@ pub enum WriteError {
     #[error("{path} has changed since it was read; read it again")]
     Changed { path: String },
     /// It is too large for a comparison with a digest.
-    #[error("{path} has more than {HASHED} bytes and is not compared with a digest; write without one")]
+    #[error(
+        "{path} has more than {HASHED} bytes and is not compared with a digest; write without one"
+    )]
     TooLarge { path: String },
     /// Its permissions do not allow changing it.
     #[error("{path} is not writable by its permissions; to replace it, change them first")]
@@ -124,16 +141,27 @@ pub enum WriteError {
 #[derive(Debug, Error)]
 pub enum EditError {
     /// The text does not occur in the file.
-    #[error("edit {edit}: the text is not found in {path}; read the file again and copy the text exactly")]
+    #[error(
+        "edit {edit}: the text is not found in {path}; read the file again and copy the text exactly"
+    )]
     Missing { edit: usize, path: String },
     /// The text occurs more than once.
     #[error(
         "edit {edit}: the text occurs {found} times in {path}; include more of the text around it, or replace all"
     )]
-    Ambiguous { edit: usize, path: String, found: usize },
+    Ambiguous {
+        edit: usize,
+        path: String,
+        found: usize,
+    },
     /// The text does not occur as often as the edit states.
     #[error("edit {edit}: the text occurs {} in {path}, not {wanted}", counted(*.found as u64, "time"))]
-    Count { edit: usize, path: String, found: usize, wanted: u32 },
+    Count {
+        edit: usize,
+        path: String,
+        found: usize,
+        wanted: u32,
+    },
     /// The file is too large, or would become too large.
     #[error("{path} has more than {EDITED} bytes, or would have; edit it with bash")]
     TooLarge { path: String },
@@ -143,7 +171,9 @@ pub enum EditError {
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// There is no such change.
-    #[error("there is no change {0}, or it is no longer kept; `lazaret history` lists the kept ones")]
+    #[error(
+        "there is no change {0}, or it is no longer kept; `lazaret history` lists the kept ones"
+    )]
     Unknown(u64),
     /// It changed another file.
     #[error("change {change} was made to {path}")]
@@ -183,7 +213,11 @@ pub struct SystemError {
 impl SystemError {
     /// `error`, which occurred while `doing` something to `path`.
     pub fn new(doing: &'static str, path: impl ToString, error: impl Into<io::Error>) -> Self {
-        Self { doing, path: path.to_string(), error: error.into() }
+        Self {
+            doing,
+            path: path.to_string(),
+            error: error.into(),
+        }
     }
 }
 
@@ -194,7 +228,10 @@ pub fn errno(error: &io::Error) -> Errno {
 
 impl From<WorkError> for Failed {
     fn from(error: WorkError) -> Self {
-        Failed { kind: error.kind(), message: error.to_string() }
+        Failed {
+            kind: error.kind(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -226,7 +263,9 @@ impl OpenError {
             | OpenError::ClosedByLink { .. }
             | OpenError::ReadOnly { .. } => ErrorKind::DeniedPolicy,
             OpenError::NotAFile { .. } | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
-            OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => ErrorKind::Io,
+            OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => {
+                ErrorKind::Io
+            }
         }
     }
 }

@@ -57,14 +57,18 @@ struct Start {
 
 /// The content with either length of hashes; empty if it is no index, or cannot be parsed.
 pub fn read(bytes: &[u8]) -> Vec<Index> {
-    [20, 32].into_iter().filter_map(|width| index_of(bytes, width)).collect()
+    [20, 32]
+        .into_iter()
+        .filter_map(|width| index_of(bytes, width))
+        .collect()
 }
 
 /// Whether git itself would add such a name to an index: it is below the work tree, and not in a repository's own directory.
 pub fn is_in_work_tree(path: &[u8]) -> bool {
     // An entry for a directory, in place of the names in it, ends with a slash.
     let path = path.strip_suffix(b"/").unwrap_or(path);
-    path.split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b"..") && !may_be_dot_git(name))
+    path.split(|byte| *byte == b'/')
+        .all(|name| !matches!(name, b"" | b"." | b"..") && !may_be_dot_git(name))
 }
 
 fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
@@ -77,7 +81,10 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
     let (mut entries, mut starts): (Vec<IndexEntry>, Vec<Start>) = (Vec::new(), Vec::new());
     let mut bytes_of_names = 0;
     for _ in 0..count {
-        let before = entries.last().map(|entry| entry.path.as_slice()).unwrap_or_default();
+        let before = entries
+            .last()
+            .map(|entry| entry.path.as_slice())
+            .unwrap_or_default();
         let at = content.len() - rest.len();
         let (entry, whole) = match version == 4 {
             true => shortened(&mut rest, width, before)?,
@@ -91,7 +98,11 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
         starts.push(Start { at, whole });
     }
     let end = content.len() - rest.len();
-    let mut index = Index { entries, base: None, whole: true };
+    let mut index = Index {
+        entries,
+        base: None,
+        whole: true,
+    };
     while !rest.is_empty() {
         let (name, after) = rest.split_first_chunk::<4>()?;
         rest = after;
@@ -119,7 +130,10 @@ fn are_blocks(mut table: &[u8], starts: &[Start]) -> bool {
     let mut next = 0;
     let version = u32_of(&mut table);
     while let (Some(at), Some(count)) = (u32_of(&mut table), u32_of(&mut table)) {
-        if !starts.get(next).is_some_and(|start| start.whole && start.at == at as usize) {
+        if !starts
+            .get(next)
+            .is_some_and(|start| start.whole && start.at == at as usize)
+        {
             return false;
         }
         next += count as usize;
@@ -129,8 +143,13 @@ fn are_blocks(mut table: &[u8], starts: &[Start]) -> bool {
 
 /// Whether the entries end where the last extension says, if that is the one that says so (`EOIE`).
 fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
-    let last = content.len().checked_sub(12 + width).and_then(|start| content.get(start..));
-    let Some(mut said) = last.and_then(|last| last.strip_prefix(b"EOIE")) else { return true };
+    let last = content
+        .len()
+        .checked_sub(12 + width)
+        .and_then(|start| content.get(start..));
+    let Some(mut said) = last.and_then(|last| last.strip_prefix(b"EOIE")) else {
+        return true;
+    };
     let (_length, offset) = (u32_of(&mut said), u32_of(&mut said));
     offset.is_some_and(|offset| offset as usize == end)
 }
@@ -147,10 +166,19 @@ fn head(rest: &mut &[u8], width: usize) -> Option<Head> {
     let submodule = u32_of(&mut rest.get(MODE..)?)? == SUBMODULE;
     *rest = rest.get(STAT + width..)?;
     let flags = u16_of(rest)?;
-    let more = if flags & EXTENDED == 0 { 0 } else { u16_of(rest)? };
+    let more = if flags & EXTENDED == 0 {
+        0
+    } else {
+        u16_of(rest)?
+    };
     let assumed = flags & ASSUME_VALID != 0;
     let hidden = assumed || more & SKIP_WORKTREE != 0;
-    Some(Head { length: flags & LENGTH, hidden, assumed, submodule })
+    Some(Head {
+        length: flags & LENGTH,
+        hidden,
+        assumed,
+        submodule,
+    })
 }
 
 /// Whether a name has its stored length; for a long name that is only a minimum.
@@ -161,22 +189,45 @@ fn has_length(path: &[u8], length: u16) -> bool {
 /// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
-    let Head { length, hidden, assumed, submodule } = head(rest, width)?;
+    let Head {
+        length,
+        hidden,
+        assumed,
+        submodule,
+    } = head(rest, width)?;
     let path = name(rest)?.to_vec();
     // The NUL after the name is the first byte of padding.
     let filling = (start - rest.len()).next_multiple_of(8) - (start - rest.len());
     *rest = rest.get(filling..)?;
-    has_length(&path, length).then_some(IndexEntry { path, hidden, assumed, submodule })
+    has_length(&path, length).then_some(IndexEntry {
+        path,
+        hidden,
+        assumed,
+        submodule,
+    })
 }
 
 /// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
-    let Head { length, hidden, assumed, submodule } = head(rest, width)?;
+    let Head {
+        length,
+        hidden,
+        assumed,
+        submodule,
+    } = head(rest, width)?;
     let kept = before.len().checked_sub(distance(rest)?)?;
     let mut path = before.get(..kept)?.to_vec();
     path.extend_from_slice(name(rest)?);
     let fits = path.len() <= NAME_MAX && has_length(&path, length);
-    fits.then_some((IndexEntry { path, hidden, assumed, submodule }, kept == 0))
+    fits.then_some((
+        IndexEntry {
+            path,
+            hidden,
+            assumed,
+            submodule,
+        },
+        kept == 0,
+    ))
 }
 
 fn name<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
@@ -221,8 +272,16 @@ mod tests {
     /// The index that git writes when a script runs.
     fn index(script: &str) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
-        let done = Command::new("sh").args(["-ec", script]).current_dir(folder.path()).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let done = Command::new("sh")
+            .args(["-ec", script])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         fs::read(folder.path().join(".git/index")).unwrap()
     }
 
@@ -232,7 +291,12 @@ mod tests {
         let name = |entry: IndexEntry| (String::from_utf8(entry.path).unwrap(), entry.hidden);
         let all = read(bytes);
         let whole = !all.is_empty() && all.iter().all(|index| index.whole);
-        whole.then(|| all.into_iter().flat_map(|index| index.entries).map(name).collect())
+        whole.then(|| {
+            all.into_iter()
+                .flat_map(|index| index.entries)
+                .map(name)
+                .collect()
+        })
     }
 
     #[test]
@@ -242,7 +306,14 @@ mod tests {
                 let bytes = index(&format!(
                     "git init -q --object-format={format} .; {NAMES}; git update-index --index-version {version}"
                 ));
-                let all = [".env", "a/.env", "a/b/one", "a/b/one-and-more", "a/b/two", "zz"];
+                let all = [
+                    ".env",
+                    "a/.env",
+                    "a/b/one",
+                    "a/b/one-and-more",
+                    "a/b/two",
+                    "zz",
+                ];
                 let plain: Vec<_> = all.map(|name| (name.to_owned(), false)).into();
                 assert_eq!(names(&bytes), Some(plain), "{format} {version}");
                 let bytes = index(&format!(
@@ -262,13 +333,29 @@ mod tests {
              git update-index --skip-worktree zz"
         ));
         assert_eq!(names(&bytes), None, "it is not whole");
-        let [Index { entries, base: Some(base), .. }] = &read(&bytes)[..] else { panic!("{bytes:?}") };
-        assert_eq!((entries.len(), entries[0].path.as_slice(), base.len()), (1, b"x".as_slice(), 20));
+        let [
+            Index {
+                entries,
+                base: Some(base),
+                ..
+            },
+        ] = &read(&bytes)[..]
+        else {
+            panic!("{bytes:?}")
+        };
+        assert_eq!(
+            (entries.len(), entries[0].path.as_slice(), base.len()),
+            (1, b"x".as_slice(), 20)
+        );
     }
 
     #[test]
     fn what_is_no_index_is_not_understood() {
-        for bytes in [b"".as_slice(), b"DIRC\0\0\0\x05\0\0\0\0", b"DIRC\0\0\0\x04\xff\xff\xff\xff"] {
+        for bytes in [
+            b"".as_slice(),
+            b"DIRC\0\0\0\x05\0\0\0\0",
+            b"DIRC\0\0\0\x04\xff\xff\xff\xff",
+        ] {
             // A count without entries behind it allocates no memory.
             assert_eq!(read(&[bytes, &[0; 20]].concat()), []);
         }
@@ -295,7 +382,17 @@ mod tests {
         ] {
             assert!(!is_in_work_tree(name.as_bytes()), "{name}");
         }
-        for name in ["a", ".gitignore", "a/.github/x", "x.git/y", "..a/b", "a..", "sparse/", "git~2", "a:b"] {
+        for name in [
+            "a",
+            ".gitignore",
+            "a/.github/x",
+            "x.git/y",
+            "..a/b",
+            "a..",
+            "sparse/",
+            "git~2",
+            "a:b",
+        ] {
             assert!(is_in_work_tree(name.as_bytes()), "{name}");
         }
     }
@@ -306,11 +403,17 @@ mod tests {
         let script = "git init -q .; git config index.threads 4; seq 30000 | sed 's/.*/100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391 0\tname&/' |
              git update-index --index-info";
         for version in [2, 4] {
-            let good =
-                index(&format!("{script}; git update-index --index-version {version} --force-write-index"));
+            let good = index(&format!(
+                "{script}; git update-index --index-version {version} --force-write-index"
+            ));
             assert_eq!(names(&good).map(|names| names.len()), Some(30_000));
             for table in [b"IEOT", b"EOIE"] {
-                let at = good.windows(4).rposition(|four| four == table).expect("git writes it") + 4 + 4;
+                let at = good
+                    .windows(4)
+                    .rposition(|four| four == table)
+                    .expect("git writes it")
+                    + 4
+                    + 4;
                 // The offset follows the version of a table of blocks.
                 let at = if table == b"IEOT" { at + 4 + 3 } else { at + 3 };
                 let mut bad = good.clone();
@@ -319,7 +422,10 @@ mod tests {
             }
         }
         let good = index(&format!("git init -q .; {NAMES}"));
-        let at = good.windows(5).position(|name| name == b"\x04.env").unwrap();
+        let at = good
+            .windows(5)
+            .position(|name| name == b"\x04.env")
+            .unwrap();
         for length in [3, 5] {
             let mut bad = good.clone();
             bad[at] = length;
@@ -331,7 +437,9 @@ mod tests {
     #[test]
     fn a_damaged_index_ends_in_something() {
         for version in [2, 4] {
-            let good = index(&format!("git init -q .; {NAMES}; git update-index --index-version {version}"));
+            let good = index(&format!(
+                "git init -q .; {NAMES}; git update-index --index-version {version}"
+            ));
             for at in 0..good.len() {
                 for bit in 0..8 {
                     let mut bad = good.clone();
@@ -352,7 +460,9 @@ mod tests {
             bytes.extend(vec![b'n'; length]);
             let entry = bytes.len() - 12 + 1;
             bytes.extend(vec![0; 1 + entry.next_multiple_of(8) - entry + 20]);
-            read(&bytes).first().map(|index| index.entries[0].path.len())
+            read(&bytes)
+                .first()
+                .map(|index| index.entries[0].path.len())
         };
         assert_eq!((of(NAME_MAX), of(NAME_MAX + 1)), (Some(NAME_MAX), None));
     }

@@ -59,8 +59,20 @@ impl ObjectName {
     pub fn is_of(&self, kind: &str, content: &[u8]) -> bool {
         let header = format!("{kind} {}\0", content.len());
         match self.0.len() {
-            20 => Sha1::new().chain_update(header).chain_update(content).finalize()[..] == self.0[..],
-            _ => Sha256::new().chain_update(header).chain_update(content).finalize()[..] == self.0[..],
+            20 => {
+                Sha1::new()
+                    .chain_update(header)
+                    .chain_update(content)
+                    .finalize()[..]
+                    == self.0[..]
+            }
+            _ => {
+                Sha256::new()
+                    .chain_update(header)
+                    .chain_update(content)
+                    .finalize()[..]
+                    == self.0[..]
+            }
         }
     }
 }
@@ -76,7 +88,10 @@ pub struct Objects<'d> {
 impl<'d> Objects<'d> {
     /// The objects of the repository `common`, of which at most `bytes` are read and unpacked.
     pub fn new(common: &'d OwnedFd, bytes: usize) -> Self {
-        Self { common, left: Cell::new(bytes) }
+        Self {
+            common,
+            left: Cell::new(bytes),
+        }
     }
 
     /// The content of an object of this kind; `None` if it is not found, too large, or does not match its name.
@@ -93,8 +108,9 @@ impl<'d> Objects<'d> {
     /// Opens a regular file of the repository without following links.
     fn open(&self, path: &str) -> Option<File> {
         let file = open_beneath(self.common, Path::new(path), READING, Mode::empty()).ok()?;
-        let regular = fstat(&file)
-            .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG);
+        let regular = fstat(&file).is_ok_and(|stat| {
+            SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+        });
         regular.then(|| File::from(file))
     }
 
@@ -115,7 +131,8 @@ impl<'d> Objects<'d> {
         self.spend(max.min(OBJECT_MAX))?;
         let content = decompress_to_vec_zlib_with_limit(compressed, max.min(OBJECT_MAX)).ok()?;
         // What was reserved for a larger one is released.
-        self.left.set(self.left.get() + max.min(OBJECT_MAX) - content.len());
+        self.left
+            .set(self.left.get() + max.min(OBJECT_MAX) - content.len());
         Some(content)
     }
 
@@ -124,19 +141,33 @@ impl<'d> Objects<'d> {
         let file = self.open(&format!("objects/{}/{}", &hex[..2], &hex[2..]))?;
         let content = self.unpack(&self.read_some(&file, 0, OBJECT_MAX)?, OBJECT_MAX)?;
         let end = content.iter().take(32).position(|byte| *byte == 0)?;
-        content[..end].starts_with(kind.as_bytes()).then(|| content[end + 1..].to_vec())
+        content[..end]
+            .starts_with(kind.as_bytes())
+            .then(|| content[end + 1..].to_vec())
     }
 
     fn packed(&self, name: &ObjectName) -> Option<Vec<u8>> {
-        let directory = open_beneath(self.common, Path::new("objects/pack"), LISTING, Mode::empty()).ok()?;
+        let directory = open_beneath(
+            self.common,
+            Path::new("objects/pack"),
+            LISTING,
+            Mode::empty(),
+        )
+        .ok()?;
         let mut directory = Dir::from_fd(directory).ok()?;
         for entry in directory.iter().take(2 * PACKS_MAX).flatten() {
-            let Some(pack) = entry.file_name().to_str().ok().and_then(|entry| entry.strip_suffix(".idx"))
+            let Some(pack) = entry
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|entry| entry.strip_suffix(".idx"))
             else {
                 continue;
             };
             let index = format!("objects/pack/{pack}.idx");
-            let Some(offset) = self.offset_in(&index, name) else { continue };
+            let Some(offset) = self.offset_in(&index, name) else {
+                continue;
+            };
             let pack = self.open(&format!("objects/pack/{pack}.pack"));
             let found = pack.and_then(|pack| self.entry(&pack, &index, offset, name.bytes().len()));
             if found.is_some() {
@@ -158,11 +189,20 @@ impl<'d> Objects<'d> {
             false if begin.starts_with(&MAGIC[..4]) => return None,
             false => (0, 256 * 4 + 4, width + 4),
         };
-        let number =
-            |offset| Some(u64::from(u32::from_be_bytes(*self.read(&index, offset, 4)?.first_chunk()?)));
+        let number = |offset| {
+            Some(u64::from(u32::from_be_bytes(
+                *self.read(&index, offset, 4)?.first_chunk()?,
+            )))
+        };
         let first = u64::from(*name.bytes().first()?);
-        let (mut low, mut high) =
-            (if first == 0 { 0 } else { number(counts + (first - 1) * 4)? }, number(counts + first * 4)?);
+        let (mut low, mut high) = (
+            if first == 0 {
+                0
+            } else {
+                number(counts + (first - 1) * 4)?
+            },
+            number(counts + first * 4)?,
+        );
         let total = number(counts + 255 * 4)?;
         // Each step halves the range, whatever the file contains.
         while low < high {
@@ -171,11 +211,15 @@ impl<'d> Objects<'d> {
             match found.as_slice().cmp(name.bytes()) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal if step > width => return number(names + middle * step - 4),
+                std::cmp::Ordering::Equal if step > width => {
+                    return number(names + middle * step - 4);
+                }
                 std::cmp::Ordering::Equal => {
                     let offsets = names + total * (width + 4);
                     let offset = number(offsets + middle * 4)?;
-                    let Some(large) = offset.checked_sub(1 << 31) else { return Some(offset) };
+                    let Some(large) = offset.checked_sub(1 << 31) else {
+                        return Some(offset);
+                    };
                     let bytes = self.read(&index, offsets + total * 4 + large * 8, 8)?;
                     return Some(u64::from_be_bytes(*bytes.first_chunk()?));
                 }
@@ -204,7 +248,8 @@ impl<'d> Objects<'d> {
                 }
                 _ => return None,
             };
-            let compressed = self.read_some(pack, offset + at as u64, size + size / 512 + ZLIB_MORE)?;
+            let compressed =
+                self.read_some(pack, offset + at as u64, size + size / 512 + ZLIB_MORE)?;
             let content = self.unpack(&compressed, size)?;
             let Some(base) = base else { break content };
             offset = base;
@@ -306,15 +351,29 @@ mod tests {
     /// Runs a script in a new repository.
     fn repository(script: &str) -> (tempfile::TempDir, OwnedFd) {
         let folder = tempfile::tempdir().unwrap();
-        let script = format!("git init -q .; git config user.name t; git config user.email t@t; {script}");
-        let done = Command::new("sh").args(["-ec", &script]).current_dir(folder.path()).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let common = nix::fcntl::open(&folder.path().join(".git"), ENTERING, Mode::empty()).unwrap();
+        let script =
+            format!("git init -q .; git config user.name t; git config user.email t@t; {script}");
+        let done = Command::new("sh")
+            .args(["-ec", &script])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let common =
+            nix::fcntl::open(&folder.path().join(".git"), ENTERING, Mode::empty()).unwrap();
         (folder, common)
     }
 
     fn name(folder: &tempfile::TempDir, of: &str) -> ObjectName {
-        let output = Command::new("git").args(["rev-parse", of]).current_dir(folder.path()).output().unwrap();
+        let output = Command::new("git")
+            .args(["rev-parse", of])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         ObjectName::parse(output.stdout.trim_ascii()).unwrap()
     }
 
@@ -323,35 +382,57 @@ mod tests {
 
     #[test]
     fn objects_are_found_loose_and_packed_and_in_deltas() {
-        for pack in ["true", "git gc -q", "git -c repack.useDeltaBaseOffset=false repack -qadf --depth=50"] {
+        for pack in [
+            "true",
+            "git gc -q",
+            "git -c repack.useDeltaBaseOffset=false repack -qadf --depth=50",
+        ] {
             let (folder, common) = repository(&format!("{HISTORY}; {pack}"));
             let objects = Objects::new(&common, 64 << 20);
             for commit in ["HEAD", "HEAD~3", "HEAD~6"] {
-                assert!(objects.get(&name(&folder, commit), "commit").is_some(), "{pack} {commit}");
                 assert!(
-                    objects.get(&name(&folder, &format!("{commit}^{{tree}}")), "tree").is_some(),
+                    objects.get(&name(&folder, commit), "commit").is_some(),
+                    "{pack} {commit}"
+                );
+                assert!(
+                    objects
+                        .get(&name(&folder, &format!("{commit}^{{tree}}")), "tree")
+                        .is_some(),
                     "{pack}"
                 );
-                let blob = objects.get(&name(&folder, &format!("{commit}:f")), "blob").unwrap();
+                let blob = objects
+                    .get(&name(&folder, &format!("{commit}:f")), "blob")
+                    .unwrap();
                 let shown = Command::new("git")
                     .args(["show", &format!("{commit}:f")])
                     .current_dir(folder.path())
                     .output();
                 assert_eq!(blob, shown.unwrap().stdout, "{pack} {commit}");
             }
-            assert!(objects.get(&name(&folder, "HEAD"), "tree").is_none(), "of another kind");
+            assert!(
+                objects.get(&name(&folder, "HEAD"), "tree").is_none(),
+                "of another kind"
+            );
             assert!(objects.get(&ObjectName::new(&[7; 20]), "blob").is_none());
         }
     }
 
     #[test]
     fn an_object_that_is_not_what_its_name_says_is_none() {
-        let (folder, common) = repository("echo one > f; echo two > g; git add .; git commit -qm a");
+        let (folder, common) =
+            repository("echo one > f; echo two > g; git add .; git commit -qm a");
         let (one, two) = (name(&folder, "HEAD:f"), name(&folder, "HEAD:g"));
         let path = |name: &ObjectName| {
-            folder.path().join(".git/objects").join(&name.hex()[..2]).join(&name.hex()[2..])
+            folder
+                .path()
+                .join(".git/objects")
+                .join(&name.hex()[..2])
+                .join(&name.hex()[2..])
         };
-        assert!(Objects::new(&common, 64 << 20).get(&one, "blob").is_some(), "control");
+        assert!(
+            Objects::new(&common, 64 << 20).get(&one, "blob").is_some(),
+            "control"
+        );
         fs::remove_file(path(&one)).unwrap();
         fs::copy(path(&two), path(&one)).unwrap();
         assert!(Objects::new(&common, 64 << 20).get(&one, "blob").is_none());
@@ -370,7 +451,10 @@ mod tests {
     fn damaged_packs_end_in_nothing() {
         let (folder, common) = repository(&format!("{HISTORY}; git gc -q"));
         let names = ["HEAD", "HEAD~6", "HEAD:f", "HEAD~6:f"].map(|of| name(&folder, of));
-        for entry in fs::read_dir(folder.path().join(".git/objects/pack")).unwrap().flatten() {
+        for entry in fs::read_dir(folder.path().join(".git/objects/pack"))
+            .unwrap()
+            .flatten()
+        {
             let (path, good) = (entry.path(), fs::read(entry.path()).unwrap());
             fs::remove_file(&path).unwrap();
             for step in 0..400 {
@@ -381,7 +465,9 @@ mod tests {
                 fs::write(&path, bad).unwrap();
                 let objects = Objects::new(&common, 8 << 20);
                 // Whatever is returned is right: its name was checked.
-                names.iter().for_each(|name| drop(objects.get(name, "blob")));
+                names
+                    .iter()
+                    .for_each(|name| drop(objects.get(name, "blob")));
             }
             fs::write(&path, good).unwrap();
         }
@@ -392,7 +478,10 @@ mod tests {
         let (_folder, common) = repository("true");
         let objects = Objects::new(&common, 1 << 20);
         let apply = |delta: &[u8]| objects.apply(b"0123456789", delta);
-        assert_eq!(apply(&[10, 5, 0x91, 2, 3, 2, b'a', b'b']).unwrap(), b"234ab");
+        assert_eq!(
+            apply(&[10, 5, 0x91, 2, 3, 2, b'a', b'b']).unwrap(),
+            b"234ab"
+        );
         for wrong in [
             &[9, 3, 0x91, 2, 3][..],
             &[10, 3, 0x91, 8, 3],

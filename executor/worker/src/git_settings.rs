@@ -31,7 +31,12 @@ const HARMLESS_SECTIONS: [&str; 14] = [
 ];
 
 /// Harmless settings in other sections.
-const HARMLESS: [&str; 4] = ["core.excludesfile", "core.worktree", "init.defaultbranch", "remote.fetch"];
+const HARMLESS: [&str; 4] = [
+    "core.excludesfile",
+    "core.worktree",
+    "init.defaultbranch",
+    "remote.fetch",
+];
 
 /// Settings that name files and directories: git-config(1), githooks(5), git-init(1).
 const PATHS: [&str; 3] = ["core.attributesfile", "core.hookspath", "init.templatedir"];
@@ -73,8 +78,13 @@ fn parsed(text: &[u8]) -> Option<Vec<Setting>> {
     for section in file.sections() {
         let (header, body) = (section.header(), section.body());
         let first = String::from_utf8_lossy(header.name()).to_ascii_lowercase();
-        let sub = header.subsection_name().map(|name| String::from_utf8_lossy(name).into_owned());
-        let names: BTreeSet<String> = body.value_names().map(|name| name.to_ascii_lowercase()).collect();
+        let sub = header
+            .subsection_name()
+            .map(|name| String::from_utf8_lossy(name).into_owned());
+        let names: BTreeSet<String> = body
+            .value_names()
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
         if names.len() > NAMES_MAX {
             return None;
         }
@@ -83,11 +93,17 @@ fn parsed(text: &[u8]) -> Option<Vec<Setting>> {
                 if found.len() == SETTINGS_MAX {
                     return None;
                 }
-                let Some(kind) = kind(&first, sub.is_some(), &name, &value) else { continue };
+                let Some(kind) = kind(&first, sub.is_some(), &name, &value) else {
+                    continue;
+                };
                 let key = [Some(first.as_str()), sub.as_deref(), Some(name.as_str())];
                 let key = key.into_iter().flatten().collect::<Vec<_>>().join(".");
                 let key = key.chars().take(KEY_MAX / 4).collect();
-                found.push(Setting { key, kind, value: value.to_vec() });
+                found.push(Setting {
+                    key,
+                    kind,
+                    value: value.to_vec(),
+                });
             }
         }
     }
@@ -101,7 +117,8 @@ fn kind(section: &str, has_sub: bool, name: &str, value: &[u8]) -> Option<Settin
     if include && name == "path" {
         return Some(SettingKind::Include);
     }
-    if value.is_empty() || HARMLESS_SECTIONS.contains(&section) || HARMLESS.contains(&key.as_str()) {
+    if value.is_empty() || HARMLESS_SECTIONS.contains(&section) || HARMLESS.contains(&key.as_str())
+    {
         return None;
     }
     if PATHS.contains(&key.as_str()) {
@@ -112,7 +129,11 @@ fn kind(section: &str, has_sub: bool, name: &str, value: &[u8]) -> Option<Settin
         "pager" => true,
         _ => COMMANDS.iter().any(|end| name.ends_with(end)),
     };
-    Some(if runs { SettingKind::Command } else { SettingKind::Other })
+    Some(if runs {
+        SettingKind::Command
+    } else {
+        SettingKind::Other
+    })
 }
 
 /// Takes each line's text after its first `=`: as an include if it may be one, and as words.
@@ -124,8 +145,16 @@ fn lines(text: &[u8]) -> Vec<Setting> {
         let name = line[..equals].trim_ascii().to_ascii_lowercase();
         let value = value.strip_prefix(b"\"").unwrap_or(value);
         let value = value.strip_suffix(b"\"").unwrap_or(value);
-        let kind = if name.ends_with(b"path") { SettingKind::Include } else { SettingKind::Command };
-        Some(Setting { key: "an unreadable line".into(), kind, value: value.to_vec() })
+        let kind = if name.ends_with(b"path") {
+            SettingKind::Include
+        } else {
+            SettingKind::Command
+        };
+        Some(Setting {
+            key: "an unreadable line".into(),
+            kind,
+            value: value.to_vec(),
+        })
     });
     settings.collect()
 }
@@ -137,7 +166,11 @@ mod tests {
 
     fn found(text: &str) -> Vec<(String, SettingKind, String)> {
         let plain = |setting: Setting| {
-            (setting.key, setting.kind, String::from_utf8_lossy(&setting.value).into_owned())
+            (
+                setting.key,
+                setting.kind,
+                String::from_utf8_lossy(&setting.value).into_owned(),
+            )
         };
         settings(text.as_bytes()).into_iter().map(plain).collect()
     }
@@ -145,19 +178,69 @@ mod tests {
     #[test]
     fn what_git_runs_or_reads_is_found_however_it_is_written() {
         for (text, key, kind, value) in [
-            ("[core]\n\thooksPath = tools/git-hooks\n", "core.hookspath", Path, "tools/git-hooks"),
-            ("[CORE]\nHOOKSPATH=\"a \\\"b\\\"\" # c", "core.hookspath", Path, "a \"b\""),
-            ("[core]\nfsmonitor = a\\\nb ; c\n", "core.fsmonitor", Command, "ab"),
-            ("[core] sshCommand = ./ssh", "core.sshcommand", Command, "./ssh"),
+            (
+                "[core]\n\thooksPath = tools/git-hooks\n",
+                "core.hookspath",
+                Path,
+                "tools/git-hooks",
+            ),
+            (
+                "[CORE]\nHOOKSPATH=\"a \\\"b\\\"\" # c",
+                "core.hookspath",
+                Path,
+                "a \"b\"",
+            ),
+            (
+                "[core]\nfsmonitor = a\\\nb ; c\n",
+                "core.fsmonitor",
+                Command,
+                "ab",
+            ),
+            (
+                "[core] sshCommand = ./ssh",
+                "core.sshcommand",
+                Command,
+                "./ssh",
+            ),
             ("[include]\npath = ../x", "include.path", Include, "../x"),
-            ("[includeIf \"gitdir:~/a/\"]\npath = ../x", "includeif.gitdir:~/a/.path", Include, "../x"),
-            ("[filter \"F\"]\nclean = tools/f %f", "filter.F.clean", Command, "tools/f %f"),
+            (
+                "[includeIf \"gitdir:~/a/\"]\npath = ../x",
+                "includeif.gitdir:~/a/.path",
+                Include,
+                "../x",
+            ),
+            (
+                "[filter \"F\"]\nclean = tools/f %f",
+                "filter.F.clean",
+                Command,
+                "tools/f %f",
+            ),
             ("[filter.f]\nprocess = x", "filter.f.process", Command, "x"),
-            ("[diff \"x\"]\ntextconv = t", "diff.x.textconv", Command, "t"),
+            (
+                "[diff \"x\"]\ntextconv = t",
+                "diff.x.textconv",
+                Command,
+                "t",
+            ),
             ("[diff]\nexternal = t", "diff.external", Command, "t"),
-            ("[merge \"x\"]\ndriver = d %A", "merge.x.driver", Command, "d %A"),
-            ("[credential \"https://h\"]\nhelper = !x", "credential.https://h.helper", Command, "!x"),
-            ("[gpg \"ssh\"]\nprogram = g", "gpg.ssh.program", Command, "g"),
+            (
+                "[merge \"x\"]\ndriver = d %A",
+                "merge.x.driver",
+                Command,
+                "d %A",
+            ),
+            (
+                "[credential \"https://h\"]\nhelper = !x",
+                "credential.https://h.helper",
+                Command,
+                "!x",
+            ),
+            (
+                "[gpg \"ssh\"]\nprogram = g",
+                "gpg.ssh.program",
+                Command,
+                "g",
+            ),
             ("[alias]\nx = !./y", "alias.x", Command, "!./y"),
             ("[alias]\nx = log", "alias.x", Other, "log"),
             ("[pager]\nlog = less", "pager.log", Command, "less"),
@@ -165,7 +248,11 @@ mod tests {
             ("[hook \"x\"]\ncommand = c", "hook.x.command", Command, "c"),
             ("[new]\nthing = tools/x", "new.thing", Other, "tools/x"),
         ] {
-            assert_eq!(found(text), [(key.to_owned(), kind, value.to_owned())], "{text}");
+            assert_eq!(
+                found(text),
+                [(key.to_owned(), kind, value.to_owned())],
+                "{text}"
+            );
         }
         let harmless = "[user]\nname = a\n[core]\nworktree = ../x\nexcludesFile = x\n[branch \"m\"]\nmerge = refs/heads/m\n";
         assert!(found(harmless).is_empty());
@@ -189,11 +276,15 @@ mod tests {
         {
             let file = folder.path().join(number.to_string());
             std::fs::write(&file, text).unwrap();
-            let git =
-                std::process::Command::new("git").args(["config", "-z", "--list", "-f"]).arg(&file).output();
+            let git = std::process::Command::new("git")
+                .args(["config", "-z", "--list", "-f"])
+                .arg(&file)
+                .output();
             let git = String::from_utf8(git.unwrap().stdout).unwrap();
-            let mut theirs: Vec<&str> =
-                git.split_terminator('\0').filter_map(|line| Some(line.split_once('\n')?.1)).collect();
+            let mut theirs: Vec<&str> = git
+                .split_terminator('\0')
+                .filter_map(|line| Some(line.split_once('\n')?.1))
+                .collect();
             let mut ours: Vec<String> = found(text).into_iter().map(|(.., value)| value).collect();
             theirs.sort_unstable();
             ours.sort_unstable();
@@ -205,7 +296,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_taken_line_by_line() {
         let found = found("[core\nhooksPath = \"a\"\nx = tools/y\n");
-        let kinds: Vec<_> = found.iter().map(|(_, kind, value)| (*kind, value.as_str())).collect();
+        let kinds: Vec<_> = found
+            .iter()
+            .map(|(_, kind, value)| (*kind, value.as_str()))
+            .collect();
         assert_eq!(kinds, [(Include, "a"), (Command, "tools/y")]);
     }
 
@@ -215,7 +309,10 @@ mod tests {
         assert_eq!(found(&many(SETTINGS_MAX)).len(), SETTINGS_MAX);
         assert_eq!(found(&many(SETTINGS_MAX + 1)).len(), SETTINGS_MAX);
         let names = |count: usize| {
-            "[a]\n".to_owned() + &(0..count).map(|n| format!("n{n} = x.y\n")).collect::<String>()
+            "[a]\n".to_owned()
+                + &(0..count)
+                    .map(|n| format!("n{n} = x.y\n"))
+                    .collect::<String>()
         };
         assert_eq!(found(&names(NAMES_MAX))[0].0, "a.n0");
         assert_eq!(found(&names(NAMES_MAX + 1))[0].0, "an unreadable line");
@@ -224,22 +321,37 @@ mod tests {
     /// Texts that the broker skips would name no path here either.
     #[test]
     fn what_the_broker_does_not_ask_about_names_no_path() {
-        let known = PATHS.iter().chain(&HARMLESS).filter_map(|key| key.split_once('.'));
-        let includes = [("include", "path"), ("includeif \"onbranch:m\"", "path"), ("new", "thing")];
-        let commands =
-            COMMANDS.iter().flat_map(|end| [("core", *end), ("credential", *end), ("a \"b\"", *end)]);
+        let known = PATHS
+            .iter()
+            .chain(&HARMLESS)
+            .filter_map(|key| key.split_once('.'));
+        let includes = [
+            ("include", "path"),
+            ("includeif \"onbranch:m\"", "path"),
+            ("new", "thing"),
+        ];
+        let commands = COMMANDS
+            .iter()
+            .flat_map(|end| [("core", *end), ("credential", *end), ("a \"b\"", *end)]);
         let mut judged = 0;
         for (section, name) in known.chain(includes).chain(commands) {
-            for value in ["word", "a-b_c", "word.sh", "a/b", "~", "..", "!x", "a b", "\"x\""] {
+            for value in [
+                "word", "a-b_c", "word.sh", "a/b", "~", "..", "!x", "a b", "\"x\"",
+            ] {
                 let text = format!("[{section}]\n{name} = {value}\n");
                 if !policies::names_no_path(text.as_bytes()) {
                     continue;
                 }
                 judged += 1;
                 for Setting { kind, value, .. } in settings(text.as_bytes()) {
-                    let plain = value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
+                    let plain = value
+                        .iter()
+                        .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
                     assert!(kind == Command || kind == Other, "{text}");
-                    assert!(plain || kind == Command && value == b"word.sh" || value == b"..", "{text}");
+                    assert!(
+                        plain || kind == Command && value == b"word.sh" || value == b"..",
+                        "{text}"
+                    );
                 }
             }
         }

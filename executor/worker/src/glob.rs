@@ -27,7 +27,10 @@ impl Worker {
         let (matcher, dotted) = (compile(&pattern)?, dotted_parts(&pattern));
         let start = self.directory_at(&request.path)?;
         let Some((path, start)) = self.below(&request.path, start, &plain)? else {
-            return Ok(Walked { paths: Vec::new(), truncated: None });
+            return Ok(Walked {
+                paths: Vec::new(),
+                truncated: None,
+            });
         };
         let options = WalkOptions {
             depth: depth(&pattern),
@@ -57,9 +60,13 @@ impl Worker {
         if plain.is_empty() {
             return Ok(Some((path.clone(), start)));
         }
-        let Ok(path) = ZonePath::new(path.zone(), &named(path, Path::new(plain))) else { return Ok(None) };
+        let Ok(path) = ZonePath::new(path.zone(), &named(path, Path::new(plain))) else {
+            return Ok(None);
+        };
         match self.directory_at(&path) {
-            Err(WorkError::Open(OpenError::NotFound { .. } | OpenError::NotADirectory { .. })) => Ok(None),
+            Err(WorkError::Open(OpenError::NotFound { .. } | OpenError::NotADirectory { .. })) => {
+                Ok(None)
+            }
             start => Ok(Some((path, start?))),
         }
     }
@@ -71,7 +78,10 @@ impl Worker {
             ListedKind::Link => &self.follow(&step.location).ok()?,
             ListedKind::Directory | ListedKind::Other => return None,
         };
-        let stat = self.stat(location).ok()?.filter(|stat| is(stat, libc::S_IFREG))?;
+        let stat = self
+            .stat(location)
+            .ok()?
+            .filter(|stat| is(stat, libc::S_IFREG))?;
         Some((stat.st_mtime, stat.st_mtime_nsec))
     }
 }
@@ -89,7 +99,11 @@ type Dated = ((i64, i64), Reverse<String>);
 
 impl NewestFiles {
     fn new(most: usize) -> Self {
-        Self { most, found: 0, files: BinaryHeap::new() }
+        Self {
+            most,
+            found: 0,
+            files: BinaryHeap::new(),
+        }
     }
 
     fn add(&mut self, modified: (i64, i64), path: String) {
@@ -102,11 +116,20 @@ impl NewestFiles {
 
     fn answer(self, cut: bool) -> Walked {
         let mut room = AnswerRoom::new();
-        let files = self.files.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path);
-        let paths: Vec<String> = files.take_while(|path| room.take(path.len() + ENTRY)).collect();
+        let files = self
+            .files
+            .into_sorted_vec()
+            .into_iter()
+            .map(|Reverse((_, Reverse(path)))| path);
+        let paths: Vec<String> = files
+            .take_while(|path| room.take(path.len() + ENTRY))
+            .collect();
         let shown = paths.len() as u64;
         let total = (!cut).then_some(self.found);
-        Walked { paths, truncated: (cut || shown < self.found).then_some(Truncated { total, shown }) }
+        Walked {
+            paths,
+            truncated: (cut || shown < self.found).then_some(Truncated { total, shown }),
+        }
     }
 }
 
@@ -121,24 +144,40 @@ pub fn named(path: &ZonePath, below: &Path) -> String {
 /// Compiles a glob in which `*` stays within a name.
 pub fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| wrong(pattern, error.kind()))
+    glob.map(|glob| glob.compile_matcher())
+        .map_err(|error| wrong(pattern, error.kind()))
 }
 
 fn wrong(pattern: &str, why: impl ToString) -> PatternError {
-    PatternError::Glob { pattern: pattern.to_owned(), why: why.to_string() }
+    PatternError::Glob {
+        pattern: pattern.to_owned(),
+        why: why.to_string(),
+    }
 }
 
 /// Splits a pattern into the directories it names without wildcards at the beginning, and the rest.
 fn split(pattern: &str) -> Result<(String, String), PatternError> {
     if pattern.starts_with('/') {
-        return Err(wrong(pattern, "it is relative to `path` and does not begin with a slash"));
+        return Err(wrong(
+            pattern,
+            "it is relative to `path` and does not begin with a slash",
+        ));
     }
-    let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let parts: Vec<&str> = pattern
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
     if parts.contains(&"..") {
-        return Err(wrong(pattern, "it cannot climb out of `path`; give another `path`"));
+        return Err(wrong(
+            pattern,
+            "it cannot climb out of `path`; give another `path`",
+        ));
     }
     let last = parts.len().saturating_sub(1);
-    let plain = parts[..last].iter().take_while(|part| !part.contains(SPECIAL)).count();
+    let plain = parts[..last]
+        .iter()
+        .take_while(|part| !part.contains(SPECIAL))
+        .count();
     Ok((parts[..plain].join("/"), parts[plain..].join("/")))
 }
 
@@ -147,16 +186,23 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// The maximum depth of a file that `pattern` matches.
 fn depth(pattern: &str) -> usize {
-    if pattern.contains("**") { usize::MAX } else { pattern.split('/').count() }
+    if pattern.contains("**") {
+        usize::MAX
+    } else {
+        pattern.split('/').count()
+    }
 }
 
 /// The parts of `pattern` that begin with a dot.
 fn dotted_parts(pattern: &str) -> GlobSet {
     let mut parts = GlobSetBuilder::new();
-    let globs = pattern.split('/').filter(|part| part.starts_with('.')).filter_map(|part| {
-        // Alternatives that contain a slash are split in the middle here, and then say nothing about dots.
-        GlobBuilder::new(part).literal_separator(true).build().ok()
-    });
+    let globs = pattern
+        .split('/')
+        .filter(|part| part.starts_with('.'))
+        .filter_map(|part| {
+            // Alternatives that contain a slash are split in the middle here, and then say nothing about dots.
+            GlobBuilder::new(part).literal_separator(true).build().ok()
+        });
     globs.for_each(|glob| {
         parts.add(glob);
     });
@@ -165,5 +211,7 @@ fn dotted_parts(pattern: &str) -> GlobSet {
 
 /// Whether `glob` matches the last name of `path` or all of it.
 pub fn matches_name_or_path(glob: &GlobMatcher, path: &Path) -> bool {
-    path.file_name().is_some_and(|name: &OsStr| glob.is_match(name)) || glob.is_match(path)
+    path.file_name()
+        .is_some_and(|name: &OsStr| glob.is_match(name))
+        || glob.is_match(path)
 }

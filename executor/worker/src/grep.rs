@@ -19,7 +19,8 @@ use globset::GlobMatcher;
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
-    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
+    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish,
+    SinkMatch,
 };
 use nix::sys::stat::fstat;
 use std::cmp::Reverse;
@@ -38,7 +39,8 @@ impl Worker {
     pub fn grep(&self, request: &Grep) -> Result<Grepped, WorkError> {
         let mut search = GrepRun::new(request)?;
         let found = self.open(&request.path, LOOKING, Intent::Read)?;
-        let stat = fstat(&found.file).map_err(|errno| SystemError::new("look at", &request.path, errno))?;
+        let stat = fstat(&found.file)
+            .map_err(|errno| SystemError::new("look at", &request.path, errno))?;
         if is(&stat, libc::S_IFDIR) {
             self.grep_below(found.location, request, &mut search)?;
         } else if is(&stat, libc::S_IFREG) {
@@ -47,12 +49,21 @@ impl Worker {
                 search.file(self, &found.location, name.to_owned());
             }
         } else {
-            return Err(OpenError::NotAFile { path: request.path.to_string(), is: kind(&stat) }.into());
+            return Err(OpenError::NotAFile {
+                path: request.path.to_string(),
+                is: kind(&stat),
+            }
+            .into());
         }
         Ok(search.answer())
     }
 
-    fn grep_below(&self, start: Location, request: &Grep, search: &mut GrepRun) -> Result<(), WorkError> {
+    fn grep_below(
+        &self,
+        start: Location,
+        request: &Grep,
+        search: &mut GrepRun,
+    ) -> Result<(), WorkError> {
         let options = WalkOptions {
             depth: usize::MAX,
             dotted: &|_| true,
@@ -64,7 +75,9 @@ impl Worker {
         while let Some(step) = walk.next() {
             match request.sort {
                 _ if step.kind != ListedKind::File || search.excludes(&step.below) => {}
-                GrepSort::Path => search.file(self, &step.location, named(&request.path, &step.below)),
+                GrepSort::Path => {
+                    search.file(self, &step.location, named(&request.path, &step.below))
+                }
                 GrepSort::Modified => sorted.add(self.modified(&step), step.below),
             }
             if search.stopped {
@@ -73,7 +86,10 @@ impl Worker {
         }
         let cut = walk.cut() || sorted.dropped;
         for below in sorted.newest_first() {
-            let location = Location { zone: start.zone, path: start.path.join(&below) };
+            let location = Location {
+                zone: start.zone,
+                path: start.path.join(&below),
+            };
             search.file(self, &location, named(&request.path, &below));
         }
         search.stopped |= cut;
@@ -100,14 +116,19 @@ impl ByAge {
         self.bytes += path.as_os_str().len();
         self.files.push(Reverse((modified, Reverse(path))));
         while self.bytes > SORTED {
-            let Some(Reverse((_, Reverse(oldest)))) = self.files.pop() else { return };
+            let Some(Reverse((_, Reverse(oldest)))) = self.files.pop() else {
+                return;
+            };
             self.bytes -= oldest.as_os_str().len();
             self.dropped = true;
         }
     }
 
     pub fn newest_first(self) -> impl Iterator<Item = PathBuf> {
-        self.files.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path)
+        self.files
+            .into_sorted_vec()
+            .into_iter()
+            .map(|Reverse((_, Reverse(path)))| path)
     }
 }
 
@@ -157,7 +178,9 @@ impl GrepRun {
 
     /// Whether the glob excludes a file at `below`.
     fn excludes(&self, below: &Path) -> bool {
-        self.include.as_ref().is_some_and(|glob| !matches_name_or_path(glob, below))
+        self.include
+            .as_ref()
+            .is_some_and(|glob| !matches_name_or_path(glob, below))
     }
 
     /// Searches the file at `location`, named `name` in the answer.
@@ -165,7 +188,12 @@ impl GrepRun {
         if self.stopped || worker.names.closed(location, Intent::Read).is_some() {
             return;
         }
-        let Ok(file) = worker.root(location.zone).open_beneath(&location.path, READING) else { return };
+        let Ok(file) = worker
+            .root(location.zone)
+            .open_beneath(&location.path, READING)
+        else {
+            return;
+        };
         if !fstat(&file).is_ok_and(|stat| is(&stat, libc::S_IFREG)) {
             return;
         }
@@ -173,7 +201,10 @@ impl GrepRun {
         if let Some(why) = unsearched {
             self.in_part_count += 1;
             if self.in_part.len() < limit::IN_PART && self.room.take(name.len() + FILE) {
-                self.in_part.push(InPart { path: name.clone(), why });
+                self.in_part.push(InPart {
+                    path: name.clone(),
+                    why,
+                });
             }
         }
         if lines.is_empty() {
@@ -190,11 +221,25 @@ impl GrepRun {
     /// The lines of `file` for the answer, and why it was not searched completely, if so.
     fn lines_of(&mut self, file: File) -> (Vec<MatchLine>, Option<Unsearched>) {
         let clock = &self.matcher;
-        let mut source = Source { file, bytes: &mut self.bytes, clock, stopped: false };
+        let mut source = Source {
+            file,
+            bytes: &mut self.bytes,
+            clock,
+            stopped: false,
+        };
         let (room, full) = (&mut self.room, self.full);
-        let mut lines =
-            MatchedLines { taken: Vec::new(), left: self.lines, room, full, beyond: 0, clock, binary: false };
-        let searched = self.searcher.search_reader(&self.matcher, &mut source, &mut lines);
+        let mut lines = MatchedLines {
+            taken: Vec::new(),
+            left: self.lines,
+            room,
+            full,
+            beyond: 0,
+            clock,
+            binary: false,
+        };
+        let searched = self
+            .searcher
+            .search_reader(&self.matcher, &mut source, &mut lines);
         self.stopped = source.stopped || (searched.is_err() && self.matcher.is_late());
         let cut = self.matcher.cut();
         if lines.binary {
@@ -241,8 +286,15 @@ fn pattern(request: &Grep) -> Result<RegexMatcher, PatternError> {
         .crlf(true);
     // A pattern that contains `\r` itself must be able to match it.
     let built = builder.build(&request.pattern);
-    let built = built.or_else(|_| builder.crlf(false).line_terminator(Some(b'\n')).build(&request.pattern));
-    built.map_err(|error| PatternError::Regex { why: error.to_string() })
+    let built = built.or_else(|_| {
+        builder
+            .crlf(false)
+            .line_terminator(Some(b'\n'))
+            .build(&request.pattern)
+    });
+    built.map_err(|error| PatternError::Regex {
+        why: error.to_string(),
+    })
 }
 
 fn searcher(matcher: &DeadlineMatcher, context: usize) -> Searcher {
@@ -298,7 +350,11 @@ impl MatchedLines<'_> {
             let text = displayed_line(line);
             if self.room.take(text.len() + TEXT) {
                 self.left -= usize::from(matched);
-                self.taken.push(MatchLine { number: number.unwrap_or(0), matched, text });
+                self.taken.push(MatchLine {
+                    number: number.unwrap_or(0),
+                    matched,
+                    text,
+                });
                 return;
             }
         }
@@ -311,8 +367,13 @@ impl MatchedLines<'_> {
 
     /// The lines, without context of a match that was not added.
     fn finished(mut self, context: u64) -> Vec<MatchLine> {
-        let last = self.taken.iter().rfind(|line| line.matched).map_or(0, |line| line.number);
-        self.taken.retain(|line| last > 0 && line.number <= last + context);
+        let last = self
+            .taken
+            .iter()
+            .rfind(|line| line.matched)
+            .map_or(0, |line| line.number);
+        self.taken
+            .retain(|line| last > 0 && line.number <= last + context);
         self.taken
     }
 }

@@ -29,7 +29,8 @@ pub fn hidden<'e>(
         lookups <= LOOKUPS_MAX && exists(project, Path::new(OsStr::from_bytes(path)))
     };
     let hidden = entries.filter(|entry| entry.hidden);
-    let (with, without): (Vec<_>, Vec<_>) = hidden.partition(|entry| entry.assumed || exists(&entry.path));
+    let (with, without): (Vec<_>, Vec<_>) =
+        hidden.partition(|entry| entry.assumed || exists(&entry.path));
     (names(with), names(without))
 }
 
@@ -39,12 +40,23 @@ fn exists(project: &OwnedFd, path: &Path) -> bool {
 }
 
 fn names(entries: Vec<&IndexEntry>) -> HiddenNames {
-    let mut names: Vec<&[u8]> = entries.into_iter().map(|entry| entry.path.as_slice()).collect();
+    let mut names: Vec<&[u8]> = entries
+        .into_iter()
+        .map(|entry| entry.path.as_slice())
+        .collect();
     names.sort_unstable();
     names.dedup();
-    let all = names.iter().flat_map(|name| [name, b"\0".as_slice()]).collect::<Vec<_>>().concat();
+    let all = names
+        .iter()
+        .flat_map(|name| [name, b"\0".as_slice()])
+        .collect::<Vec<_>>()
+        .concat();
     HiddenNames {
-        first: names.iter().take(HIDDEN_MAX).map(|name| name.to_vec()).collect(),
+        first: names
+            .iter()
+            .take(HIDDEN_MAX)
+            .map(|name| name.to_vec())
+            .collect(),
         count: names.len() as u64,
         digest: Digest::of(&all),
     }
@@ -56,7 +68,12 @@ mod tests {
     use std::fs::{self, File};
 
     fn entry(path: &str, hidden: bool, assumed: bool) -> IndexEntry {
-        IndexEntry { path: path.into(), hidden, assumed, submodule: false }
+        IndexEntry {
+            path: path.into(),
+            hidden,
+            assumed,
+            submodule: false,
+        }
     }
 
     #[test]
@@ -76,7 +93,11 @@ mod tests {
         ];
         let (with, without) = hidden(entries.iter(), &project);
         let texts = |names: HiddenNames| {
-            names.first.into_iter().map(String::from_utf8).collect::<Result<Vec<_>, _>>()
+            names
+                .first
+                .into_iter()
+                .map(String::from_utf8)
+                .collect::<Result<Vec<_>, _>>()
         };
         assert_eq!((with.count, without.count), (3, 2));
         assert_eq!(texts(with).unwrap(), ["assumed", "link", "there"]);
@@ -88,12 +109,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let project = File::open(folder.path()).unwrap().into();
         let of = |count: usize, last: &str| {
-            let mut entries: Vec<_> = (0..count).map(|n| entry(&format!("{n:05}"), true, true)).collect();
+            let mut entries: Vec<_> = (0..count)
+                .map(|n| entry(&format!("{n:05}"), true, true))
+                .collect();
             entries.push(entry(last, true, true));
             hidden(entries.iter(), &project).0
         };
         let (one, other) = (of(HIDDEN_MAX, "x"), of(HIDDEN_MAX, "y"));
-        assert_eq!((one.first.len(), one.count), (HIDDEN_MAX, HIDDEN_MAX as u64 + 1));
+        assert_eq!(
+            (one.first.len(), one.count),
+            (HIDDEN_MAX, HIDDEN_MAX as u64 + 1)
+        );
         assert!(one.first == other.first && one.digest != other.digest);
     }
 }

@@ -32,8 +32,16 @@ impl Regions {
     pub fn between(old: &[u8], new: &[u8]) -> Self {
         let same = |(a, b): &(&u8, &u8)| a == b;
         let start = old.iter().zip(new).take_while(same).count();
-        let end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(same).count();
-        let region = Region { old: start..old.len() - end, new: start..new.len() - end };
+        let end = old[start..]
+            .iter()
+            .rev()
+            .zip(new[start..].iter().rev())
+            .take_while(same)
+            .count();
+        let region = Region {
+            old: start..old.len() - end,
+            new: start..new.len() - end,
+        };
         let differs = !(region.old.is_empty() && region.new.is_empty());
         Self(Some(differs.then_some(region).into_iter().collect()))
     }
@@ -46,22 +54,36 @@ impl Regions {
         // From the old file to the one before this edit, and from there to the new one.
         let (mut earlier, mut now) = (Shift::default(), Shift::default());
         loop {
-            let starts = [before.peek().map(|region| region.new.start), places.peek().copied()];
-            let Some(start) = starts.into_iter().flatten().min() else { break };
+            let starts = [
+                before.peek().map(|region| region.new.start),
+                places.peek().copied(),
+            ];
+            let Some(start) = starts.into_iter().flatten().min() else {
+                break;
+            };
             let (first_old, first_new) = (earlier.back(start), now.forth(start));
             let mut end = start;
             loop {
                 if let Some(region) = before.next_if(|region| region.new.start <= end) {
                     end = end.max(region.new.end);
-                    earlier = Shift { less: region.old.end, more: region.new.end };
+                    earlier = Shift {
+                        less: region.old.end,
+                        more: region.new.end,
+                    };
                 } else if let Some(offset) = places.next_if(|offset| *offset <= end) {
                     end = end.max(offset + old);
-                    now = Shift { less: now.less + old, more: now.more + new };
+                    now = Shift {
+                        less: now.less + old,
+                        more: now.more + new,
+                    };
                 } else {
                     break;
                 }
             }
-            regions.push(Region { old: first_old..earlier.back(end), new: first_new..now.forth(end) });
+            regions.push(Region {
+                old: first_old..earlier.back(end),
+                new: first_new..now.forth(end),
+            });
             // Each has at least one byte of the old file, so this many are already too many.
             if regions.len() > limit::HUNKS {
                 return Self(None);
@@ -81,7 +103,8 @@ impl Regions {
             let start = before(old, first.old.start);
             let end = after(old, last.old.end, ends_line(last, old, new));
             let was = start..end;
-            let is = first.new.start - (first.old.start - start)..last.new.end + (end - last.old.end);
+            let is =
+                first.new.start - (first.old.start - start)..last.new.end + (end - last.old.end);
             room = room.checked_sub(was.len() + is.len())?;
             hunks.push(Hunk {
                 old_start: old_lines.number(was.start),
@@ -120,7 +143,11 @@ struct LineNumbers<'c> {
 
 impl<'c> LineNumbers<'c> {
     fn of(content: &'c [u8]) -> Self {
-        Self { content, at: 0, ends: 0 }
+        Self {
+            content,
+            at: 0,
+            ends: 0,
+        }
     }
 
     fn number(&mut self, offset: usize) -> u64 {
@@ -134,7 +161,10 @@ impl<'c> LineNumbers<'c> {
 fn is_near(one: &Region, next: &Region, old: &[u8], new: &[u8]) -> bool {
     let between = &old[one.old.end..next.old.start];
     let own = usize::from(!ends_line(one, old, new));
-    memchr_iter(b'\n', between).take(2 * CONTEXT + own + 1).count() <= 2 * CONTEXT + own
+    memchr_iter(b'\n', between)
+        .take(2 * CONTEXT + own + 1)
+        .count()
+        <= 2 * CONTEXT + own
 }
 
 /// Whether no part of the line after `region` belongs to it, in either file.
@@ -145,13 +175,17 @@ fn ends_line(region: &Region, old: &[u8], new: &[u8]) -> bool {
 
 /// Where the context before the line of `at` begins.
 fn before(content: &[u8], at: usize) -> usize {
-    memrchr_iter(b'\n', &content[..at]).nth(CONTEXT).map_or(0, |end| end + 1)
+    memrchr_iter(b'\n', &content[..at])
+        .nth(CONTEXT)
+        .map_or(0, |end| end + 1)
 }
 
 /// Where the context after `at` ends, or after the rest of its line if that is not `whole`.
 fn after(content: &[u8], at: usize, whole: bool) -> usize {
     let lines = CONTEXT + usize::from(!whole);
-    memchr_iter(b'\n', &content[at..]).nth(lines - 1).map_or(content.len(), |end| at + end + 1)
+    memchr_iter(b'\n', &content[at..])
+        .nth(lines - 1)
+        .map_or(content.len(), |end| at + end + 1)
 }
 
 #[cfg(test)]
@@ -166,13 +200,22 @@ mod tests {
     fn edited(content: &str, edits: &[(&str, &str)]) -> Option<Vec<Seen>> {
         let (new, regions) = apply(content.as_bytes(), edits);
         let hunks = regions.hunks(content.as_bytes(), &new)?;
-        assert_eq!(undone(&hunks, &new), content.as_bytes(), "{content:?} {edits:?}");
+        assert_eq!(
+            undone(&hunks, &new),
+            content.as_bytes(),
+            "{content:?} {edits:?}"
+        );
         Some(hunks.into_iter().map(seen).collect())
     }
 
     fn seen(hunk: Hunk) -> Seen {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        (hunk.old_start, hunk.new_start, text(hunk.old), text(hunk.new))
+        (
+            hunk.old_start,
+            hunk.new_start,
+            text(hunk.old),
+            text(hunk.new),
+        )
     }
 
     fn apply(content: &[u8], edits: &[(&str, &str)]) -> (Vec<u8>, Regions) {
@@ -216,7 +259,12 @@ mod tests {
         let file = numbered(1..10);
         let hunk = |from, to, text: &str, new: &str| {
             let is = numbered(from..to);
-            Some(vec![(u64::from(from), u64::from(from), is.clone(), is.replace(text, new))])
+            Some(vec![(
+                u64::from(from),
+                u64::from(from),
+                is.clone(),
+                is.replace(text, new),
+            )])
         };
         assert_eq!(edited(&file, &[("<5>", "x")]), hunk(2, 9, "<5>", "x"));
         assert_eq!(edited(&file, &[("<4>", "x")]), hunk(1, 8, "<4>", "x"));
@@ -224,7 +272,10 @@ mod tests {
         assert_eq!(edited(&file, &[("<9>", "x")]), hunk(6, 10, "<9>", "x"));
         // A whole line is removed or added, and no other one is touched.
         assert_eq!(edited(&file, &[("<5>\n", "")]), hunk(2, 9, "<5>\n", ""));
-        assert_eq!(edited(&file, &[("<5>\n", "<5>\nx\n")]), hunk(2, 9, "<5>\n", "<5>\nx\n"));
+        assert_eq!(
+            edited(&file, &[("<5>\n", "<5>\nx\n")]),
+            hunk(2, 9, "<5>\n", "<5>\nx\n")
+        );
         // A line end is removed: the line after it belongs to the change.
         assert_eq!(edited(&file, &[("5>\n", "")]), hunk(2, 10, "5>\n", ""));
     }
@@ -235,7 +286,10 @@ mod tests {
         assert_eq!(edited("a\nb", &[("b", "c")]), one("a\nb", "a\nc"));
         assert_eq!(edited("a\nb", &[("b", "b\n")]), one("a\nb", "a\nb\n"));
         assert_eq!(edited("a\nb\n", &[("b\n", "b")]), one("a\nb\n", "a\nb"));
-        assert_eq!(edited("a\r\nb\r\n", &[("b", "c")]), one("a\r\nb\r\n", "a\r\nc\r\n"));
+        assert_eq!(
+            edited("a\r\nb\r\n", &[("b", "c")]),
+            one("a\r\nb\r\n", "a\r\nc\r\n")
+        );
         assert_eq!(edited("abc", &[("abc", "")]), one("abc", ""));
         assert_eq!(edited("a", &[("none", "x")]), Some(vec![]));
     }
@@ -245,7 +299,10 @@ mod tests {
         let file = numbered(1..30);
         let hunks = |second: &str| edited(&file, &[("<5>", "x"), (second, "y")]).unwrap();
         let spans = |hunks: Vec<Seen>| -> Vec<_> {
-            hunks.into_iter().map(|(old, new, text, _)| (old, new, text.lines().count())).collect()
+            hunks
+                .into_iter()
+                .map(|(old, new, text, _)| (old, new, text.lines().count()))
+                .collect()
         };
         assert_eq!(spans(hunks("<11>")), [(2, 2, 13)]);
         assert_eq!(spans(hunks("<12>")), [(2, 2, 13 + 1)]);
@@ -263,7 +320,9 @@ mod tests {
             Regions::between(&old, &new).hunks(&old, &new).is_some()
         };
         assert!(
-            bytes(limit::HUNKS / 2, limit::HUNKS / 2) && bytes(0, limit::HUNKS) && bytes(limit::HUNKS, 0)
+            bytes(limit::HUNKS / 2, limit::HUNKS / 2)
+                && bytes(0, limit::HUNKS)
+                && bytes(limit::HUNKS, 0)
         );
         assert!(!bytes(limit::HUNKS / 2, limit::HUNKS / 2 + 1) && !bytes(0, limit::HUNKS + 1));
         let places = |count: usize| {
@@ -278,7 +337,10 @@ mod tests {
     /// Every `a` becomes `b`.
     fn apply_all(content: &[u8]) -> (Vec<u8>, Regions) {
         let places = memchr_iter(b'a', content);
-        let new = content.iter().map(|byte| if *byte == b'a' { b'b' } else { *byte }).collect();
+        let new = content
+            .iter()
+            .map(|byte| if *byte == b'a' { b'b' } else { *byte })
+            .collect();
         (new, Regions::none().then(places, 1, 1))
     }
 
@@ -288,7 +350,9 @@ mod tests {
         let start = std::time::Instant::now();
         let (new, regions) = apply_all(file.as_bytes());
         assert_eq!(regions.hunks(file.as_bytes(), &new), None);
-        let some = [&file.as_bytes()[1..], b"a ".repeat(60_000).as_slice()].concat().replace_a();
+        let some = [&file.as_bytes()[1..], b"a ".repeat(60_000).as_slice()]
+            .concat()
+            .replace_a();
         let (new, regions) = apply_all(&some);
         assert_eq!(regions.hunks(&some, &new), None);
         assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
@@ -302,7 +366,10 @@ mod tests {
         /// Only the last 60,000 are kept.
         fn replace_a(mut self) -> Self {
             let keep = self.len() - 120_000;
-            self[..keep].iter_mut().filter(|byte| **byte == b'a').for_each(|byte| *byte = b'c');
+            self[..keep]
+                .iter_mut()
+                .filter(|byte| **byte == b'a')
+                .for_each(|byte| *byte = b'c');
             self
         }
     }
@@ -311,19 +378,37 @@ mod tests {
     fn whatever_the_edits_are_the_hunks_undo_them() {
         let mut seed = 7u64;
         let mut next = |most: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % most
         };
-        let texts = ["a", "b", "\n", "a\n", "\nb", "ab", "\n\n", "", "b\na", "c", "a\nb\nc\n"];
+        let texts = [
+            "a",
+            "b",
+            "\n",
+            "a\n",
+            "\nb",
+            "ab",
+            "\n\n",
+            "",
+            "b\na",
+            "c",
+            "a\nb\nc\n",
+        ];
         for _ in 0..20_000 {
             let length = next(60);
-            let file: String = (0..length).map(|_| ["a", "b", "\n", "c\n", "\n\n\n"][next(5)]).collect();
+            let file: String = (0..length)
+                .map(|_| ["a", "b", "\n", "c\n", "\n\n\n"][next(5)])
+                .collect();
             let edits: Vec<(&str, &str)> = (0..next(4))
                 .map(|_| (texts[next(texts.len())], texts[next(texts.len())]))
                 .filter(|(old, _)| !old.is_empty())
                 .collect();
             edited(&file, &edits).unwrap();
-            let new: String = (0..next(60)).map(|_| ["a", "b", "\n", "c\n"][next(4)]).collect();
+            let new: String = (0..next(60))
+                .map(|_| ["a", "b", "\n", "c\n"][next(4)])
+                .collect();
             let hunks = Regions::between(file.as_bytes(), new.as_bytes());
             let hunks = hunks.hunks(file.as_bytes(), new.as_bytes()).unwrap();
             assert_eq!(undone(&hunks, new.as_bytes()), file.as_bytes());

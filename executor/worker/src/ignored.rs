@@ -52,7 +52,10 @@ impl IgnoreRules {
         }
         let mut bytes = self.0.as_ref().map_or(0, |directory| directory.bytes);
         let files = FILES.map(|name| {
-            let location = Location { zone: location.zone, path: location.path.join(name) };
+            let location = Location {
+                zone: location.zone,
+                path: location.path.join(name),
+            };
             let text = text(worker, &location, IGNORED - bytes)?;
             bytes += text.len();
             compile(&text)
@@ -62,12 +65,20 @@ impl IgnoreRules {
             return self;
         }
         let path = location.path.as_os_str().len();
-        Self(Some(Rc::new(Directory { path, repository, files, bytes, above: self })))
+        Self(Some(Rc::new(Directory {
+            path,
+            repository,
+            files,
+            bytes,
+            above: self,
+        })))
     }
 
     /// Whether the rules ignore `path`, which is relative to the zone's root.
     pub fn ignore(&self, path: &Path, directory: bool) -> bool {
-        (0..FILES.len()).find_map(|file| self.verdict(file, path, directory)).unwrap_or(false)
+        (0..FILES.len())
+            .find_map(|file| self.verdict(file, path, directory))
+            .unwrap_or(false)
     }
 
     /// The decision of the deepest file of one kind that has a rule for `path`.
@@ -87,15 +98,26 @@ impl IgnoreRules {
 
 impl Directory {
     fn matched(&self, file: usize, path: &Path, directory: bool) -> Match<()> {
-        let Some(rules) = &self.files[file] else { return Match::None };
-        let below = path.as_os_str().as_bytes().get(self.path..).unwrap_or_default();
+        let Some(rules) = &self.files[file] else {
+            return Match::None;
+        };
+        let below = path
+            .as_os_str()
+            .as_bytes()
+            .get(self.path..)
+            .unwrap_or_default();
         let below = below.strip_prefix(b"/").unwrap_or(below);
-        rules.matched(Path::new(OsStr::from_bytes(below)), directory).map(|_| ())
+        rules
+            .matched(Path::new(OsStr::from_bytes(below)), directory)
+            .map(|_| ())
     }
 }
 
 fn is_repository(worker: &Worker, location: &Location) -> bool {
-    let repository = Location { zone: location.zone, path: location.path.join(REPOSITORY) };
+    let repository = Location {
+        zone: location.zone,
+        path: location.path.join(REPOSITORY),
+    };
     worker.stat(&repository).is_ok_and(|found| found.is_some())
 }
 
@@ -104,7 +126,10 @@ fn text(worker: &Worker, location: &Location, max: usize) -> Option<Vec<u8>> {
     if worker.names.closed(location, Intent::Read).is_some() {
         return None;
     }
-    let file = worker.root(location.zone).open_beneath(&location.path, READING).ok()?;
+    let file = worker
+        .root(location.zone)
+        .open_beneath(&location.path, READING)
+        .ok()?;
     let stat = fstat(&file).ok().filter(|stat| is(stat, libc::S_IFREG))?;
     let content = read_up_to(File::from(file), stat.st_size as u64, max).ok()?;
     (content.len() <= max).then_some(content)

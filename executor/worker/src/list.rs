@@ -34,7 +34,11 @@ impl Worker {
             full = entries.len() == request.limit as usize || !room.take(path.len() + ENTRY);
             match full {
                 true => walk.only_count(),
-                false => entries.push(ListedEntry { size: self.size(&step), kind: step.kind, path }),
+                false => entries.push(ListedEntry {
+                    size: self.size(&step),
+                    kind: step.kind,
+                    path,
+                }),
             }
         }
         let (shown, total) = (entries.len() as u64, (!walk.cut()).then_some(count));
@@ -46,7 +50,11 @@ impl Worker {
         if step.kind != ListedKind::File {
             return 0;
         }
-        let file = self.stat(&step.location).ok().flatten().filter(|stat| is(stat, libc::S_IFREG));
+        let file = self
+            .stat(&step.location)
+            .ok()
+            .flatten()
+            .filter(|stat| is(stat, libc::S_IFREG));
         file.map_or(0, |stat| stat.st_size as u64)
     }
 }

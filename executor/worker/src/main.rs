@@ -69,7 +69,9 @@ fn run() -> io::Result<()> {
     let socket = fd::inherited(0)?;
     descriptors::null_stdio(1).map_err(other)?;
     prctl::set_name(c"lazaret-worker")?;
-    let Some((spec, mut fds)) = serve::receive_message(&socket)? else { return Ok(()) };
+    let Some((spec, mut fds)) = serve::receive_message(&socket)? else {
+        return Ok(());
+    };
     let spec: WorkerSpec = frame::decode_whole(&spec).map_err(io::Error::other)?;
     let count = namespaces::count(spec.layers);
     if fds.len() < count {
@@ -85,10 +87,21 @@ fn run() -> io::Result<()> {
     } else if !is_member(&socket)? {
         return Ok(());
     }
-    let kept = [Some(socket.as_fd()), undo.as_ref().map(AsFd::as_fd), made.as_ref().map(AsFd::as_fd)];
+    let kept = [
+        Some(socket.as_fd()),
+        undo.as_ref().map(AsFd::as_fd),
+        made.as_ref().map(AsFd::as_fd),
+    ];
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
-    let worker = Worker { made: made.map(File::from), ..prepare(&spec, undo).map_err(other)? };
-    if spec.answers { answer_questions(&worker, &socket) } else { serve::serve(&worker, &socket) }
+    let worker = Worker {
+        made: made.map(File::from),
+        ..prepare(&spec, undo).map_err(other)?
+    };
+    if spec.answers {
+        answer_questions(&worker, &socket)
+    } else {
+        serve::serve(&worker, &socket)
+    }
 }
 
 fn answer_questions(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
@@ -96,7 +109,10 @@ fn answer_questions(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
         let answer = match frame::decode_whole(&question).map_err(io::Error::other)? {
             Question::Repository(query) => frame::encode_whole(&worker.committed().answer(&query)),
             Question::Settings(texts) => {
-                let settings: Vec<_> = texts.iter().map(|text| git_settings::settings(text)).collect();
+                let settings: Vec<_> = texts
+                    .iter()
+                    .map(|text| git_settings::settings(text))
+                    .collect();
                 frame::encode_whole(&settings)
             }
         };
@@ -127,10 +143,16 @@ fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, LayerErro
     let step = || "prepare the file worker".to_owned();
     let root = |of: &executor_layers::worker::RootSpec| Root::open(&of.path, of.writable);
     let roots = root(&spec.project).and_then(|project| {
-        Ok(Roots { project, central: root(&spec.central)?, granted: Root::open("/", false)? })
+        Ok(Roots {
+            project,
+            central: root(&spec.central)?,
+            granted: Root::open("/", false)?,
+        })
     });
     let roots = roots.at(Layer::LandlockFiles, step)?;
-    let names = Names::new(spec).map_err(io::Error::other).at(Layer::ProtectedNames, step)?;
+    let names = Names::new(spec)
+        .map_err(io::Error::other)
+        .at(Layer::ProtectedNames, step)?;
     confine_worker(spec)?;
     Ok(Worker::new(roots, names, undo, spec.undo))
 }

@@ -8,8 +8,8 @@ use executor_layers::worker::WorkerSpec;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use policies::{
-    Matcher, Member, MemberKind, PolicyError, Protection, Reach, Repository, ScopePaths, as_git_directory,
-    may_be_git_directory,
+    Matcher, Member, MemberKind, PolicyError, Protection, Reach, Repository, ScopePaths,
+    as_git_directory, may_be_git_directory,
 };
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,9 +47,20 @@ const NOT_GRANTED: &str = "It is not granted to file tools by this path.";
 
 impl Names {
     pub fn new(spec: &WorkerSpec) -> Result<Self, PolicyError> {
-        let (project, central) = (spec.project.path.clone().into(), spec.central.path.clone().into());
-        let (protected, objects, scope) = (spec.matcher()?, spec.objects.restore(), spec.scope_paths()?);
-        Ok(Self { protected, objects, project, central, granted: spec.granted.clone(), scope })
+        let (project, central) = (
+            spec.project.path.clone().into(),
+            spec.central.path.clone().into(),
+        );
+        let (protected, objects, scope) =
+            (spec.matcher()?, spec.objects.restore(), spec.scope_paths()?);
+        Ok(Self {
+            protected,
+            objects,
+            project,
+            central,
+            granted: spec.granted.clone(),
+            scope,
+        })
     }
 
     /// Whether the absolute path `real` lies in a granted path besides the roots.
@@ -76,15 +87,27 @@ impl Names {
         if location.zone == Zone::Granted && (in_root || !self.is_granted(&real)) {
             return Some(NOT_GRANTED);
         }
-        let other = self.objects.other_paths(&real).map(|path| path.into_os_string().into_vec());
-        let paths = [Some(path.to_vec()), as_git_directory(path)].into_iter().flatten().chain(other);
+        let other = self
+            .objects
+            .other_paths(&real)
+            .map(|path| path.into_os_string().into_vec());
+        let paths = [Some(path.to_vec()), as_git_directory(path)]
+            .into_iter()
+            .flatten()
+            .chain(other);
         let names = paths.filter_map(|path| self.protected.protection(&path));
         let names = names.map(|name| (name.protection, name.why.as_str()));
-        let place = self.objects.protection_of_place(&real).map(|protection| (protection, CLOSED_PLACE));
+        let place = self
+            .objects
+            .protection_of_place(&real)
+            .map(|protection| (protection, CLOSED_PLACE));
         let closes = |protection| intent == Intent::Write || protection == Protection::All;
-        let closing = names.chain(place).find(|(protection, _)| closes(*protection));
+        let closing = names
+            .chain(place)
+            .find(|(protection, _)| closes(*protection));
         let head = || {
-            let head = member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
+            let head =
+                member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
             // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and only git writes it.
             (intent == Intent::Write && head).then_some(GIT_DECIDES)
         };
@@ -93,11 +116,15 @@ impl Names {
 
     /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`, or one over that by its name.
     pub fn makes_repository(&self, directory: &OwnedFd, path: &Path) -> bool {
-        if path.file_name().is_some_and(|name| Repository::by_name(name.as_bytes()).is_some()) {
+        if path
+            .file_name()
+            .is_some_and(|name| Repository::by_name(name.as_bytes()).is_some())
+        {
             return true;
         }
         let parent = path.parent().unwrap_or(Path::new(""));
-        let has = |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+        let has =
+            |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
         !may_be_git_directory(parent.as_os_str().as_bytes())
             && member(path).is_some_and(|(kind, member)| kind.is_completed_by(member, has))
     }
@@ -105,8 +132,15 @@ impl Names {
     /// Why `tool` may not touch a name in this session; `None` if it may.
     pub fn out_of_scope(&self, tool: &str, location: &Location) -> Option<String> {
         let path = location.path.as_os_str().as_bytes();
-        let permitted = self.scope.permits(tool, location.zone, path, Reach::of(tool));
-        (!permitted).then(|| format!("the session's scope permits {tool} for {} only", self.scope.text(tool)))
+        let permitted = self
+            .scope
+            .permits(tool, location.zone, path, Reach::of(tool));
+        (!permitted).then(|| {
+            format!(
+                "the session's scope permits {tool} for {} only",
+                self.scope.text(tool)
+            )
+        })
     }
 }
 

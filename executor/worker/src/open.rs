@@ -27,13 +27,21 @@ pub struct OpenFile {
 
 impl Worker {
     /// Opens what `path` names, following links inside the zones.
-    pub fn open(&self, path: &ZonePath, flags: OFlag, intent: Intent) -> Result<OpenFile, OpenError> {
+    pub fn open(
+        &self,
+        path: &ZonePath,
+        flags: OFlag,
+        intent: Intent,
+    ) -> Result<OpenFile, OpenError> {
         let asked = Location::from(path);
         self.permit(path, &asked, intent)?;
         match self.root(asked.zone).open_beneath(&asked.path, flags) {
             Err(Errno::ELOOP) => self.open_followed(path, &asked, flags, intent),
             Err(errno) => Err(refused(path, errno)),
-            Ok(file) => Ok(OpenFile { location: asked, file }),
+            Ok(file) => Ok(OpenFile {
+                location: asked,
+                file,
+            }),
         }
     }
 
@@ -48,7 +56,10 @@ impl Worker {
         self.permit(path, &location, intent)?;
         self.permit_followed(path, &location)?;
         let file = self.root(location.zone).open_beneath(&location.path, flags);
-        Ok(OpenFile { file: file.map_err(|errno| refused(path, errno))?, location })
+        Ok(OpenFile {
+            file: file.map_err(|errno| refused(path, errno))?,
+            location,
+        })
     }
 
     /// Resolves the target of a write to `path`, following links, and returns the state of the file there, if any.
@@ -65,7 +76,9 @@ impl Worker {
         self.permit(path, &location, Intent::Write)?;
         self.permit_followed(path, &location)?;
         match self.stat(&location) {
-            Ok(Some(stat)) if is(&stat, libc::S_IFLNK) => Err(OpenError::Moved { path: path.to_string() }),
+            Ok(Some(stat)) if is(&stat, libc::S_IFLNK) => Err(OpenError::Moved {
+                path: path.to_string(),
+            }),
             Ok(stat) => Ok((location, stat)),
             Err(errno) => Err(cannot_locate(path, errno)),
         }
@@ -73,7 +86,10 @@ impl Worker {
 
     /// The state of the object at `location`, if any. A link at the end is not followed.
     pub fn stat(&self, location: &Location) -> Result<Option<FileStat>, Errno> {
-        match self.root(location.zone).open_beneath(&location.path, LOOKING_AT_LINKS) {
+        match self
+            .root(location.zone)
+            .open_beneath(&location.path, LOOKING_AT_LINKS)
+        {
             Ok(file) => fstat(file).map(Some),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(errno),
@@ -81,20 +97,37 @@ impl Worker {
     }
 
     /// Checks the policy for `location`, to which `path` led.
-    fn permit(&self, path: &ZonePath, location: &Location, intent: Intent) -> Result<(), OpenError> {
+    fn permit(
+        &self,
+        path: &ZonePath,
+        location: &Location,
+        intent: Intent,
+    ) -> Result<(), OpenError> {
         if intent == Intent::Write && location.zone == Zone::Granted {
-            return Err(OpenError::Outside { path: path.to_string() });
+            return Err(OpenError::Outside {
+                path: path.to_string(),
+            });
         }
         if intent == Intent::Write && !self.root(location.zone).writable {
-            return Err(OpenError::ReadOnly { path: path.to_string(), zone: location.zone });
+            return Err(OpenError::ReadOnly {
+                path: path.to_string(),
+                zone: location.zone,
+            });
         }
         let closed = self.names.closed(location, intent).map(str::to_owned);
         let out_of_scope = || self.names.out_of_scope(&self.tool.borrow(), location);
-        let Some(why) = closed.or_else(out_of_scope) else { return Ok(()) };
+        let Some(why) = closed.or_else(out_of_scope) else {
+            return Ok(());
+        };
         let (path, asked) = (path.to_string(), *location == Location::from(path));
         Err(match asked {
             true => OpenError::Closed { path, intent, why },
-            false => OpenError::ClosedByLink { path, real: location.to_string(), intent, why },
+            false => OpenError::ClosedByLink {
+                path,
+                real: location.to_string(),
+                intent,
+                why,
+            },
         })
     }
 
@@ -105,10 +138,15 @@ impl Worker {
             return Ok(());
         }
         let real = ZonePath::new(location.zone, &location.path.to_string_lossy());
-        let real = real.map_err(|_| OpenError::Outside { path: path.to_string() })?;
+        let real = real.map_err(|_| OpenError::Outside {
+            path: path.to_string(),
+        })?;
         match self.permitted.borrow().contains(&real) {
             true => Ok(()),
-            false => Err(OpenError::Elsewhere { path: path.to_string(), real }),
+            false => Err(OpenError::Elsewhere {
+                path: path.to_string(),
+                real,
+            }),
         }
     }
 
@@ -123,7 +161,9 @@ impl Worker {
                 continue;
             }
             at.push(name);
-            let Some(target) = self.link_at(&at) else { continue };
+            let Some(target) = self.link_at(&at) else {
+                continue;
+            };
             links += 1;
             if links > LINKS {
                 return Err(FollowError::Loop);
@@ -140,9 +180,17 @@ impl Worker {
 
     /// The target of the link at `absolute`, if that is a link in a zone.
     fn link_at(&self, absolute: &Path) -> Option<PathBuf> {
-        let on_the_way = || self.names.leads_to_granted(absolute).then(|| granted(absolute)).flatten();
+        let on_the_way = || {
+            self.names
+                .leads_to_granted(absolute)
+                .then(|| granted(absolute))
+                .flatten()
+        };
         let location = self.location(absolute).or_else(on_the_way)?;
-        let link = self.root(location.zone).open_beneath(&location.path, LOOKING_AT_LINKS).ok()?;
+        let link = self
+            .root(location.zone)
+            .open_beneath(&location.path, LOOKING_AT_LINKS)
+            .ok()?;
         readlinkat(link, "").ok().map(PathBuf::from)
     }
 
@@ -153,15 +201,26 @@ impl Worker {
         zones.sort_by_key(|zone| std::cmp::Reverse(self.root(*zone).path.as_os_str().len()));
         let found = zones.into_iter().find_map(|zone| {
             let path = absolute.strip_prefix(&self.root(zone).path).ok()?;
-            Some(Location { zone, path: path.to_owned() })
+            Some(Location {
+                zone,
+                path: path.to_owned(),
+            })
         });
-        found.or_else(|| self.names.is_granted(absolute).then(|| granted(absolute)).flatten())
+        found.or_else(|| {
+            self.names
+                .is_granted(absolute)
+                .then(|| granted(absolute))
+                .flatten()
+        })
     }
 }
 
 /// The location of `absolute` outside both roots.
 fn granted(absolute: &Path) -> Option<Location> {
-    Some(Location { zone: Zone::Granted, path: absolute.strip_prefix("/").ok()?.to_owned() })
+    Some(Location {
+        zone: Zone::Granted,
+        path: absolute.strip_prefix("/").ok()?.to_owned(),
+    })
 }
 
 /// Why links lead to nothing that may be opened.
@@ -198,7 +257,10 @@ fn refused(path: &ZonePath, errno: Errno) -> OpenError {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR => OpenError::NotFound { path },
         Errno::ELOOP | Errno::EXDEV => OpenError::Moved { path },
-        Errno::ENXIO => OpenError::NotAFile { path, is: "a socket or a device" },
+        Errno::ENXIO => OpenError::NotAFile {
+            path,
+            is: "a socket or a device",
+        },
         errno => OpenError::System(SystemError::new("open", path, errno)),
     }
 }
@@ -221,6 +283,9 @@ pub fn regular(path: &ZonePath, file: &OwnedFd) -> Result<FileStat, OpenError> {
 pub fn regular_stat(path: &ZonePath, stat: FileStat) -> Result<FileStat, OpenError> {
     match is(&stat, libc::S_IFREG) {
         true => Ok(stat),
-        false => Err(OpenError::NotAFile { path: path.to_string(), is: kind(&stat) }),
+        false => Err(OpenError::NotAFile {
+            path: path.to_string(),
+            is: kind(&stat),
+        }),
     }
 }

@@ -100,15 +100,21 @@ fn answer(
     let whole = !cut && first_line == 1 && shown == size;
     let total_lines = behind.map(|behind| {
         let ends = first_line - 1 + memchr_iter(b'\n', &content).count() as u64 + behind.ends;
-        let last =
-            if behind.is_empty() { content.last() != Some(&b'\n') && shown > 0 } else { behind.within };
+        let last = if behind.is_empty() {
+            content.last() != Some(&b'\n') && shown > 0
+        } else {
+            behind.within
+        };
         ends + u64::from(last)
     });
     broker_protocol::Read {
         first_line,
         lines: count_lines(&content),
         size,
-        truncated: cut.then_some(Truncated { total: Some(size), shown }),
+        truncated: cut.then_some(Truncated {
+            total: Some(size),
+            shown,
+        }),
         sha256: whole.then(|| digest(&content)),
         total_lines,
         content,
@@ -124,7 +130,11 @@ fn nothing_there(
     let path = request.path.to_string();
     match source.get_ref().limit() {
         0 => ReadError::TooFar { path, first },
-        _ => ReadError::PastEnd { path, first, lines: skipped.ends + u64::from(skipped.within) },
+        _ => ReadError::PastEnd {
+            path,
+            first,
+            lines: skipped.ends + u64::from(skipped.within),
+        },
     }
 }
 

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Flags to open a file for reading: a FIFO does not make us block (though a waiting writer is
 /// released), and a terminal does not become our controlling one.
-pub const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+pub const READING: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY);
 /// Flags to open a directory for reading.
 pub const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 /// Flags to open a directory in order to act on its entries.
@@ -42,8 +44,16 @@ pub struct Roots {
 impl Root {
     /// Opens the directory `path`, which is absolute and has no links in it.
     pub fn open(path: &str, writable: bool) -> io::Result<Self> {
-        let directory = open(path, ENTERING | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Self { directory, path: path.into(), writable })
+        let directory = open(
+            path,
+            ENTERING | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            directory,
+            path: path.into(),
+            writable,
+        })
     }
 
     pub fn descriptor(&self) -> &OwnedFd {
@@ -57,11 +67,24 @@ impl Root {
 }
 
 /// Opens `path` below `directory`, without following any link on the way.
-pub fn open_beneath(directory: &OwnedFd, path: &Path, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve =
-        ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve);
+pub fn open_beneath(
+    directory: &OwnedFd,
+    path: &Path,
+    flags: OFlag,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let resolve = ResolveFlag::RESOLVE_BENEATH
+        | ResolveFlag::RESOLVE_NO_MAGICLINKS
+        | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .mode(mode)
+        .resolve(resolve);
     for _ in 1..ATTEMPTS {
         match openat2(directory, path, how) {
             Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -80,7 +103,10 @@ pub struct Location {
 
 impl From<&ZonePath> for Location {
     fn from(path: &ZonePath) -> Self {
-        Self { zone: path.zone(), path: path.relative().into() }
+        Self {
+            zone: path.zone(),
+            path: path.relative().into(),
+        }
     }
 }
 
@@ -94,7 +120,9 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.zone {
-            Zone::Project | Zone::Central => write!(f, "{}:{}", self.zone.name(), self.path.display()),
+            Zone::Project | Zone::Central => {
+                write!(f, "{}:{}", self.zone.name(), self.path.display())
+            }
             Zone::Granted => write!(f, "/{}", self.path.display()),
         }
     }

@@ -47,7 +47,8 @@ impl Stamp {
     /// Whether the next change will alter it.
     fn is_settled(&self, now: SystemTime) -> bool {
         let changed = UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0) as u64);
-        now.duration_since(changed).is_ok_and(|age| age > SETTLED + Duration::from_secs(1))
+        now.duration_since(changed)
+            .is_ok_and(|age| age > SETTLED + Duration::from_secs(1))
     }
 }
 
@@ -122,6 +123,10 @@ impl Seen {
             Some((_, Known::Whole(known))) => digest == Some(*known),
             Some((_, Known::Part(stamp))) => *stamp == Stamp::of(stat),
         };
-        if same { Ok(()) } else { Err(NotKnown::Modified) }
+        if same {
+            Ok(())
+        } else {
+            Err(NotKnown::Modified)
+        }
     }
 }

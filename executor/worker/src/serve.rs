@@ -19,7 +19,9 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Vec<u8>, V
     let (mut whole, mut fds) = (Vec::new(), Vec::new());
     loop {
         let (length, came) = message::receive_waiting(socket.as_fd(), buffer)?;
-        let Some((tag, bytes)) = buffer[..length].split_first() else { return Ok(None) };
+        let Some((tag, bytes)) = buffer[..length].split_first() else {
+            return Ok(None);
+        };
         whole.extend_from_slice(bytes);
         fds.extend(came);
         if whole.len() > limit::ANSWER {
@@ -46,8 +48,9 @@ pub fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let (header, request) =
-        request.split_first_chunk::<HEADER_LEN>().unwrap_or((&[b'0'; HEADER_LEN], request));
+    let (header, request) = request
+        .split_first_chunk::<HEADER_LEN>()
+        .unwrap_or((&[b'0'; HEADER_LEN], request));
     let (call, session) = header.split_first_chunk().unwrap_or((&[0; 8], &[]));
     worker.name_session(&String::from_utf8_lossy(session));
     let request = frame::decode::<(Vec<ZonePath>, Request)>(request);
@@ -56,7 +59,13 @@ fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
             let answer = worker.answer(CallId::from_le_bytes(*call), permitted, &request);
             (answer, is_search(&request))
         }
-        Err(error) => (Ok(Err(Failed { kind: ErrorKind::Internal, message: error.to_string() })), false),
+        Err(error) => (
+            Ok(Err(Failed {
+                kind: ErrorKind::Internal,
+                message: error.to_string(),
+            })),
+            false,
+        ),
     };
     let answer: FileAnswer = match answer {
         Ok(answer) => answer,
@@ -65,7 +74,11 @@ fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let bytes = frame::encode_whole(&answer).map_err(io::Error::other)?;
     drop(answer);
     let large = bytes.len() > CHUNK;
-    send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))?;
+    send(
+        socket,
+        &bytes,
+        &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?),
+    )?;
     // A search allocates memory that an idle worker should not keep.
     if large || searched {
         drop(bytes);
@@ -75,7 +88,10 @@ fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_search(request: &Request) -> bool {
-    matches!(request, Request::FileList(_) | Request::Glob(_) | Request::Grep(_) | Request::History(_))
+    matches!(
+        request,
+        Request::FileList(_) | Request::Glob(_) | Request::Grep(_) | Request::History(_)
+    )
 }
 
 fn send_elsewhere(socket: &OwnedFd, real: &ZonePath) -> io::Result<()> {

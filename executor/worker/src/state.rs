@@ -11,11 +11,23 @@ impl Worker {
     pub fn state(&self, request: &State) -> Result<FileReply, WorkError> {
         let path = request.path();
         match &request.change {
-            None => self.read(&FileRead { path, offset: None, limit: None }).map(FileReply::Read),
+            None => self
+                .read(&FileRead {
+                    path,
+                    offset: None,
+                    limit: None,
+                })
+                .map(FileReply::Read),
             Some(change) => {
                 let (content, expected_sha256) = (change.content.clone(), change.expected_sha256);
                 let overwrite = expected_sha256.is_some();
-                self.write(&FileWrite { path, content, overwrite, expected_sha256 }).map(FileReply::Written)
+                self.write(&FileWrite {
+                    path,
+                    content,
+                    overwrite,
+                    expected_sha256,
+                })
+                .map(FileReply::Written)
             }
         }
     }

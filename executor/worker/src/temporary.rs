@@ -36,7 +36,11 @@ pub struct TemporaryFile<'a> {
 
 impl<'a> TemporaryFile<'a> {
     /// Writes `content` to a new file and to the disk.
-    pub fn new(directory: &'a OwnedFd, content: &'a [u8], mode: Option<Mode>) -> Result<Self, Errno> {
+    pub fn new(
+        directory: &'a OwnedFd,
+        content: &'a [u8],
+        mode: Option<Mode>,
+    ) -> Result<Self, Errno> {
         Self::begin(directory, content, mode, true)
     }
 
@@ -57,7 +61,15 @@ impl<'a> TemporaryFile<'a> {
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
                 Self::with_name(directory, content, mode, durable)
             }
-            opened => Self { directory, content, mode, durable, file: opened?.into(), name: None }.filled(),
+            opened => Self {
+                directory,
+                content,
+                mode,
+                durable,
+                file: opened?.into(),
+                name: None,
+            }
+            .filled(),
         }
     }
 
@@ -75,7 +87,15 @@ impl<'a> TemporaryFile<'a> {
                 Err(Errno::EEXIST) => {}
                 opened => {
                     let file = opened?.into();
-                    return Self { directory, content, mode, durable, file, name: Some(name) }.filled();
+                    return Self {
+                        directory,
+                        content,
+                        mode,
+                        durable,
+                        file,
+                        name: Some(name),
+                    }
+                    .filled();
                 }
             }
         }
@@ -83,7 +103,9 @@ impl<'a> TemporaryFile<'a> {
     }
 
     fn filled(mut self) -> Result<Self, Errno> {
-        self.file.write_all(self.content).map_err(|error| errno(&error))?;
+        self.file
+            .write_all(self.content)
+            .map_err(|error| errno(&error))?;
         if let Some(mode) = self.mode {
             fchmod(&self.file, mode)?;
         }
@@ -131,13 +153,25 @@ impl<'a> TemporaryFile<'a> {
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
         if let Some(own) = &self.name {
-            return linkat(self.directory, own.as_str(), self.directory, name, AtFlags::empty());
+            return linkat(
+                self.directory,
+                own.as_str(),
+                self.directory,
+                name,
+                AtFlags::empty(),
+            );
         }
         match linkat(&self.file, "", self.directory, name, AtFlags::AT_EMPTY_PATH) {
             // Before Linux 6.10 that needs a capability.
             Err(Errno::ENOENT | Errno::EPERM) => {
                 let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                linkat(AT_FDCWD, open.as_str(), self.directory, name, AtFlags::AT_SYMLINK_FOLLOW)
+                linkat(
+                    AT_FDCWD,
+                    open.as_str(),
+                    self.directory,
+                    name,
+                    AtFlags::AT_SYMLINK_FOLLOW,
+                )
             }
             linked => linked,
         }
@@ -162,7 +196,10 @@ impl Drop for TemporaryFile<'_> {
 
 /// Whether this error means that a file without a name cannot get one here: no right to, no `/proc`, or no links on this file system.
 fn cannot_link(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOENT | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP | Errno::EXDEV)
+    matches!(
+        errno,
+        Errno::ENOENT | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP | Errno::EXDEV
+    )
 }
 
 /// Permissions of a new file, before the umask.

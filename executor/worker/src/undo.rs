@@ -31,9 +31,14 @@ impl Worker {
         if !self.root(Zone::Central).writable {
             return None;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let state = match before {
-            Some(before) => Some(FileState { digest: before.digest?, mode: before.mode() }),
+            Some(before) => Some(FileState {
+                digest: before.digest?,
+                mode: before.mode(),
+            }),
             None => None,
         };
         let record = ChangeRecord {
@@ -70,35 +75,77 @@ impl Worker {
         let total = numbers.len() as u64;
         let (mut room, mut changes, mut cut) = (AnswerRoom::new(), Vec::new(), false);
         for number in numbers {
-            let Some(ChangeRecord { session, call, time_ms, path, before, after }) = store.record(number)
+            let Some(ChangeRecord {
+                session,
+                call,
+                time_ms,
+                path,
+                before,
+                after,
+            }) = store.record(number)
             else {
                 continue;
             };
-            cut = changes.len() == request.limit as usize || !room.take(CHANGE + path.relative().len());
+            cut = changes.len() == request.limit as usize
+                || !room.take(CHANGE + path.relative().len());
             if cut {
                 break;
             }
             let before = before.map(|state| state.digest);
-            changes.push(Change { number, session, call, time_ms, path, before, after });
+            changes.push(Change {
+                number,
+                session,
+                call,
+                time_ms,
+                path,
+                before,
+                after,
+            });
         }
         let shown = changes.len() as u64;
-        Ok(Changes { changes, truncated: cut.then_some(Truncated { total: Some(total), shown }) })
+        Ok(Changes {
+            changes,
+            truncated: cut.then_some(Truncated {
+                total: Some(total),
+                shown,
+            }),
+        })
     }
 
     /// Answers `undo`.
     pub fn undo(&self, request: &Undo) -> Result<Undone, WorkError> {
-        let Undo { change, ref path, force } = *request;
-        let record = self.store.borrow().record(change).ok_or(UndoError::Unknown(change))?;
+        let Undo {
+            change,
+            ref path,
+            force,
+        } = *request;
+        let record = self
+            .store
+            .borrow()
+            .record(change)
+            .ok_or(UndoError::Unknown(change))?;
         if record.path != *path {
-            return Err(UndoError::Elsewhere { change, path: record.path.to_string() }.into());
+            return Err(UndoError::Elsewhere {
+                change,
+                path: record.path.to_string(),
+            }
+            .into());
         }
         let (location, current) = self.current(path)?;
         let now = current.as_ref().map(|current| current.digest);
         if now == record.before.map(|state| Some(state.digest)) {
-            return Err(UndoError::Already { change, path: path.to_string() }.into());
+            return Err(UndoError::Already {
+                change,
+                path: path.to_string(),
+            }
+            .into());
         }
         if now != record.after.map(Some) && !force {
-            return Err(UndoError::Since { change, path: path.to_string() }.into());
+            return Err(UndoError::Since {
+                change,
+                path: path.to_string(),
+            }
+            .into());
         }
         self.restore(request, &location, current.as_ref(), record.before)
     }
@@ -106,9 +153,14 @@ impl Worker {
     /// The present file at `path`, and its location.
     fn current(&self, path: &ZonePath) -> Result<(Location, Option<CurrentFile>), WorkError> {
         let (location, stat) = self.locate(path)?;
-        let Some(stat) = stat else { return Ok((location, None)) };
+        let Some(stat) = stat else {
+            return Ok((location, None));
+        };
         regular_stat(path, stat)?;
-        let file = match self.root(location.zone).open_beneath(&location.path, READING) {
+        let file = match self
+            .root(location.zone)
+            .open_beneath(&location.path, READING)
+        {
             Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
             opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
         };
@@ -124,21 +176,31 @@ impl Worker {
         current: Option<&CurrentFile>,
         before: Option<FileState>,
     ) -> Result<Undone, WorkError> {
-        let Undo { change, ref path, .. } = *request;
+        let Undo {
+            change, ref path, ..
+        } = *request;
         let content = before.map(|state| {
             let content = self.store.borrow().object(state.digest);
-            content.ok_or(UndoError::Lost(change)).map(|content| (content, state))
+            content
+                .ok_or(UndoError::Lost(change))
+                .map(|content| (content, state))
         });
         let content = content.transpose()?;
         let kept = self.record_change(path, location, current, before.map(|state| state.digest));
         self.keeping(kept, || match (&content, current) {
-            (Some((content, state)), current) => self.put(path, location, content, current, Some(state.mode)),
+            (Some((content, state)), current) => {
+                self.put(path, location, content, current, Some(state.mode))
+            }
             (None, Some(current)) => self.remove(path, location, current),
             (None, None) => Ok(()),
         })?;
         // The session has not read what was restored.
         self.seen.borrow_mut().forget(location);
         let bytes = content.map_or(0, |(content, _)| content.len() as u64);
-        Ok(Undone { sha256: before.map(|state| state.digest), bytes, change: kept })
+        Ok(Undone {
+            sha256: before.map(|state| state.digest),
+            bytes,
+            change: kept,
+        })
     }
 }

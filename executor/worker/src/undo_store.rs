@@ -57,7 +57,11 @@ struct Folders {
 impl UndoStore {
     /// A store in `own` that uses at most `budget` bytes of disk space.
     pub fn new(own: Option<OwnedFd>, budget: u64) -> Self {
-        Self { own, budget, known: None }
+        Self {
+            own,
+            budget,
+            known: None,
+        }
     }
 
     /// Saves a change and the content it replaces, and returns its number.
@@ -74,7 +78,11 @@ impl UndoStore {
             Some(known) => known,
             None => folders.scan()?,
         };
-        let used = if used + cost > self.budget { folders.drop_oldest(self.budget - cost)? } else { used };
+        let used = if used + cost > self.budget {
+            folders.drop_oldest(self.budget - cost)?
+        } else {
+            used
+        };
         if let (Some(state), Some(content)) = (record.before, content) {
             folders.put_object(state.digest, content)?;
         }
@@ -92,7 +100,11 @@ impl UndoStore {
     pub fn forget(&self, number: u64) {
         // If it remains, its digests show that it did not happen.
         if let Ok(folders) = self.folders() {
-            let _ = unlinkat(&folders.changes, number.to_string().as_str(), UnlinkatFlags::NoRemoveDir);
+            let _ = unlinkat(
+                &folders.changes,
+                number.to_string().as_str(),
+                UnlinkatFlags::NoRemoveDir,
+            );
         }
     }
 
@@ -132,7 +144,10 @@ impl Folders {
     /// Opens both, without following any link.
     fn open(own: &OwnedFd) -> Result<Self, Errno> {
         let open = |name| open_beneath(own, Path::new(name), ENTERING, Mode::empty());
-        Ok(Self { changes: open("undo/changes")?, objects: open("undo/objects")? })
+        Ok(Self {
+            changes: open("undo/changes")?,
+            objects: open("undo/objects")?,
+        })
     }
 
     /// The same, and makes what is missing.
@@ -142,7 +157,10 @@ impl Folders {
             opened => return opened,
         }
         let undo = make_directory(own, "undo")?;
-        Ok(Self { changes: make_directory(&undo, "changes")?, objects: make_directory(&undo, "objects")? })
+        Ok(Self {
+            changes: make_directory(&undo, "changes")?,
+            objects: make_directory(&undo, "objects")?,
+        })
     }
 
     /// Scans the store: bytes on the disk, and the first free number.
@@ -161,9 +179,13 @@ impl Folders {
         let numbers = self.numbers()?;
         let (mut used, mut needed, mut kept) = (0, HashSet::new(), numbers.len());
         for number in numbers.iter().rev() {
-            let before = self.record(*number).and_then(|record| Some(record.before?.digest.to_string()));
+            let before = self
+                .record(*number)
+                .and_then(|record| Some(record.before?.digest.to_string()));
             let content = before.as_ref().filter(|before| !needed.contains(*before));
-            let bytes = content.and_then(|name| size(&self.objects, name)).map_or(0, blocks);
+            let bytes = content
+                .and_then(|name| size(&self.objects, name))
+                .map_or(0, blocks);
             if used + BLOCK + bytes > most / 8 * 7 {
                 break;
             }
@@ -173,9 +195,16 @@ impl Folders {
         }
         // What cannot be removed is not ours: a cell has put it there.
         for number in &numbers[..kept] {
-            let _ = unlinkat(&self.changes, number.to_string().as_str(), UnlinkatFlags::NoRemoveDir);
+            let _ = unlinkat(
+                &self.changes,
+                number.to_string().as_str(),
+                UnlinkatFlags::NoRemoveDir,
+            );
         }
-        for name in names(&self.objects)?.iter().filter(|name| !needed.contains(*name)) {
+        for name in names(&self.objects)?
+            .iter()
+            .filter(|name| !needed.contains(*name))
+        {
             let _ = unlinkat(&self.objects, name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
         Ok(used)
@@ -242,7 +271,12 @@ fn make_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 
 /// The names in a directory that are valid text, in no order.
 fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
-    let mut entries = Dir::from_fd(open_beneath(directory, Path::new(""), LISTING, Mode::empty())?)?;
+    let mut entries = Dir::from_fd(open_beneath(
+        directory,
+        Path::new(""),
+        LISTING,
+        Mode::empty(),
+    )?)?;
     let mut names = Vec::new();
     for entry in entries.iter() {
         let entry = entry?;

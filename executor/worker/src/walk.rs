@@ -80,7 +80,11 @@ impl Worker {
         let stat = fstat(&found.file).map_err(|errno| SystemError::new("look at", path, errno))?;
         match is(&stat, libc::S_IFDIR) {
             true => Ok(found.location),
-            false => Err(OpenError::NotADirectory { path: path.to_string(), is: kind(&stat) }.into()),
+            false => Err(OpenError::NotADirectory {
+                path: path.to_string(),
+                is: kind(&stat),
+            }
+            .into()),
         }
     }
 
@@ -91,7 +95,8 @@ impl Worker {
         start: Location,
         options: WalkOptions<'a>,
     ) -> Result<Walk<'a>, WorkError> {
-        Ok(Walk::new(self, start, options).map_err(|errno| SystemError::new("read", path, errno))?)
+        Ok(Walk::new(self, start, options)
+            .map_err(|errno| SystemError::new("read", path, errno))?)
     }
 }
 
@@ -100,11 +105,22 @@ impl<'a> Walk<'a> {
     fn new(worker: &'a Worker, start: Location, options: WalkOptions<'a>) -> Result<Self, Errno> {
         let length = start.path.as_os_str().len();
         let budget = WalkBudget::new();
-        let mut walk =
-            Self { worker, options, budget, start: length, at: start, open: Vec::new(), cut: false };
+        let mut walk = Self {
+            worker,
+            options,
+            budget,
+            start: length,
+            at: start,
+            open: Vec::new(),
+            cut: false,
+        };
         let entries = walk.entries()?;
         let rules = walk.rules_above(&entries);
-        walk.open.push(Level { entries: entries.into_iter(), rules, path: length });
+        walk.open.push(Level {
+            entries: entries.into_iter(),
+            rules,
+            path: length,
+        });
         Ok(walk)
     }
 
@@ -144,14 +160,20 @@ impl<'a> Walk<'a> {
     fn step(&self, kind: ListedKind) -> WalkStep {
         let below = &self.at.path.as_os_str().as_bytes()[self.start..];
         let below = below.strip_prefix(b"/").unwrap_or(below);
-        WalkStep { location: self.at.clone(), below: OsStr::from_bytes(below).into(), kind }
+        WalkStep {
+            location: self.at.clone(),
+            below: OsStr::from_bytes(below).into(),
+            kind,
+        }
     }
 
     fn passed_over(&self, entry: &WalkEntry) -> bool {
         let dotted = entry.name.as_bytes().starts_with(b".");
         let ignored = || {
             let rules = self.open.last().map(|level| &level.rules);
-            rules.is_some_and(|rules| rules.ignore(&self.at.path, entry.kind == ListedKind::Directory))
+            rules.is_some_and(|rules| {
+                rules.ignore(&self.at.path, entry.kind == ListedKind::Directory)
+            })
         };
         (dotted && !(self.options.dotted)(&entry.name)) || (!self.options.ignored && ignored())
     }
@@ -165,10 +187,18 @@ impl<'a> Walk<'a> {
         }
         match self.entries() {
             Ok(entries) => {
-                let above = self.open.last().map(|level| level.rules.clone()).unwrap_or_default();
+                let above = self
+                    .open
+                    .last()
+                    .map(|level| level.rules.clone())
+                    .unwrap_or_default();
                 let rules = self.rules(above, &entries);
                 let path = self.at.path.as_os_str().len();
-                self.open.push(Level { entries: entries.into_iter(), rules, path });
+                self.open.push(Level {
+                    entries: entries.into_iter(),
+                    rules,
+                    path,
+                });
             }
             // It no longer exists, was replaced, or is not readable for us.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES | Errno::EPERM) => {}
@@ -178,7 +208,10 @@ impl<'a> Walk<'a> {
 
     /// The entries of the directory at the present location, in order.
     fn entries(&mut self) -> Result<Vec<WalkEntry>, Errno> {
-        let directory = self.worker.root(self.at.zone).open_beneath(&self.at.path, LISTING)?;
+        let directory = self
+            .worker
+            .root(self.at.zone)
+            .open_beneath(&self.at.path, LISTING)?;
         let mut entries = Vec::new();
         for entry in Dir::from_fd(directory)? {
             let entry = entry?;
@@ -191,7 +224,9 @@ impl<'a> Walk<'a> {
                 break;
             }
             let name = OsString::from_vec(name.to_vec());
-            let kind = entry.file_type().map_or_else(|| self.kind(&name), listed_kind);
+            let kind = entry
+                .file_type()
+                .map_or_else(|| self.kind(&name), listed_kind);
             entries.push(WalkEntry { name, kind });
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -200,8 +235,13 @@ impl<'a> Walk<'a> {
 
     /// The kind of `name`, on a file system that does not report it in directories.
     fn kind(&self, name: &OsStr) -> ListedKind {
-        let location = Location { zone: self.at.zone, path: self.at.path.join(name) };
-        let Ok(Some(stat)) = self.worker.stat(&location) else { return ListedKind::Other };
+        let location = Location {
+            zone: self.at.zone,
+            path: self.at.path.join(name),
+        };
+        let Ok(Some(stat)) = self.worker.stat(&location) else {
+            return ListedKind::Other;
+        };
         match stat.st_mode & libc::S_IFMT {
             libc::S_IFREG => ListedKind::File,
             libc::S_IFDIR => ListedKind::Directory,
@@ -216,7 +256,9 @@ impl<'a> Walk<'a> {
             return above;
         }
         let has = |name: &str| {
-            entries.binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(name))).is_ok()
+            entries
+                .binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(name)))
+                .is_ok()
         };
         above.and_in(self.worker, &self.at, &has)
     }
@@ -228,10 +270,15 @@ impl<'a> Walk<'a> {
         }
         let mut above: Vec<&Path> = self.at.path.ancestors().skip(1).collect();
         above.reverse();
-        let above = above.into_iter().fold(IgnoreRules::default(), |rules, path| {
-            let location = Location { zone: self.at.zone, path: path.into() };
-            rules.and_in(self.worker, &location, &|_| true)
-        });
+        let above = above
+            .into_iter()
+            .fold(IgnoreRules::default(), |rules, path| {
+                let location = Location {
+                    zone: self.at.zone,
+                    path: path.into(),
+                };
+                rules.and_in(self.worker, &location, &|_| true)
+            });
         self.rules(above, entries)
     }
 }

@@ -33,17 +33,37 @@ pub struct Worker {
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It saves up to `budget` bytes of changes in `undo`.
     pub fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
-        let (seen, store, call) =
-            (RefCell::default(), RefCell::new(UndoStore::new(undo, budget)), Cell::new(0));
+        let (seen, store, call) = (
+            RefCell::default(),
+            RefCell::new(UndoStore::new(undo, budget)),
+            Cell::new(0),
+        );
         let session = RefCell::new("0".repeat(SESSION_LEN));
         let (tool, permitted) = (RefCell::default(), RefCell::default());
-        Self { roots, names, seen, store, made: None, session, call, tool, permitted }
+        Self {
+            roots,
+            names,
+            seen,
+            store,
+            made: None,
+            session,
+            call,
+            tool,
+            permitted,
+        }
     }
 
     /// The project and, in the place of the central root, its repository.
     pub fn committed(&self) -> Committed<'_> {
-        let (project, common) = (self.roots.project.descriptor(), self.roots.central.descriptor());
-        Committed { project, common, names: &self.names.protected }
+        let (project, common) = (
+            self.roots.project.descriptor(),
+            self.roots.central.descriptor(),
+        );
+        Committed {
+            project,
+            common,
+            names: &self.names.protected,
+        }
     }
 
     pub fn name_session(&self, id: &str) {

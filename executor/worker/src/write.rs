@@ -40,7 +40,11 @@ pub struct CurrentFile {
 impl CurrentFile {
     /// The file of `content`, in the state `stat`.
     pub fn of(stat: FileStat, content: Vec<u8>) -> Self {
-        Self { stat, digest: Some(digest(&content)), content: Some(content) }
+        Self {
+            stat,
+            digest: Some(digest(&content)),
+            content: Some(content),
+        }
     }
 
     /// Reads a file; if it is too large to be held in memory, hashes it instead if that is `wanted`.
@@ -55,8 +59,16 @@ impl CurrentFile {
             }
             return Err(changed(path));
         }
-        let digest = if wanted { file_digest(file).map_err(failed)? } else { None };
-        Ok(Self { stat, content: None, digest })
+        let digest = if wanted {
+            file_digest(file).map_err(failed)?
+        } else {
+            None
+        };
+        Ok(Self {
+            stat,
+            content: None,
+            digest,
+        })
     }
 
     /// Its permissions.
@@ -82,15 +94,26 @@ impl Worker {
         let (location, stat) = self.locate(&request.path)?;
         let before = self.before(request, &location, stat)?;
         let sha256 = digest(&request.content);
-        let change = self.replace(&request.path, location, before.as_ref(), &request.content, sha256)?;
+        let change = self.replace(
+            &request.path,
+            location,
+            before.as_ref(),
+            &request.content,
+            sha256,
+        )?;
         let hunks = match &before {
             None => Some(Vec::new()),
-            Some(before) => before
-                .content
-                .as_ref()
-                .and_then(|old| Regions::between(old, &request.content).hunks(old, &request.content)),
+            Some(before) => before.content.as_ref().and_then(|old| {
+                Regions::between(old, &request.content).hunks(old, &request.content)
+            }),
         };
-        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change, hunks })
+        Ok(Written {
+            bytes: request.content.len() as u64,
+            created: before.is_none(),
+            sha256,
+            change,
+            hunks,
+        })
     }
 
     /// Checks the present file at the target against the request.
@@ -109,9 +132,15 @@ impl Worker {
         };
         regular_stat(path, stat)?;
         if !request.overwrite {
-            return Err(WriteError::Exists { path: path.to_string() }.into());
+            return Err(WriteError::Exists {
+                path: path.to_string(),
+            }
+            .into());
         }
-        let file = match self.root(location.zone).open_beneath(&location.path, READING) {
+        let file = match self
+            .root(location.zone)
+            .open_beneath(&location.path, READING)
+        {
             Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
             opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
         };
@@ -133,12 +162,14 @@ impl Worker {
             (Some(expected), Some(found)) if expected == found => Ok(()),
             (Some(_), Some(_)) => Err(WriteError::Changed { path: path() }),
             (Some(_), None) => Err(WriteError::TooLarge { path: path() }),
-            (None, digest) => {
-                self.seen.borrow().check(location, &current.stat, digest).map_err(|unknown| match unknown {
+            (None, digest) => self
+                .seen
+                .borrow()
+                .check(location, &current.stat, digest)
+                .map_err(|unknown| match unknown {
                     NotKnown::Unread => WriteError::Unread { path: path() },
                     NotKnown::Modified => WriteError::Modified { path: path() },
-                })
-            }
+                }),
         }
     }
 
@@ -167,7 +198,10 @@ impl Worker {
     ) -> Result<(), WorkError> {
         let failed = |errno| SystemError::new("remove", path, errno);
         let (parent, name) = named(path, location)?;
-        let directory = self.root(location.zone).open_beneath(parent, ENTERING).map_err(failed)?;
+        let directory = self
+            .root(location.zone)
+            .open_beneath(parent, ENTERING)
+            .map_err(failed)?;
         writable(path, &directory, name)?;
         if now(&directory, name) != Some(Stamp::of(&before.stat)) {
             return Err(changed(path));
@@ -197,7 +231,9 @@ impl Worker {
         let file = TemporaryFile::new(&directory, content, mode).map_err(failed)?;
         let Some(before) = before else {
             file.create(name).map_err(|errno| match errno {
-                Errno::EEXIST => WorkError::from(WriteError::Exists { path: path.to_string() }),
+                Errno::EEXIST => WorkError::from(WriteError::Exists {
+                    path: path.to_string(),
+                }),
                 errno => failed(errno).into(),
             })?;
             return self.check_made(path, &directory, &location.path);
@@ -209,7 +245,12 @@ impl Worker {
     }
 
     /// Opens the directory `path` in the zone of `location`, creating it and its parents if they are missing.
-    fn directory(&self, asked: &ZonePath, location: &Location, path: &Path) -> Result<OwnedFd, WorkError> {
+    fn directory(
+        &self,
+        asked: &ZonePath,
+        location: &Location,
+        path: &Path,
+    ) -> Result<OwnedFd, WorkError> {
         let failed = |errno| SystemError::new("write", asked, errno);
         let root = self.root(location.zone);
         match root.open_beneath(path, ENTERING) {
@@ -252,7 +293,12 @@ impl Worker {
 
     /// Withdraws the name `relative`, which was just created in `directory`, if it completes a repository: a command or
     /// another session may have created the rest since the check. Whoever checks last sees all of it.
-    fn check_made(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), WorkError> {
+    fn check_made(
+        &self,
+        path: &ZonePath,
+        directory: &OwnedFd,
+        relative: &Path,
+    ) -> Result<(), WorkError> {
         let shape = self.permit_shape(path, directory, relative);
         if let (Err(_), Some(name)) = (&shape, relative.file_name()) {
             take_back(directory, Path::new(name))
@@ -262,31 +308,45 @@ impl Worker {
     }
 
     /// Refuses the new name `relative` in `directory` if it would make git recognise a repository there.
-    fn permit_shape(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), OpenError> {
+    fn permit_shape(
+        &self,
+        path: &ZonePath,
+        directory: &OwnedFd,
+        relative: &Path,
+    ) -> Result<(), OpenError> {
         if !self.names.makes_repository(directory, relative) {
             return Ok(());
         }
-        Err(OpenError::Closed { path: path.to_string(), intent: Intent::Write, why: GIT_DECIDES.into() })
+        Err(OpenError::Closed {
+            path: path.to_string(),
+            intent: Intent::Write,
+            why: GIT_DECIDES.into(),
+        })
     }
 }
 
 /// The parent directory and the name of `location`.
 fn named<'p>(path: &ZonePath, location: &'p Location) -> Result<(&'p Path, &'p OsStr), OpenError> {
     let whole = location.path.parent().zip(location.path.file_name());
-    whole.ok_or_else(|| OpenError::NotAFile { path: path.to_string(), is: "a directory" })
+    whole.ok_or_else(|| OpenError::NotAFile {
+        path: path.to_string(),
+        is: "a directory",
+    })
 }
 
 /// Refuses to replace a file that its owner has made unwritable. A rename would not check that; and
 /// a process with all rights may write files that have no `w` at all.
 fn writable(path: &ZonePath, directory: &OwnedFd, name: &OsStr) -> Result<(), WorkError> {
-    let bits = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_mode & 0o222);
+    let bits = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+        .map_or(0, |stat| stat.st_mode & 0o222);
     match faccessat(directory, name, AccessFlags::W_OK, AtFlags::empty()) {
         Ok(()) if bits != 0 => Ok(()),
         // It no longer exists, so there is nothing to save.
         Err(Errno::ENOENT) => Ok(()),
-        Ok(()) | Err(Errno::EACCES | Errno::EPERM) => {
-            Err(WriteError::Unwritable { path: path.to_string() }.into())
+        Ok(()) | Err(Errno::EACCES | Errno::EPERM) => Err(WriteError::Unwritable {
+            path: path.to_string(),
         }
+        .into()),
         Err(errno) => Err(SystemError::new("write", path, errno).into()),
     }
 }
@@ -299,5 +359,8 @@ fn now(directory: &OwnedFd, name: &OsStr) -> Option<Stamp> {
 
 /// The error for a file that differs from what was read.
 pub fn changed(path: &ZonePath) -> WorkError {
-    WriteError::Changed { path: path.to_string() }.into()
+    WriteError::Changed {
+        path: path.to_string(),
+    }
+    .into()
 }

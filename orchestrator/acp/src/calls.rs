@@ -6,7 +6,8 @@ use crate::permission;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
 use orchestrator_session::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live, Session,
+    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live,
+    Session,
 };
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -30,17 +31,35 @@ impl Drop for Asking {
 
 impl Calls {
     pub fn new(session: Session, links: Rc<Links>) -> Self {
-        Self { session, links, asker: "acp".into() }
+        Self {
+            session,
+            links,
+            asker: "acp".into(),
+        }
     }
 
     /// Starts a call. With `live`, its output arrives as events that are safe to show. Otherwise its result keeps unsafe
     /// characters, because an agent writes back what it has read of a file.
     pub fn start(&self, tool: &str, input: Value, live: bool) -> Call {
         let live = if live { Live::Sanitized } else { Live::Off };
-        let found = if live == Live::Off { FoundIn::LaterResult } else { FoundIn::Metadata };
-        let context =
-            CallContext { live, raw: live == Live::Off, found, ..CallContext::new(self.asker.clone()) };
-        self.session.call(context, Invocation::Tool { name: tool.to_owned(), input })
+        let found = if live == Live::Off {
+            FoundIn::LaterResult
+        } else {
+            FoundIn::Metadata
+        };
+        let context = CallContext {
+            live,
+            raw: live == Live::Off,
+            found,
+            ..CallContext::new(self.asker.clone())
+        };
+        self.session.call(
+            context,
+            Invocation::Tool {
+                name: tool.to_owned(),
+                input,
+            },
+        )
     }
 
     /// Follows a call for the agent's session `of` to its result; `None` if our session has ended.
@@ -55,7 +74,8 @@ impl Calls {
             match &*event.body {
                 Body::Output { bytes, .. } => output(bytes),
                 // Answered elsewhere, or after an invalid answer: then the question is not put again.
-                Body::ApprovalWanted(question) if question.challenge.channel == Channel::Separate => {}
+                Body::ApprovalWanted(question)
+                    if question.challenge.channel == Channel::Separate => {}
                 Body::ApprovalWanted(question) => asking = self.ask(of, &call, question),
                 Body::ApprovalGiven { .. } | Body::Started { .. } => drop(asking.take()),
                 Body::Result(result) => return Some(result.clone()),

@@ -77,11 +77,20 @@ impl Acp {
     /// Serves the editor until it closes its output; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         if self.hold {
-            return start::hold_agent(&self.agent).map_err(|error| not_started(&self.agent, &error));
+            return start::hold_agent(&self.agent)
+                .map_err(|error| not_started(&self.agent, &error));
         }
-        if !self.agent.first().is_some_and(|program| start::is_there(program)) {
+        if !self
+            .agent
+            .first()
+            .is_some_and(|program| start::is_there(program))
+        {
             print::problem(
-                &not_started(&self.agent, &io::Error::from_raw_os_error(nix::libc::ENOENT)).message,
+                &not_started(
+                    &self.agent,
+                    &io::Error::from_raw_os_error(nix::libc::ENOENT),
+                )
+                .message,
             );
             return Ok(exit::NOT_FOUND);
         }
@@ -98,9 +107,13 @@ impl Acp {
         let endpoint = options.endpoint().lasting()?;
         let socket = endpoint.socket().map(Path::to_owned);
         let variables = variables(options, &root)?;
-        let agent =
-            start::start_agent(&self.agent, &variables).map_err(|error| not_started(&self.agent, &error))?;
-        confine(&Needs { web: opening.open.network.is_some(), socket, ..Needs::default() });
+        let agent = start::start_agent(&self.agent, &variables)
+            .map_err(|error| not_started(&self.agent, &error))?;
+        confine(&Needs {
+            web: opening.open.network.is_some(),
+            socket,
+            ..Needs::default()
+        });
         let config = Config {
             registry: Registry::under(Some(policy)),
             timeout_max_s: timeout_s,
@@ -130,17 +143,26 @@ impl Acp {
 }
 
 fn not_started(agent: &[OsString], error: &io::Error) -> Failed {
-    let program = agent.first().map_or_else(Default::default, |program| program.to_string_lossy());
+    let program = agent
+        .first()
+        .map_or_else(Default::default, |program| program.to_string_lossy());
     Failed::internal(format!("the agent `{program}` cannot be started: {error}"))
 }
 
 /// Environment variables for an agent that runs its commands itself.
-fn variables(options: &SessionOptions, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
+fn variables(
+    options: &SessionOptions,
+    root: &Path,
+) -> Result<Vec<(&'static str, OsString)>, Failed> {
     let shell = start::shell().map_err(|error| {
-        Failed::internal(format!("lazaret-bash, which is installed beside lazaret, cannot be used: {error}"))
+        Failed::internal(format!(
+            "lazaret-bash, which is installed beside lazaret, cannot be used: {error}"
+        ))
     })?;
-    let mut variables: Vec<(&str, OsString)> =
-        SHELLS.iter().map(|name| (*name, shell.clone().into_os_string())).collect();
+    let mut variables: Vec<(&str, OsString)> = SHELLS
+        .iter()
+        .map(|name| (*name, shell.clone().into_os_string()))
+        .collect();
     variables.extend(options.for_shell(root)?);
     Ok(variables)
 }
@@ -152,7 +174,10 @@ async fn serve(
     agent: UnixStream,
     log: Rc<RunLog>,
 ) -> Result<End, Failed> {
-    let (input, output) = (Input::stdin().map_err(unusable)?, Output::stdout().map_err(unusable)?);
+    let (input, output) = (
+        Input::stdin().map_err(unusable)?,
+        Output::stdout().map_err(unusable)?,
+    );
     let theirs = Input::of(agent.as_fd()).map_err(unusable)?;
     let ours = Output::of(agent.as_fd()).map_err(unusable)?;
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
@@ -161,7 +186,12 @@ async fn serve(
     let links = Rc::new(Links::new(editor.clone(), to_agent));
     let session = Session::start(config);
     let calls = Rc::new(Calls::new(session.clone(), links.clone()));
-    let proxy = Rc::new(Proxy { links, terminals: Terminals::new(calls.clone(), timeout_s), calls, root });
+    let proxy = Rc::new(Proxy {
+        links,
+        terminals: Terminals::new(calls.clone(), timeout_s),
+        calls,
+        root,
+    });
     tokio::task::spawn_local(log.write_later(PAUSE));
     tokio::task::spawn_local(ours.write_lines(of_agent));
     let mut telling_editor = tokio::task::spawn_local(output.write_lines(to_editor));

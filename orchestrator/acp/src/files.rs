@@ -3,14 +3,24 @@
 use crate::calls::Calls;
 use crate::message::failure;
 use agent_client_protocol_schema::v1::{
-    Error, ErrorCode, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
+    Error, ErrorCode, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest,
+    WriteTextFileResponse,
 };
 use serde_json::json;
 use std::path::Path;
 
 /// Reads a text, or some of its lines. If it is cut or a secret was removed, that is an error: an agent would write it back as the whole.
-pub async fn read(calls: &Calls, request: ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
-    let ReadTextFileRequest { session_id, path, line, limit, .. } = request;
+pub async fn read(
+    calls: &Calls,
+    request: ReadTextFileRequest,
+) -> Result<ReadTextFileResponse, Error> {
+    let ReadTextFileRequest {
+        session_id,
+        path,
+        line,
+        limit,
+        ..
+    } = request;
     absolute(&path)?;
     let mut input = json!({ "path": path });
     if let Some(line) = line {
@@ -27,8 +37,9 @@ pub async fn read(calls: &Calls, request: ReadTextFileRequest) -> Result<ReadTex
     let path = path.display();
     let metadata = json!(result.metadata());
     if metadata["truncated"].is_object() {
-        let message =
-            format!("{path} is too long to be read at once; ask for lines, with `line` and `limit`");
+        let message = format!(
+            "{path} is too long to be read at once; ask for lines, with `line` and `limit`"
+        );
         return Err(failure(ErrorCode::InvalidParams, message));
     }
     if metadata["redacted"] == true {
@@ -39,14 +50,33 @@ pub async fn read(calls: &Calls, request: ReadTextFileRequest) -> Result<ReadTex
         return Err(failure(ErrorCode::InvalidParams, message));
     }
     let text = std::str::from_utf8(&result.text);
-    let text = text.map_err(|_| failure(ErrorCode::InvalidParams, format!("{path} is no text in UTF-8")))?;
+    let text = text.map_err(|_| {
+        failure(
+            ErrorCode::InvalidParams,
+            format!("{path} is no text in UTF-8"),
+        )
+    })?;
     Ok(ReadTextFileResponse::new(text))
 }
 
-pub async fn write(calls: &Calls, request: WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
-    let WriteTextFileRequest { session_id, path, content, .. } = request;
+pub async fn write(
+    calls: &Calls,
+    request: WriteTextFileRequest,
+) -> Result<WriteTextFileResponse, Error> {
+    let WriteTextFileRequest {
+        session_id,
+        path,
+        content,
+        ..
+    } = request;
     absolute(&path)?;
-    calls.make(&session_id.0, "file_write", json!({ "path": path, "content": content })).await?;
+    calls
+        .make(
+            &session_id.0,
+            "file_write",
+            json!({ "path": path, "content": content }),
+        )
+        .await?;
     Ok(WriteTextFileResponse::new())
 }
 
@@ -55,5 +85,8 @@ pub fn absolute(path: &Path) -> Result<(), Error> {
     if path.is_absolute() {
         return Ok(());
     }
-    Err(failure(ErrorCode::InvalidParams, format!("{path:?} is no absolute path")))
+    Err(failure(
+        ErrorCode::InvalidParams,
+        format!("{path:?} is no absolute path"),
+    ))
 }

@@ -20,7 +20,12 @@ pub struct Links {
 
 impl Links {
     pub fn new(editor: mpsc::Sender<Vec<u8>>, agent: mpsc::Sender<Vec<u8>>) -> Self {
-        Self { editor, agent, asked: RefCell::default(), last: Cell::new(0) }
+        Self {
+            editor,
+            agent,
+            asked: RefCell::default(),
+            last: Cell::new(0),
+        }
     }
 
     /// Sends a line to the editor. If the editor is gone, the task that reads from it notices.
@@ -38,7 +43,9 @@ impl Links {
         self.last.set(self.last.get() + 1);
         let id = format!("{OURS}{}", self.last.get());
         let (reply, answer) = oneshot::channel();
-        self.asked.borrow_mut().retain(|_, waiting| !waiting.is_closed());
+        self.asked
+            .borrow_mut()
+            .retain(|_, waiting| !waiting.is_closed());
         self.asked.borrow_mut().insert(id.clone(), reply);
         self.to_editor(message::request(&id, method, params)).await;
         answer.await.ok().flatten()
@@ -46,11 +53,15 @@ impl Links {
 
     /// Takes an answer of the editor to our own request; returns it if it is for the agent.
     pub fn take_answer(&self, message: Message) -> Option<Message> {
-        let Kind::Response { id } = &message.kind else { return Some(message) };
+        let Kind::Response { id } = &message.kind else {
+            return Some(message);
+        };
         if !is_ours(id) {
             return Some(message);
         }
-        let waiting = id.as_str().and_then(|id| self.asked.borrow_mut().remove(id));
+        let waiting = id
+            .as_str()
+            .and_then(|id| self.asked.borrow_mut().remove(id));
         if let Some(waiting) = waiting {
             // The requester may no longer wait.
             let _ = waiting.send(message.into_result());

@@ -32,7 +32,10 @@ impl Message {
             (Some(_), _) => return Err(failure(ErrorCode::InvalidRequest, "`method` is a string")),
             (None, Some(id)) => (Kind::Response { id }, String::new()),
             (None, None) => {
-                return Err(failure(ErrorCode::InvalidRequest, "a message has a `method` or an `id`"));
+                return Err(failure(
+                    ErrorCode::InvalidRequest,
+                    "a message has a `method` or an `id`",
+                ));
             }
         };
         Ok(Self { kind, method, body })
@@ -95,15 +98,21 @@ mod tests {
             ("{}", ErrorCode::InvalidRequest),
             (r#"{"method":1,"id":2}"#, ErrorCode::InvalidRequest),
         ] {
-            assert_eq!(Message::parse(text.as_bytes()).unwrap_err().code, code, "{text}");
+            assert_eq!(
+                Message::parse(text.as_bytes()).unwrap_err().code,
+                code,
+                "{text}"
+            );
         }
-        let text =
-            r#"{"id":null,"jsonrpc":"2.0","method":"x","params":{"_meta":[18446744073709551615,"\u202e"]}}"#;
+        let text = r#"{"id":null,"jsonrpc":"2.0","method":"x","params":{"_meta":[18446744073709551615,"\u202e"]}}"#;
         let message = Message::parse(text.as_bytes()).unwrap();
         assert_eq!(message.kind, Kind::Request { id: Value::Null });
         let passed: Value = serde_json::from_slice(&message.into_line()).unwrap();
         assert_eq!(passed, serde_json::from_str::<Value>(text).unwrap());
         let twice = Message::parse(br#"{"method":"a","method":"b"}"#).unwrap();
-        assert_eq!((twice.method.clone(), twice.into_line()), ("b".into(), b"{\"method\":\"b\"}\n".to_vec()));
+        assert_eq!(
+            (twice.method.clone(), twice.into_line()),
+            ("b".into(), b"{\"method\":\"b\"}\n".to_vec())
+        );
     }
 }

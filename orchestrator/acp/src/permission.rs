@@ -20,32 +20,58 @@ const SESSION: &str = "session";
 pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPermissionRequest> {
     let rows = question.rows()?;
     let challenge = &question.challenge;
-    let (tool, why, rule, risk) = (&question.tool, &challenge.why, &challenge.rule, challenge.risk.name());
+    let (tool, why, rule, risk) = (
+        &question.tool,
+        &challenge.why,
+        &challenge.rule,
+        challenge.risk.name(),
+    );
     let (count, input) = (rows.len(), rows.join("\n"));
     // The editor shows Markdown, and the command wrote the input: in a block of code nothing of it acts or is hidden.
     let text = code_block(&format!(
         "{why} (rule {rule}, {risk} risk)\nIts input, {count} lines to the end:\n{input}\n(end)"
     ));
-    let mut options = vec![PermissionOption::new(ONCE, "Allow this call", PermissionOptionKind::AllowOnce)];
+    let mut options = vec![PermissionOption::new(
+        ONCE,
+        "Allow this call",
+        PermissionOptionKind::AllowOnce,
+    )];
     if let Some(covered) = for_session(challenge, tool) {
         let name = format!("Allow {covered} for this session");
-        options.push(PermissionOption::new(SESSION, name, PermissionOptionKind::AllowAlways));
+        options.push(PermissionOption::new(
+            SESSION,
+            name,
+            PermissionOptionKind::AllowAlways,
+        ));
     }
-    options.push(PermissionOption::new("no", "No", PermissionOptionKind::RejectOnce));
+    options.push(PermissionOption::new(
+        "no",
+        "No",
+        PermissionOptionKind::RejectOnce,
+    ));
     let fields = ToolCallUpdateFields::new()
         .title(format!("May `{tool}` run in a cell?"))
-        .kind(if tool == "bash" { ToolKind::Execute } else { ToolKind::Other })
+        .kind(if tool == "bash" {
+            ToolKind::Execute
+        } else {
+            ToolKind::Other
+        })
         .status(ToolCallStatus::Pending)
         .content(vec![text.into()]);
     // If the agent knew this ID, it could overwrite what the editor shows for it.
     let call = ToolCallUpdate::new(format!("lazaret-{}", challenge.nonce), fields);
-    Some(RequestPermissionRequest::new(session.to_owned(), call, options))
+    Some(RequestPermissionRequest::new(
+        session.to_owned(),
+        call,
+        options,
+    ))
 }
 
 /// Only an explicit yes is a yes.
 pub fn approval(answer: Option<Value>) -> Approval {
     let answer = answer.and_then(|answer| RequestPermissionResponse::deserialize(answer).ok());
-    let Some(RequestPermissionOutcome::Selected(selected)) = answer.map(|answer| answer.outcome) else {
+    let Some(RequestPermissionOutcome::Selected(selected)) = answer.map(|answer| answer.outcome)
+    else {
         return Approval::No;
     };
     match &*selected.option_id.0 {
@@ -67,7 +93,10 @@ mod tests {
         assert_eq!(selected("once"), Approval::Yes(Extent::Once));
         assert_eq!(selected("session"), Approval::Yes(Extent::Session));
         assert_eq!(selected("no"), Approval::No);
-        assert_eq!(said(json!({ "outcome": "cancelled", "optionId": "once" })), Approval::No);
+        assert_eq!(
+            said(json!({ "outcome": "cancelled", "optionId": "once" })),
+            Approval::No
+        );
         assert_eq!(said(json!({ "optionId": "once" })), Approval::No);
         assert_eq!(approval(Some(json!("once"))), Approval::No);
         assert_eq!(approval(None), Approval::No);

@@ -53,7 +53,9 @@ impl Proxy {
 
     /// What is passed on to the agent of a message from the editor, or the response that refuses it.
     fn of_editor(&self, mut message: Message) -> Result<Option<Message>, Vec<u8>> {
-        let Kind::Request { id } = message.kind.clone() else { return Ok(self.links.take_answer(message)) };
+        let Kind::Request { id } = message.kind.clone() else {
+            return Ok(self.links.take_answer(message));
+        };
         if message.method == AGENT_METHOD_NAMES.initialize {
             offer(message.params_mut());
         }
@@ -68,7 +70,10 @@ impl Proxy {
     fn check_directories(&self, method: &str, params: &Value) -> Result<(), String> {
         match &params["cwd"] {
             Value::Null if OPENING.contains(&method) => {
-                return Err(format!("cwd is missing: {method} needs a directory in {}", self.root.display()));
+                return Err(format!(
+                    "cwd is missing: {method} needs a directory in {}",
+                    self.root.display()
+                ));
             }
             Value::Null => {}
             cwd => self.check_directory("cwd", cwd)?,
@@ -78,7 +83,9 @@ impl Proxy {
             Value::Array(directories) => directories
                 .iter()
                 .try_for_each(|directory| self.check_directory("additionalDirectories", directory)),
-            other => Err(format!("additionalDirectories is a list of paths and not {other}")),
+            other => Err(format!(
+                "additionalDirectories is a list of paths and not {other}"
+            )),
         }
     }
 
@@ -87,7 +94,8 @@ impl Proxy {
             return Err(format!("{field} is a path and not {directory}"));
         };
         let root = self.root.display();
-        let real = real(Path::new(directory), &format!("as {field}")).map_err(|failed| failed.message)?;
+        let real =
+            real(Path::new(directory), &format!("as {field}")).map_err(|failed| failed.message)?;
         if Path::new(directory).is_absolute() && real.starts_with(&self.root) {
             return Ok(());
         }
@@ -105,14 +113,18 @@ impl Proxy {
             let message = match message {
                 Ok(message) => message,
                 Err(error) => {
-                    self.links.to_agent(response(&Value::Null, Err(error))).await;
+                    self.links
+                        .to_agent(response(&Value::Null, Err(error)))
+                        .await;
                     continue;
                 }
             };
             match message.kind.clone() {
                 Kind::Request { id } if is_of_cells(&message.method) => {
                     // The semaphore is never closed.
-                    let Ok(permit) = answering.clone().acquire_owned().await else { return };
+                    let Ok(permit) = answering.clone().acquire_owned().await else {
+                        return;
+                    };
                     let proxy = self.clone();
                     tokio::task::spawn_local(async move {
                         let answer = proxy.answer(&message).await;
@@ -123,7 +135,10 @@ impl Proxy {
                 // A notification gets no answer, but an editor might still act on it.
                 Kind::Notification if is_of_cells(&message.method) => {}
                 Kind::Request { id } if is_ours(&id) => {
-                    let error = failure(ErrorCode::InvalidRequest, "ids that begin with `lazaret-` are ours");
+                    let error = failure(
+                        ErrorCode::InvalidRequest,
+                        "ids that begin with `lazaret-` are ours",
+                    );
                     self.links.to_agent(response(&id, Err(error))).await;
                 }
                 Kind::Request { .. } | Kind::Notification | Kind::Response { .. } => {
@@ -137,41 +152,47 @@ impl Proxy {
     async fn answer(&self, message: &Message) -> Result<ClientResponse, Error> {
         use {AgentRequest as Wanted, ClientResponse as Answer};
         let terminals = &self.terminals;
-        Ok(match AgentRequest::from_method_and_params(&message.method, message.params()) {
-            Ok(Wanted::ReadTextFileRequest(wanted)) => {
-                Answer::ReadTextFileResponse(files::read(&self.calls, wanted).await?)
-            }
-            Ok(Wanted::WriteTextFileRequest(wanted)) => {
-                Answer::WriteTextFileResponse(files::write(&self.calls, wanted).await?)
-            }
-            Ok(Wanted::CreateTerminalRequest(wanted)) => {
-                Answer::CreateTerminalResponse(terminals.create(wanted)?)
-            }
-            Ok(Wanted::TerminalOutputRequest(wanted)) => {
-                Answer::TerminalOutputResponse(terminals.output(&wanted.session_id, &wanted.terminal_id)?)
-            }
-            Ok(Wanted::WaitForTerminalExitRequest(wanted)) => {
-                let status = terminals.wait(&wanted.session_id, &wanted.terminal_id).await?;
-                Answer::WaitForTerminalExitResponse(WaitForTerminalExitResponse::new(status))
-            }
-            Ok(Wanted::KillTerminalRequest(wanted)) => {
-                terminals.kill(&wanted.session_id, &wanted.terminal_id)?;
-                Answer::KillTerminalResponse(KillTerminalResponse::new())
-            }
-            Ok(Wanted::ReleaseTerminalRequest(wanted)) => {
-                terminals.release(&wanted.session_id, &wanted.terminal_id)?;
-                Answer::ReleaseTerminalResponse(ReleaseTerminalResponse::new())
-            }
-            Err(MethodDispatchError::InvalidPayload { source, .. }) => {
-                return Err(failure(ErrorCode::InvalidParams, source.to_string()));
-            }
-            // The crate's lists are open: what they have beyond this is refused like what they do not have.
-            Ok(_) | Err(_) => {
-                let text =
-                    format!("{} is not offered; the editor would do it outside of cells", message.method);
-                return Err(failure(ErrorCode::MethodNotFound, text));
-            }
-        })
+        Ok(
+            match AgentRequest::from_method_and_params(&message.method, message.params()) {
+                Ok(Wanted::ReadTextFileRequest(wanted)) => {
+                    Answer::ReadTextFileResponse(files::read(&self.calls, wanted).await?)
+                }
+                Ok(Wanted::WriteTextFileRequest(wanted)) => {
+                    Answer::WriteTextFileResponse(files::write(&self.calls, wanted).await?)
+                }
+                Ok(Wanted::CreateTerminalRequest(wanted)) => {
+                    Answer::CreateTerminalResponse(terminals.create(wanted)?)
+                }
+                Ok(Wanted::TerminalOutputRequest(wanted)) => Answer::TerminalOutputResponse(
+                    terminals.output(&wanted.session_id, &wanted.terminal_id)?,
+                ),
+                Ok(Wanted::WaitForTerminalExitRequest(wanted)) => {
+                    let status = terminals
+                        .wait(&wanted.session_id, &wanted.terminal_id)
+                        .await?;
+                    Answer::WaitForTerminalExitResponse(WaitForTerminalExitResponse::new(status))
+                }
+                Ok(Wanted::KillTerminalRequest(wanted)) => {
+                    terminals.kill(&wanted.session_id, &wanted.terminal_id)?;
+                    Answer::KillTerminalResponse(KillTerminalResponse::new())
+                }
+                Ok(Wanted::ReleaseTerminalRequest(wanted)) => {
+                    terminals.release(&wanted.session_id, &wanted.terminal_id)?;
+                    Answer::ReleaseTerminalResponse(ReleaseTerminalResponse::new())
+                }
+                Err(MethodDispatchError::InvalidPayload { source, .. }) => {
+                    return Err(failure(ErrorCode::InvalidParams, source.to_string()));
+                }
+                // The crate's lists are open: what they have beyond this is refused like what they do not have.
+                Ok(_) | Err(_) => {
+                    let text = format!(
+                        "{} is not offered; the editor would do it outside of cells",
+                        message.method
+                    );
+                    return Err(failure(ErrorCode::MethodNotFound, text));
+                }
+            },
+        )
     }
 }
 
@@ -186,7 +207,10 @@ async fn next_message(lines: &mut Lines) -> Option<Result<Message, Error>> {
         return match lines.next().await {
             Next::Line(line) if line.trim_ascii().is_empty() => continue,
             Next::Line(line) => Some(Message::parse(&line)),
-            Next::TooLong => Some(Err(failure(ErrorCode::ParseError, "a message has at most 4 MiB"))),
+            Next::TooLong => Some(Err(failure(
+                ErrorCode::ParseError,
+                "a message has at most 4 MiB",
+            ))),
             Next::End => None,
         };
     }
@@ -194,13 +218,21 @@ async fn next_message(lines: &mut Lines) -> Option<Result<Message, Error>> {
 
 /// Declares that files and terminals are supported, whatever the editor supports itself.
 fn offer(params: &mut Value) {
-    let Some(params) = params.as_object_mut() else { return };
-    let capabilities = params.entry("clientCapabilities").or_insert_with(|| json!({}));
+    let Some(params) = params.as_object_mut() else {
+        return;
+    };
+    let capabilities = params
+        .entry("clientCapabilities")
+        .or_insert_with(|| json!({}));
     if !capabilities.is_object() {
         *capabilities = json!({});
     }
     // Not what else an editor may offer there: it would do that outside of cells.
-    capabilities["fs"] = json!(FileSystemCapabilities::new().read_text_file(true).write_text_file(true));
+    capabilities["fs"] = json!(
+        FileSystemCapabilities::new()
+            .read_text_file(true)
+            .write_text_file(true)
+    );
     capabilities["terminal"] = json!(true);
 }
 
@@ -210,10 +242,14 @@ mod tests {
 
     #[test]
     fn files_and_terminals_are_offered_beside_what_the_editor_offers() {
-        let mut params = json!({ "clientCapabilities": { "fs": { "readTextFile": false }, "x": 1 } });
+        let mut params =
+            json!({ "clientCapabilities": { "fs": { "readTextFile": false }, "x": 1 } });
         offer(&mut params);
         let fs = json!({ "readTextFile": true, "writeTextFile": true });
-        assert_eq!(params, json!({ "clientCapabilities": { "fs": fs, "terminal": true, "x": 1 } }));
+        assert_eq!(
+            params,
+            json!({ "clientCapabilities": { "fs": fs, "terminal": true, "x": 1 } })
+        );
         for mut odd in [json!({}), json!({ "clientCapabilities": null })] {
             offer(&mut odd);
             assert_eq!(odd["clientCapabilities"]["terminal"], true);

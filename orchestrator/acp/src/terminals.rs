@@ -40,16 +40,26 @@ pub struct Terminals {
 
 impl Terminals {
     pub fn new(calls: Rc<Calls>, timeout_s: u32) -> Self {
-        Self { calls, timeout_s, by_id: RefCell::default(), last: Cell::new(0) }
+        Self {
+            calls,
+            timeout_s,
+            by_id: RefCell::default(),
+            last: Cell::new(0),
+        }
     }
 
     pub fn create(&self, create: CreateTerminalRequest) -> Result<CreateTerminalResponse, Error> {
         if self.by_id.borrow().len() == TERMINALS {
-            let message = format!("there are {TERMINALS} terminals; release those that are not needed");
+            let message =
+                format!("there are {TERMINALS} terminals; release those that are not needed");
             return Err(failure(ErrorCode::InternalError, message));
         }
-        let call = self.calls.start("bash", input(&create, self.timeout_s)?, true);
-        let most = create.output_byte_limit.map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));
+        let call = self
+            .calls
+            .start("bash", input(&create, self.timeout_s)?, true);
+        let most = create
+            .output_byte_limit
+            .map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));
         let terminal = Rc::new(Terminal {
             session: create.session_id,
             handle: call.handle.clone(),
@@ -63,16 +73,28 @@ impl Terminals {
         Ok(CreateTerminalResponse::new(id))
     }
 
-    pub fn output(&self, session: &SessionId, id: &TerminalId) -> Result<TerminalOutputResponse, Error> {
+    pub fn output(
+        &self,
+        session: &SessionId,
+        id: &TerminalId,
+    ) -> Result<TerminalOutputResponse, Error> {
         let terminal = self.find(session, id)?;
         let (output, truncated) = terminal.output.borrow().text();
         let status = terminal.ended.borrow().clone();
         Ok(TerminalOutputResponse::new(output, truncated).exit_status(status))
     }
 
-    pub async fn wait(&self, session: &SessionId, id: &TerminalId) -> Result<TerminalExitStatus, Error> {
+    pub async fn wait(
+        &self,
+        session: &SessionId,
+        id: &TerminalId,
+    ) -> Result<TerminalExitStatus, Error> {
         let mut ended = self.find(session, id)?.ended.subscribe();
-        let status = ended.wait_for(Option::is_some).await.map_err(|_| calls::ended())?.clone();
+        let status = ended
+            .wait_for(Option::is_some)
+            .await
+            .map_err(|_| calls::ended())?
+            .clone();
         Ok(status.unwrap_or_default())
     }
 
@@ -91,16 +113,19 @@ impl Terminals {
 
     fn find(&self, session: &SessionId, id: &TerminalId) -> Result<Rc<Terminal>, Error> {
         let found = self.by_id.borrow().get(id).cloned();
-        found.filter(|terminal| terminal.session == *session).ok_or_else(|| {
-            let message = format!("there is no terminal {:?} in this session", id.0);
-            failure(ErrorCode::ResourceNotFound, message)
-        })
+        found
+            .filter(|terminal| terminal.session == *session)
+            .ok_or_else(|| {
+                let message = format!("there is no terminal {:?} in this session", id.0);
+                failure(ErrorCode::ResourceNotFound, message)
+            })
     }
 }
 
 /// The input of `bash`. With arguments, the command runs without a shell; alone, it is a shell command line, as in other clients.
 fn input(create: &CreateTerminalRequest, timeout_s: u32) -> Result<Value, Error> {
-    let is_name = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0']);
+    let is_name =
+        |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0']);
     if let Some(variable) = create.env.iter().find(|variable| !is_name(&variable.name)) {
         return Err(failure(
             ErrorCode::InvalidParams,
@@ -120,7 +145,11 @@ fn input(create: &CreateTerminalRequest, timeout_s: u32) -> Result<Value, Error>
     } else if !words.is_empty() {
         words.extend(["bash".into(), "-c".into(), create.command.clone()]);
     }
-    let command = if words.is_empty() { json!(create.command) } else { json!(words) };
+    let command = if words.is_empty() {
+        json!(create.command)
+    } else {
+        json!(words)
+    };
     let mut input = json!({ "command": command, "timeout": timeout_s });
     if let Some(cwd) = &create.cwd {
         absolute(cwd)?;
@@ -136,10 +165,16 @@ async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
     let status = match &result {
         Some(result) => {
             if let Some(found) = findings::lines(result.findings()) {
-                terminal.output.borrow_mut().push(format!("\n{found}\n").as_bytes());
+                terminal
+                    .output
+                    .borrow_mut()
+                    .push(format!("\n{found}\n").as_bytes());
             }
             if let Some(why) = why(result) {
-                terminal.output.borrow_mut().push(format!("\nlazaret: {why}\n").as_bytes());
+                terminal
+                    .output
+                    .borrow_mut()
+                    .push(format!("\nlazaret: {why}\n").as_bytes());
             }
             exit_status(result)
         }
@@ -159,7 +194,8 @@ fn why(result: &CallResult) -> Option<&str> {
 fn exit_status(result: &CallResult) -> TerminalExitStatus {
     let exited = |code: Option<u32>| TerminalExitStatus::new().exit_code(code);
     let killed = |number: i32| {
-        let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+        let name = Signal::try_from(number)
+            .map_or_else(|_| number.to_string(), |signal| signal.to_string());
         TerminalExitStatus::new().signal(name)
     };
     match result.ended {
@@ -183,7 +219,11 @@ struct Tail {
 
 impl Tail {
     fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most, is_cut: false }
+        Self {
+            bytes: Vec::new(),
+            most,
+            is_cut: false,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -206,7 +246,11 @@ impl Tail {
         let last = &self.bytes[surplus..];
         let is_cut = self.is_cut || surplus > 0;
         let is_middle = |byte: &&u8| **byte & 0xc0 == 0x80;
-        let begun = if is_cut { last.iter().take(3).take_while(is_middle).count() } else { 0 };
+        let begun = if is_cut {
+            last.iter().take(3).take_while(is_middle).count()
+        } else {
+            0
+        };
         (String::from_utf8_lossy(&last[begun..]).into_owned(), is_cut)
     }
 }
@@ -233,22 +277,41 @@ mod tests {
     fn a_command_alone_is_a_line_and_with_arguments_a_program() {
         let parsed = |rest: Value| {
             let mut create = json!({ "sessionId": "s", "command": "make all" });
-            create.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            create
+                .as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
             CreateTerminalRequest::deserialize(create)
         };
-        let create = |rest: Value| input(&parsed(rest).unwrap(), 9).map(|input| input["command"].clone());
+        let create =
+            |rest: Value| input(&parsed(rest).unwrap(), 9).map(|input| input["command"].clone());
         assert_eq!(create(json!({})), Ok(json!("make all")));
-        assert_eq!(create(json!({ "args": ["x y"] })), Ok(json!(["make all", "x y"])));
+        assert_eq!(
+            create(json!({ "args": ["x y"] })),
+            Ok(json!(["make all", "x y"]))
+        );
         let variable = json!([{ "name": "A", "value": "b c" }]);
-        assert_eq!(create(json!({ "env": variable })), Ok(json!(["env", "A=b c", "bash", "-c", "make all"])));
+        assert_eq!(
+            create(json!({ "env": variable })),
+            Ok(json!(["env", "A=b c", "bash", "-c", "make all"]))
+        );
         // A word or variable that the crate skipped would make another command of it.
-        for odd in [json!({ "args": ["x", 1] }), json!({ "env": [{ "name": "A" }] })] {
+        for odd in [
+            json!({ "args": ["x", 1] }),
+            json!({ "env": [{ "name": "A" }] }),
+        ] {
             assert!(parsed(odd).is_err());
         }
         for name in ["", "A=B", "-i", "\0"] {
             let variable = json!([{ "name": name, "value": "" }]);
-            assert_eq!(create(json!({ "env": variable })).unwrap_err().code, ErrorCode::InvalidParams);
+            assert_eq!(
+                create(json!({ "env": variable })).unwrap_err().code,
+                ErrorCode::InvalidParams
+            );
         }
-        assert_eq!(create(json!({ "cwd": "sub" })).unwrap_err().code, ErrorCode::InvalidParams);
+        assert_eq!(
+            create(json!({ "cwd": "sub" })).unwrap_err().code,
+            ErrorCode::InvalidParams
+        );
     }
 }

@@ -31,9 +31,20 @@ pub struct Accumulator {
 #[derive(Debug)]
 enum Building {
     Text(String),
-    Thinking { text: String, signature: Option<String> },
-    Sealed { vendor: &'static str, data: Value },
-    Call { id: String, name: String, json: String, ended: bool },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    Sealed {
+        vendor: &'static str,
+        data: Value,
+    },
+    Call {
+        id: String,
+        name: String,
+        json: String,
+        ended: bool,
+    },
 }
 
 /// A whole answer.
@@ -56,30 +67,62 @@ impl Accumulator {
     /// If it does not fit the chunks before it, or exceeds a bound.
     pub fn push(&mut self, chunk: &Chunk) -> Result<(), ProviderError> {
         match chunk {
-            Chunk::Text { index, text } => match self.part(*index, || Building::Text(String::new()))? {
-                Building::Text(all) => all.push_str(text),
-                _ => return Err(mixed()),
-            },
+            Chunk::Text { index, text } => {
+                match self.part(*index, || Building::Text(String::new()))? {
+                    Building::Text(all) => all.push_str(text),
+                    _ => return Err(mixed()),
+                }
+            }
             Chunk::Thinking { index, text } => self.thinking(*index)?.0.push_str(text),
             Chunk::Signature { index, signature } => {
-                self.thinking(*index)?.1.get_or_insert_default().push_str(signature);
+                self.thinking(*index)?
+                    .1
+                    .get_or_insert_default()
+                    .push_str(signature);
             }
-            Chunk::Sealed { index, vendor, data } => {
-                let sealed = Building::Sealed { vendor, data: data.clone() };
+            Chunk::Sealed {
+                index,
+                vendor,
+                data,
+            } => {
+                let sealed = Building::Sealed {
+                    vendor,
+                    data: data.clone(),
+                };
                 self.begin(*index, sealed)?;
             }
             Chunk::ToolStart { index, id, name } => {
-                let calls = self.parts.values().filter(|part| matches!(part, Building::Call { .. })).count();
+                let calls = self
+                    .parts
+                    .values()
+                    .filter(|part| matches!(part, Building::Call { .. }))
+                    .count();
                 if calls >= CALLS_MAX {
-                    return Err(ProviderError::TooLarge { what: "calls", max: CALLS_MAX });
+                    return Err(ProviderError::TooLarge {
+                        what: "calls",
+                        max: CALLS_MAX,
+                    });
                 }
                 let (id, name) = (id.clone(), name.clone());
-                self.begin(*index, Building::Call { id, name, json: String::new(), ended: false })?;
+                self.begin(
+                    *index,
+                    Building::Call {
+                        id,
+                        name,
+                        json: String::new(),
+                        ended: false,
+                    },
+                )?;
             }
             Chunk::ToolDelta { index, json: piece } => match self.parts.get_mut(index) {
-                Some(Building::Call { json, ended: false, .. }) => {
+                Some(Building::Call {
+                    json, ended: false, ..
+                }) => {
                     if json.len() + piece.len() > INPUT_MAX {
-                        return Err(ProviderError::TooLarge { what: "bytes in an input", max: INPUT_MAX });
+                        return Err(ProviderError::TooLarge {
+                            what: "bytes in an input",
+                            max: INPUT_MAX,
+                        });
                     }
                     json.push_str(piece);
                 }
@@ -105,13 +148,22 @@ impl Accumulator {
             Chunk::ToolEnd { .. } | Chunk::Usage(_) | Chunk::End(_) => 0,
         };
         if self.bytes > BYTES_MAX {
-            return Err(ProviderError::TooLarge { what: "bytes", max: BYTES_MAX });
+            return Err(ProviderError::TooLarge {
+                what: "bytes",
+                max: BYTES_MAX,
+            });
         }
         Ok(())
     }
 
-    fn thinking(&mut self, index: u32) -> Result<(&mut String, &mut Option<String>), ProviderError> {
-        let empty = || Building::Thinking { text: String::new(), signature: None };
+    fn thinking(
+        &mut self,
+        index: u32,
+    ) -> Result<(&mut String, &mut Option<String>), ProviderError> {
+        let empty = || Building::Thinking {
+            text: String::new(),
+            signature: None,
+        };
         match self.part(index, empty)? {
             Building::Thinking { text, signature } => Ok((text, signature)),
             _ => Err(mixed()),
@@ -125,9 +177,16 @@ impl Accumulator {
         self.part(index, || part).map(drop)
     }
 
-    fn part(&mut self, index: u32, empty: impl FnOnce() -> Building) -> Result<&mut Building, ProviderError> {
+    fn part(
+        &mut self,
+        index: u32,
+        empty: impl FnOnce() -> Building,
+    ) -> Result<&mut Building, ProviderError> {
         if !self.parts.contains_key(&index) && self.parts.len() >= PARTS_MAX {
-            return Err(ProviderError::TooLarge { what: "parts", max: PARTS_MAX });
+            return Err(ProviderError::TooLarge {
+                what: "parts",
+                max: PARTS_MAX,
+            });
         }
         Ok(self.parts.entry(index).or_insert_with(empty))
     }
@@ -145,11 +204,17 @@ impl Accumulator {
             match part {
                 Building::Text(text) if text.is_empty() => {}
                 Building::Text(text) => parts.push(Part::Text { text }),
-                Building::Thinking { text, signature: None } if text.is_empty() => {}
-                Building::Thinking { text, signature } => parts.push(Part::Thinking { text, signature }),
-                Building::Sealed { vendor, data } => {
-                    parts.push(Part::Sealed { vendor: vendor.to_owned(), data })
+                Building::Thinking {
+                    text,
+                    signature: None,
+                } if text.is_empty() => {}
+                Building::Thinking { text, signature } => {
+                    parts.push(Part::Thinking { text, signature })
                 }
+                Building::Sealed { vendor, data } => parts.push(Part::Sealed {
+                    vendor: vendor.to_owned(),
+                    data,
+                }),
                 Building::Call { id, name, json, .. } if self.stop.is_some() => {
                     let id = own_id(&redactor.text(&id), taken);
                     let input = parse(&json).unwrap_or_else(|why| {
@@ -161,7 +226,12 @@ impl Accumulator {
                 Building::Call { .. } => {}
             }
         }
-        Answer { parts, malformed, usage: self.usage, stop: self.stop }
+        Answer {
+            parts,
+            malformed,
+            usage: self.usage,
+            stop: self.stop,
+        }
     }
 }
 
@@ -181,9 +251,19 @@ fn parse(json: &str) -> Result<Value, String> {
 /// An ID that every vendor accepts and that no other call has: some vendors count from one in each answer. A model may have put a
 /// secret into `given`; that was already removed, since after changes it would no longer be found.
 fn own_id(given: &str, taken: &CallIds) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+    let fit = |c: char| {
+        if c.is_ascii_alphanumeric() || "_-".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
     let given: String = given.chars().take(ID_MAX - 8).map(fit).collect();
-    let given = if given.is_empty() { "call".to_owned() } else { given };
+    let given = if given.is_empty() {
+        "call".to_owned()
+    } else {
+        given
+    };
     let mut id = given.clone();
     let mut number = 1;
     while !taken.take(&id) {
@@ -204,16 +284,25 @@ mod tests {
     use serde_json::json;
 
     fn start(index: u32, id: &str) -> Chunk {
-        Chunk::ToolStart { index, id: id.into(), name: "bash".into() }
+        Chunk::ToolStart {
+            index,
+            id: id.into(),
+            name: "bash".into(),
+        }
     }
 
     fn delta(index: u32, json: &str) -> Chunk {
-        Chunk::ToolDelta { index, json: json.into() }
+        Chunk::ToolDelta {
+            index,
+            json: json.into(),
+        }
     }
 
     fn answer(chunks: &[Chunk], taken: &CallIds) -> Answer {
         let mut accumulator = Accumulator::default();
-        chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
+        chunks
+            .iter()
+            .for_each(|chunk| accumulator.push(chunk).unwrap());
         accumulator.finish(taken, &Redactor::new(vec![]).unwrap())
     }
 
@@ -236,13 +325,22 @@ mod tests {
             Chunk::End(Stop::Done),
         ];
         let got = answer(&chunks, &CallIds::default());
-        assert_eq!(inputs(&got), [("a".to_owned(), json!({})), ("b".to_owned(), json!({"x": 1}))]);
+        assert_eq!(
+            inputs(&got),
+            [
+                ("a".to_owned(), json!({})),
+                ("b".to_owned(), json!({"x": 1}))
+            ]
+        );
     }
 
     #[test]
     fn every_call_has_an_id_of_its_own_that_all_vendors_take() {
         let taken = CallIds::default();
-        for want in [["call_1", "call_1-2", "x_y", "call"], ["call_1-3", "call_1-4", "x_y-2", "call-2"]] {
+        for want in [
+            ["call_1", "call_1-2", "x_y", "call"],
+            ["call_1-3", "call_1-4", "x_y-2", "call-2"],
+        ] {
             let chunks = [
                 start(0, "call_1"),
                 start(1, "call_1"),
@@ -250,19 +348,32 @@ mod tests {
                 start(3, ""),
                 Chunk::End(Stop::Done),
             ];
-            let ids: Vec<String> = inputs(&answer(&chunks, &taken)).into_iter().map(|(id, _)| id).collect();
+            let ids: Vec<String> = inputs(&answer(&chunks, &taken))
+                .into_iter()
+                .map(|(id, _)| id)
+                .collect();
             assert_eq!(ids, want);
         }
-        let long = answer(&[start(0, &"x".repeat(500)), Chunk::End(Stop::Done)], &taken);
+        let long = answer(
+            &[start(0, &"x".repeat(500)), Chunk::End(Stop::Done)],
+            &taken,
+        );
         assert!(inputs(&long)[0].0.len() <= ID_MAX);
     }
 
     #[test]
     fn an_id_has_no_secret_in_it() {
-        let secret = Secret { name: "A_KEY".into(), value: b"a+secret/value".to_vec() };
+        let secret = Secret {
+            name: "A_KEY".into(),
+            value: b"a+secret/value".to_vec(),
+        };
         let redactor = Redactor::new(vec![secret]).unwrap();
         let mut accumulator = Accumulator::default();
-        for chunk in [start(0, "x-a+secret/value"), start(1, "a+secret/value"), Chunk::End(Stop::Done)] {
+        for chunk in [
+            start(0, "x-a+secret/value"),
+            start(1, "a+secret/value"),
+            Chunk::End(Stop::Done),
+        ] {
             accumulator.push(&chunk).unwrap();
         }
         let got = accumulator.finish(&CallIds::default(), &redactor);
@@ -272,13 +383,29 @@ mod tests {
 
     #[test]
     fn malformed_inputs_are_reported_and_a_cut_answer_has_no_calls() {
-        let chunks =
-            [start(0, "a"), delta(0, "{\"x\":"), start(1, "b"), delta(1, "[1]"), Chunk::End(Stop::Done)];
+        let chunks = [
+            start(0, "a"),
+            delta(0, "{\"x\":"),
+            start(1, "b"),
+            delta(1, "[1]"),
+            Chunk::End(Stop::Done),
+        ];
         let got = answer(&chunks, &CallIds::default());
         assert_eq!(got.malformed.keys().collect::<Vec<_>>(), ["a", "b"]);
-        let text = Chunk::Text { index: 0, text: "so far".into() };
+        let text = Chunk::Text {
+            index: 0,
+            text: "so far".into(),
+        };
         let got = answer(&[text, start(1, "a"), delta(1, "{}")], &CallIds::default());
-        assert_eq!((got.parts, got.stop), (vec![Part::Text { text: "so far".into() }], None));
+        assert_eq!(
+            (got.parts, got.stop),
+            (
+                vec![Part::Text {
+                    text: "so far".into()
+                }],
+                None
+            )
+        );
     }
 
     #[test]
@@ -289,17 +416,30 @@ mod tests {
         };
         assert!(fails(&[delta(7, "{}")]));
         assert!(fails(&[start(1, "a"), start(1, "b")]));
-        assert!(fails(&[Chunk::Text { index: 0, text: "x".into() }, delta(0, "{}")]));
+        assert!(fails(&[
+            Chunk::Text {
+                index: 0,
+                text: "x".into()
+            },
+            delta(0, "{}")
+        ]));
         // A hostile index allocates nothing.
         assert!(!fails(&[start(u32::MAX, "a")]));
-        let many: Vec<Chunk> = (0..=CALLS_MAX as u32).map(|index| start(index, "a")).collect();
+        let many: Vec<Chunk> = (0..=CALLS_MAX as u32)
+            .map(|index| start(index, "a"))
+            .collect();
         assert!(!fails(&many[..CALLS_MAX]) && fails(&many));
         let much = "x".repeat(INPUT_MAX);
         assert!(
             !fails(&[start(0, "a"), delta(0, &much)])
                 && fails(&[start(0, "a"), delta(0, &much), delta(0, "x")])
         );
-        let texts: Vec<Chunk> = (0..9).map(|_| Chunk::Text { index: 0, text: "x".repeat(1 << 20) }).collect();
+        let texts: Vec<Chunk> = (0..9)
+            .map(|_| Chunk::Text {
+                index: 0,
+                text: "x".repeat(1 << 20),
+            })
+            .collect();
         assert!(!fails(&texts[..8]) && fails(&texts));
     }
 }

@@ -23,8 +23,7 @@ const ANSWER_NOW: &str =
     "No tool can be called any more. Answer now with what you have, and say what is left to do.";
 
 /// The message to the fallback model after an answer without calls.
-const ANSWER_AGAIN: &str =
-    "The last answer was another model's, made without tools. Answer again, with tools where they help.";
+const ANSWER_AGAIN: &str = "The last answer was another model's, made without tools. Answer again, with tools where they help.";
 
 /// What follows an answer.
 enum Next {
@@ -61,21 +60,41 @@ impl Run<'_> {
         let calls: Vec<ToolCall> = calls_of(&answer.parts);
         let text = text_of(&answer.parts);
         if !answer.parts.is_empty() {
-            self.say(conversation, Message::Assistant { parts: answer.parts });
+            self.say(
+                conversation,
+                Message::Assistant {
+                    parts: answer.parts,
+                },
+            );
         }
         progress.usage.add(answer.usage);
         progress.budget.count(answer.usage, &conversation.messages);
         if let Some(error) = error {
-            return Some(End { text, ..of_error(error) });
+            return Some(End {
+                text,
+                ..of_error(error)
+            });
         }
-        self.end_turn(answer.stop, answer.usage, conversation, progress).await;
+        self.end_turn(answer.stop, answer.usage, conversation, progress)
+            .await;
         let next = match calls.is_empty() {
-            true => self.after_text(&text, answer.stop, conversation, progress).await,
-            false => self.after_calls(&calls, &answer.malformed, conversation, progress).await,
+            true => {
+                self.after_text(&text, answer.stop, conversation, progress)
+                    .await
+            }
+            false => {
+                self.after_calls(&calls, &answer.malformed, conversation, progress)
+                    .await
+            }
         };
         match next {
             Next::Again => None,
-            Next::End(reason, result) => Some(End { reason, error: None, result, text }),
+            Next::End(reason, result) => Some(End {
+                reason,
+                error: None,
+                result,
+                text,
+            }),
         }
     }
 
@@ -85,10 +104,18 @@ impl Run<'_> {
             return;
         }
         let (reason, kind, why) = if progress.turns >= self.max_turns {
-            (EndReason::TurnLimit, Notice::TurnLimit, format!("there were {} turns", progress.turns))
+            (
+                EndReason::TurnLimit,
+                Notice::TurnLimit,
+                format!("there were {} turns", progress.turns),
+            )
         } else if progress.turns > 0 && progress.budget.is_spent(&conversation.messages) {
             let share = progress.budget.context(&conversation.messages).share * 100.0;
-            (EndReason::ContextBudget, Notice::ContextBudget, format!("the context is {share:.0} % full"))
+            (
+                EndReason::ContextBudget,
+                Notice::ContextBudget,
+                format!("the context is {share:.0} % full"),
+            )
         } else {
             return;
         };
@@ -134,7 +161,14 @@ impl Run<'_> {
     ) {
         if self.is_main {
             let context = progress.budget.context(&conversation.messages);
-            self.publisher.publish(Body::TurnEnd { turn: progress.turns, stop, usage, context }).await;
+            self.publisher
+                .publish(Body::TurnEnd {
+                    turn: progress.turns,
+                    stop,
+                    usage,
+                    context,
+                })
+                .await;
         }
     }
 
@@ -148,8 +182,9 @@ impl Run<'_> {
         if let Some(reason) = progress.closing {
             return Next::End(reason, None);
         }
-        let is_poor =
-            matches!(stop, Some(Stop::Done) | None) && !progress.tools_used && !self.tools.is_empty();
+        let is_poor = matches!(stop, Some(Stop::Done) | None)
+            && !progress.tools_used
+            && !self.tools.is_empty();
         if is_poor && self.fall_back(Poor::NoToolCalls, progress).await {
             self.say(conversation, Message::user(ANSWER_AGAIN));
             return Next::Again;
@@ -161,17 +196,23 @@ impl Run<'_> {
             (Some(Stop::Done) | None, Some(finish)) if progress.reprompt(finish.reprompts) => {
                 let required = finish.required.join(", ");
                 let message = format!("call {FINISH} to end the task, with {required}");
-                let notice = Body::Notice { kind: Notice::CorrectiveReprompt, message: message.clone() };
+                let notice = Body::Notice {
+                    kind: Notice::CorrectiveReprompt,
+                    message: message.clone(),
+                };
                 self.publisher.publish(notice).await;
                 self.say(
                     conversation,
-                    Message::user(format!("If the task is done, {message}. If it is not, go on.")),
+                    Message::user(format!(
+                        "If the task is done, {message}. If it is not, go on."
+                    )),
                 );
                 Next::Again
             }
-            (Some(Stop::Done) | None, Some(_)) => {
-                Next::End(EndReason::QualityGate, Some(json!({ "action": "final", "text": text })))
-            }
+            (Some(Stop::Done) | None, Some(_)) => Next::End(
+                EndReason::QualityGate,
+                Some(json!({ "action": "final", "text": text })),
+            ),
         }
     }
 
@@ -184,19 +225,32 @@ impl Run<'_> {
     ) -> Next {
         if let Some(reason) = progress.closing {
             // Every call needs an answer, or no vendor accepts the conversation any more.
-            let answers = calls.iter().map(|call| plain(call, ANSWER_NOW.to_owned(), true)).collect();
+            let answers = calls
+                .iter()
+                .map(|call| plain(call, ANSWER_NOW.to_owned(), true))
+                .collect();
             self.say(conversation, Message::Tools { answers });
             return Next::End(reason, None);
         }
-        let called = self.carry_out(calls, malformed, &conversation.messages, progress).await;
-        self.say(conversation, Message::Tools { answers: called.answers });
+        let called = self
+            .carry_out(calls, malformed, &conversation.messages, progress)
+            .await;
+        self.say(
+            conversation,
+            Message::Tools {
+                answers: called.answers,
+            },
+        );
         if let Some(finished) = called.finished {
             let mut result = finished;
             result["action"] = "final".into();
             return Next::End(EndReason::Finished, Some(result));
         }
         if called.given_up {
-            let refused = calls.iter().find(|call| call.name == FINISH).map(|call| call.input.clone());
+            let refused = calls
+                .iter()
+                .find(|call| call.name == FINISH)
+                .map(|call| call.input.clone());
             return Next::End(EndReason::QualityGate, refused);
         }
         if self.control.is_cancelled() {
@@ -214,7 +268,12 @@ impl Run<'_> {
 
     /// Switches to the fallback model, if the user has configured it for this case; returns whether it did.
     async fn fall_back(&self, poor: Poor, progress: &mut Progress) -> bool {
-        let fallback = self.parts.settings.fallback.as_ref().filter(|fallback| fallback.when.covers(poor));
+        let fallback = self
+            .parts
+            .settings
+            .fallback
+            .as_ref()
+            .filter(|fallback| fallback.when.covers(poor));
         let Some(fallback) = fallback.filter(|_| self.is_main && progress.instead.is_none()) else {
             return false;
         };
@@ -224,10 +283,21 @@ impl Run<'_> {
             () = self.control.cancelled() => return false,
         };
         let (message, falls) = match &model {
-            Ok(model) => (format!("{from}: {}; {} of {to} goes on", poor.text(), model.id), true),
-            Err(why) => (format!("{from}: {}; {to} cannot go on: {why}", poor.text()), false),
+            Ok(model) => (
+                format!("{from}: {}; {} of {to} goes on", poor.text(), model.id),
+                true,
+            ),
+            Err(why) => (
+                format!("{from}: {}; {to} cannot go on: {why}", poor.text()),
+                false,
+            ),
         };
-        self.publisher.publish(Body::Notice { kind: Notice::CloudFallback, message }).await;
+        self.publisher
+            .publish(Body::Notice {
+                kind: Notice::CloudFallback,
+                message,
+            })
+            .await;
         if let Ok(model) = model {
             progress.budget = self.budget(&model);
             progress.instead = Some((fallback.provider.clone(), model));
@@ -247,6 +317,9 @@ fn calls_of(parts: &[Part]) -> Vec<ToolCall> {
 fn of_error(error: ProviderError) -> End {
     match error {
         ProviderError::Cancelled => End::new(EndReason::Cancelled),
-        error => End { error: Some(error), ..End::new(EndReason::Error) },
+        error => End {
+            error: Some(error),
+            ..End::new(EndReason::Error)
+        },
     }
 }

@@ -56,10 +56,23 @@ impl Agent {
         transcript: Option<Rc<Transcript>>,
         redactor: &'static Redactor,
     ) -> Self {
-        let listeners: Vec<Rc<dyn Listener>> =
-            transcript.iter().map(|one| one.clone() as Rc<dyn Listener>).collect();
-        let parts = Parts { session, provider, settings, transcript, hooks: None, opened: Cell::new(false) };
-        Self { parts, listeners: listeners.into(), redactor }
+        let listeners: Vec<Rc<dyn Listener>> = transcript
+            .iter()
+            .map(|one| one.clone() as Rc<dyn Listener>)
+            .collect();
+        let parts = Parts {
+            session,
+            provider,
+            settings,
+            transcript,
+            hooks: None,
+            opened: Cell::new(false),
+        };
+        Self {
+            parts,
+            listeners: listeners.into(),
+            redactor,
+        }
     }
 
     /// Adds the hooks of its session.
@@ -104,7 +117,9 @@ impl Agent {
     ) -> End {
         let (provider, model) = (self.parts.provider.name(), &self.parts.settings.model);
         let span = spans::run(&order.conversation, &order.message, provider, model);
-        self.answer(order, conversation, control, events).instrument(span).await
+        self.answer(order, conversation, control, events)
+            .instrument(span)
+            .await
     }
 
     async fn answer(
@@ -130,12 +145,21 @@ impl Agent {
             model: self.parts.settings.model.clone(),
         };
         publisher.publish(start).await;
-        let mut progress = Progress::new(Budget::new(None, self.parts.settings.answer_tokens, None));
-        let ended = self.perform(order.text, conversation, control, &publisher, &mut progress).await;
+        let mut progress =
+            Progress::new(Budget::new(None, self.parts.settings.answer_tokens, None));
+        let ended = self
+            .perform(order.text, conversation, control, &publisher, &mut progress)
+            .await;
         if let Some(error) = &ended.error {
             let retry_after_s = error.retry_after().map(|after| after.as_secs());
             let (code, message) = (error.code(), error.to_string());
-            publisher.publish(Body::Error { code, message, retry_after_s }).await;
+            publisher
+                .publish(Body::Error {
+                    code,
+                    message,
+                    retry_after_s,
+                })
+                .await;
         }
         let end = Body::StreamEnd {
             partial: is_partial(ended.reason),
@@ -159,7 +183,10 @@ impl Agent {
         publisher: &Publisher,
         progress: &mut Progress,
     ) -> End {
-        let run = match self.prepare(control, publisher, conversation.ids.clone()).await {
+        let run = match self
+            .prepare(control, publisher, conversation.ids.clone())
+            .await
+        {
             Ok(run) => run,
             Err(error) => return failed(error),
         };
@@ -182,7 +209,11 @@ impl Agent {
         // Calls in progress end as after any cancellation: with a result.
         control.cancel();
         let end = going.await;
-        if end.reason == EndReason::Cancelled { End { reason, ..end } } else { end }
+        if end.reason == EndReason::Cancelled {
+            End { reason, ..end }
+        } else {
+            end
+        }
     }
 
     /// Prepares all that a run needs. Nothing has been sent to a model yet.
@@ -199,7 +230,12 @@ impl Agent {
         if self.parts.settings.tools && model.supports_tools == Some(false) {
             return Err(no_tools(&*self.parts.provider, &model).await);
         }
-        let finish = self.parts.settings.pack.as_ref().and_then(|pack| pack.finish.clone());
+        let finish = self
+            .parts
+            .settings
+            .pack
+            .as_ref()
+            .and_then(|pack| pack.finish.clone());
         Ok(Run {
             parts: &self.parts,
             publisher: publisher.clone(),
@@ -234,7 +270,8 @@ impl Agent {
             None => tool.name != FINISH,
         };
         let listed = self.parts.session.tools().await;
-        let mut tools: Vec<ToolDefinition> = listed.iter().map(definition).filter(is_shown).collect();
+        let mut tools: Vec<ToolDefinition> =
+            listed.iter().map(definition).filter(is_shown).collect();
         if let Some(finish) = pack.and_then(|pack| pack.finish.as_ref())
             && let Some(tool) = tools.iter_mut().find(|tool| tool.name == FINISH)
         {
@@ -253,7 +290,12 @@ fn definition(listed: &Value) -> ToolDefinition {
     let name = text("name");
     // A batch may contain any call.
     let is_safe = listed["risk"] == "low" && name != BATCH && name != FINISH;
-    ToolDefinition { name, description: text("description"), schema: listed["inputSchema"].clone(), is_safe }
+    ToolDefinition {
+        name,
+        description: text("description"),
+        schema: listed["inputSchema"].clone(),
+        is_safe,
+    }
 }
 
 fn failed(error: ProviderError) -> End {
@@ -262,7 +304,12 @@ fn failed(error: ProviderError) -> End {
         _ => EndReason::Error,
     };
     let error = (reason == EndReason::Error).then_some(error);
-    End { reason, error, result: None, text: String::new() }
+    End {
+        reason,
+        error,
+        result: None,
+        text: String::new(),
+    }
 }
 
 /// Whether the model was cut off before it had finished.

@@ -49,7 +49,12 @@ impl Budget {
             Some(reserve) => u64::from(reserve).min(window / 2),
             None => u64::from(answer).min(window / 8),
         };
-        Self { window, reserve, counted: 0, messages: 0 }
+        Self {
+            window,
+            reserve,
+            counted: 0,
+            messages: 0,
+        }
     }
 
     /// Counts the instructions and the tools, which each request has, as long as no vendor has.
@@ -79,18 +84,28 @@ impl Budget {
     pub fn context(&self, messages: &[Message]) -> Context {
         let rest = messages.get(self.messages..).unwrap_or_default();
         let used_tokens = self.counted.saturating_add(rest.iter().map(tokens).sum());
-        Context { used_tokens, window: self.window, share: used_tokens as f64 / self.window.max(1) as f64 }
+        Context {
+            used_tokens,
+            window: self.window,
+            share: used_tokens as f64 / self.window.max(1) as f64,
+        }
     }
 
     /// Whether there is no room for another round of calls.
     pub fn is_spent(&self, messages: &[Message]) -> bool {
-        self.context(messages).used_tokens.saturating_add(self.reserve) >= self.window
+        self.context(messages)
+            .used_tokens
+            .saturating_add(self.reserve)
+            >= self.window
     }
 
     /// Maximum bytes of each answer to one of `calls` calls: together a share of the room that is left.
     pub fn bytes_per_answer(&self, messages: &[Message], calls: usize) -> usize {
         let used = self.context(messages).used_tokens;
-        let free = self.window.saturating_sub(used).saturating_sub(self.reserve);
+        let free = self
+            .window
+            .saturating_sub(used)
+            .saturating_sub(self.reserve);
         let bytes = (free / ROUNDS).saturating_mul(BYTES_PER_TOKEN) / (calls.max(1) as u64);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
@@ -119,7 +134,9 @@ fn tokens(message: &Message) -> u64 {
             .sum(),
         Message::Tools { answers } => answers
             .iter()
-            .map(|answer| bytes(answer.text.len()) + answer.image.as_ref().map_or(0, |_| IMAGE_TOKENS))
+            .map(|answer| {
+                bytes(answer.text.len()) + answer.image.as_ref().map_or(0, |_| IMAGE_TOKENS)
+            })
             .sum(),
     }
 }
@@ -134,8 +151,22 @@ mod tests {
         let mut budget = Budget::new(Some(1000), 100, None);
         assert_eq!(budget.context(&messages).used_tokens, 100);
         messages.push(Message::Assistant { parts: vec![] });
-        budget.count(Usage { input_tokens: 700, output_tokens: 50, cached_tokens: 0 }, &messages);
-        assert_eq!(budget.context(&messages), Context { used_tokens: 750, window: 1000, share: 0.75 });
+        budget.count(
+            Usage {
+                input_tokens: 700,
+                output_tokens: 50,
+                cached_tokens: 0,
+            },
+            &messages,
+        );
+        assert_eq!(
+            budget.context(&messages),
+            Context {
+                used_tokens: 750,
+                window: 1000,
+                share: 0.75
+            }
+        );
         assert!(!budget.is_spent(&messages));
         assert_eq!(budget.bytes_per_answer(&messages, 3), 37);
         messages.push(Message::user("x".repeat(450)));
@@ -149,12 +180,23 @@ mod tests {
     #[test]
     fn instructions_and_tools_count_until_the_vendor_has_counted() {
         let schema = serde_json::json!({});
-        let tool =
-            ToolDefinition { name: "t".repeat(10), description: "d".repeat(18), schema, is_safe: true };
+        let tool = ToolDefinition {
+            name: "t".repeat(10),
+            description: "d".repeat(18),
+            schema,
+            is_safe: true,
+        };
         let mut budget = Budget::new(Some(1000), 100, None).with_prompt(&"s".repeat(300), &[tool]);
         let messages = [Message::user("x".repeat(30))];
         assert_eq!(budget.context(&messages).used_tokens, 100 + 10 + 10);
-        budget.count(Usage { input_tokens: 50, output_tokens: 1, cached_tokens: 0 }, &messages);
+        budget.count(
+            Usage {
+                input_tokens: 50,
+                output_tokens: 1,
+                cached_tokens: 0,
+            },
+            &messages,
+        );
         assert_eq!(budget.context(&messages).used_tokens, 51);
     }
 
@@ -163,8 +205,17 @@ mod tests {
         let is_spent = |reserve, bytes: usize| {
             Budget::new(Some(1000), 100, reserve).is_spent(&[Message::user("x".repeat(bytes))])
         };
-        assert_eq!([is_spent(None, 2_697), is_spent(None, 2_700)], [false, true]);
-        assert_eq!([is_spent(Some(10), 2_967), is_spent(Some(10), 2_970)], [false, true]);
-        assert_eq!([is_spent(Some(5_000), 1_497), is_spent(Some(5_000), 1_500)], [false, true]);
+        assert_eq!(
+            [is_spent(None, 2_697), is_spent(None, 2_700)],
+            [false, true]
+        );
+        assert_eq!(
+            [is_spent(Some(10), 2_967), is_spent(Some(10), 2_970)],
+            [false, true]
+        );
+        assert_eq!(
+            [is_spent(Some(5_000), 1_497), is_spent(Some(5_000), 1_500)],
+            [false, true]
+        );
     }
 }

@@ -59,14 +59,23 @@ impl Run<'_> {
         messages: &[Message],
         progress: &mut Progress,
     ) -> Called {
-        let mut called = Called { answers: Vec::new(), finished: None, given_up: false };
+        let mut called = Called {
+            answers: Vec::new(),
+            finished: None,
+            given_up: false,
+        };
         let mut rest = calls;
         while let Some(first) = rest.first() {
             if let Some(why) = self.stops(&called) {
-                called.answers.extend(rest.iter().map(|call| plain(call, why.to_owned(), true)));
+                called
+                    .answers
+                    .extend(rest.iter().map(|call| plain(call, why.to_owned(), true)));
                 break;
             }
-            let safe = rest.iter().take_while(|call| self.is_safe(&call.name)).count();
+            let safe = rest
+                .iter()
+                .take_while(|call| self.is_safe(&call.name))
+                .count();
             let (group, others) = rest.split_at(safe.max(1));
             rest = others;
             if canonical(&first.name) == Some(FINISH)
@@ -76,10 +85,14 @@ impl Run<'_> {
                 self.finish(first, progress, &mut called).await;
                 continue;
             }
-            let warnings: Vec<_> =
-                group.iter().map(|call| progress.repeats.take(&call.name, &call.input)).collect();
+            let warnings: Vec<_> = group
+                .iter()
+                .map(|call| progress.repeats.take(&call.name, &call.input))
+                .collect();
             let profile = self.profile(&progress.budget);
-            let made = group.iter().map(|call| self.call(call, malformed.get(&call.id), profile));
+            let made = group
+                .iter()
+                .map(|call| self.call(call, malformed.get(&call.id), profile));
             for (mut answer, warning) in join_all(made).await.into_iter().zip(warnings) {
                 progress.tools_used |= !answer.is_error;
                 if let Some(times) = warning {
@@ -100,7 +113,10 @@ impl Run<'_> {
         if self.control.is_cancelled() {
             return Some("not run: the user has cancelled");
         }
-        self.parts.session.is_over().then_some("not run: there were too many violations")
+        self.parts
+            .session
+            .is_over()
+            .then_some("not run: there were too many violations")
     }
 
     /// How much of results is shown, if that is not the session's own profile.
@@ -110,7 +126,9 @@ impl Run<'_> {
 
     fn is_safe(&self, name: &str) -> bool {
         let name = canonical(name).unwrap_or(name);
-        self.tools.iter().any(|tool| tool.name == name && tool.is_safe)
+        self.tools
+            .iter()
+            .any(|tool| tool.name == name && tool.is_safe)
     }
 
     /// Whether a tool was listed to the model.
@@ -124,7 +142,12 @@ impl Run<'_> {
             answer.name
         );
         answer.text.push_str(&format!("\n[loop: {message}]"));
-        self.publisher.publish(Body::Notice { kind: Notice::LoopDetected, message }).await;
+        self.publisher
+            .publish(Body::Notice {
+                kind: Notice::LoopDetected,
+                message,
+            })
+            .await;
     }
 
     /// Makes one call and publishes its events.
@@ -135,7 +158,13 @@ impl Run<'_> {
         profile: Option<&'static Profile>,
     ) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
-        self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
+        self.publisher
+            .publish(Body::ToolStart {
+                tool_id,
+                tool_name,
+                input: call.input.clone(),
+            })
+            .await;
         let (decision, passed) = match self.let_through(call, malformed).await {
             Ok(through) => through,
             Err(failed) => return self.refuse(call, failed).await,
@@ -163,18 +192,32 @@ impl Run<'_> {
 
     /// The canonical name of a tool, if the tool is listed.
     fn shown_name(&self, name: &str) -> String {
-        canonical(name).filter(|name| self.shows(name)).unwrap_or(name).to_owned()
+        canonical(name)
+            .filter(|name| self.shows(name))
+            .unwrap_or(name)
+            .to_owned()
     }
 
     fn decide(&self, call: &ToolCall, malformed: Option<&String>) -> Result<Decision, Failed> {
         if let Some(why) = malformed {
-            return Err(Failed { kind: ErrorKind::InvalidInput, message: why.clone() });
+            return Err(Failed {
+                kind: ErrorKind::InvalidInput,
+                message: why.clone(),
+            });
         }
         let name = canonical(&call.name).unwrap_or(&call.name);
         if let Some(missing) = self.missing(name, &call.input) {
-            let known = self.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+            let known = self
+                .tools
+                .iter()
+                .map(|tool| tool.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
             let message = format!("there is no tool {missing:?} here; there are {known}");
-            return Err(Failed { kind: ErrorKind::UnknownTool, message });
+            return Err(Failed {
+                kind: ErrorKind::UnknownTool,
+                message,
+            });
         }
         Ok(match name {
             SUBAGENT => Decision::Subagent,
@@ -189,12 +232,24 @@ impl Run<'_> {
         if !self.shows(name) {
             return Some(brief(name));
         }
-        let inner = if name == BATCH { input["invocations"].as_array() } else { None };
+        let inner = if name == BATCH {
+            input["invocations"].as_array()
+        } else {
+            None
+        };
         let names = inner.into_iter().flatten().flat_map(|inner| {
             // Under any alias of the field: without a name, the session rejects the call.
-            [&inner["tool_name"], &inner["toolName"], &inner["tool"], &inner["name"]].map(Value::as_str)
+            [
+                &inner["tool_name"],
+                &inner["toolName"],
+                &inner["tool"],
+                &inner["name"],
+            ]
+            .map(Value::as_str)
         });
-        let mut missing = names.flatten().filter(|name| !self.shows(canonical(name).unwrap_or(name)));
+        let mut missing = names
+            .flatten()
+            .filter(|name| !self.shows(canonical(name).unwrap_or(name)));
         missing.next().map(brief)
     }
 
@@ -215,7 +270,9 @@ impl Run<'_> {
             metadata: Value::Null,
             found: Findings::default(),
         };
-        self.publisher.publish(Body::ToolResult(Box::new(result))).await;
+        self.publisher
+            .publish(Body::ToolResult(Box::new(result)))
+            .await;
         plain(call, failed.message, true)
     }
 
@@ -230,14 +287,22 @@ impl Run<'_> {
             metadata: Value::Null,
             found: Findings::default(),
         };
-        self.publisher.publish(Body::ToolResult(Box::new(result))).await;
+        self.publisher
+            .publish(Body::ToolResult(Box::new(result)))
+            .await;
         plain(call, text, false)
     }
 
     /// The end of a task: checked against the pack, then made as a call, so that the records have it.
     async fn finish(&self, call: &ToolCall, progress: &mut Progress, called: &mut Called) {
         let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
-        self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
+        self.publisher
+            .publish(Body::ToolStart {
+                tool_id,
+                tool_name,
+                input: call.input.clone(),
+            })
+            .await;
         let passed = match self.before_call(call).await {
             Ok(passed) => passed,
             Err(failed) => return called.answers.push(self.refuse(call, failed).await),
@@ -249,14 +314,28 @@ impl Run<'_> {
         if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools_used)) {
             let message = format!("the end of the task is not accepted: {why}");
             self.publisher
-                .publish(Body::Notice { kind: Notice::QualityGateFailed, message: message.clone() })
+                .publish(Body::Notice {
+                    kind: Notice::QualityGateFailed,
+                    message: message.clone(),
+                })
                 .await;
-            called.answers.push(self.refuse(call, Failed { kind: ErrorKind::InvalidInput, message }).await);
+            called.answers.push(
+                self.refuse(
+                    call,
+                    Failed {
+                        kind: ErrorKind::InvalidInput,
+                        message,
+                    },
+                )
+                .await,
+            );
             called.given_up = !progress.reprompt(finish.map_or(0, |finish| finish.reprompts));
             return;
         }
         let (answer, result) = self.in_session(call, None).await;
-        let metadata = result.map(|result| json!(result.metadata())).unwrap_or_default();
+        let metadata = result
+            .map(|result| json!(result.metadata()))
+            .unwrap_or_default();
         if !answer.is_error {
             called.finished = Some(metadata["finished"].clone());
         }
@@ -276,7 +355,10 @@ impl Run<'_> {
             profile,
             ..CallContext::new("agent".into())
         };
-        let invocation = Invocation::Tool { name: call.name.clone(), input: call.input.clone() };
+        let invocation = Invocation::Tool {
+            name: call.name.clone(),
+            input: call.input.clone(),
+        };
         let mut made = self.parts.session.call(context, invocation);
         let _under_way = self.control.begin(&call.id, made.handle.clone());
         while let Some(event) = made.next().await {
@@ -288,7 +370,17 @@ impl Run<'_> {
             }
         }
         let message = "the session has ended".to_owned();
-        (self.refuse(call, Failed { kind: ErrorKind::ExecutorLost, message }).await, None)
+        (
+            self.refuse(
+                call,
+                Failed {
+                    kind: ErrorKind::ExecutorLost,
+                    message,
+                },
+            )
+            .await,
+            None,
+        )
     }
 
     /// Publishes an event of a call.
@@ -300,21 +392,40 @@ impl Run<'_> {
             CallBody::Output { stderr, bytes } => {
                 let stream = if *stderr { "stderr" } else { "stdout" };
                 let output = match std::str::from_utf8(bytes) {
-                    Ok(text) => Output::Text { chunk: text.to_owned() },
-                    Err(_) => Output::Bytes { chunk_base64: STANDARD.encode(bytes) },
+                    Ok(text) => Output::Text {
+                        chunk: text.to_owned(),
+                    },
+                    Err(_) => Output::Bytes {
+                        chunk_base64: STANDARD.encode(bytes),
+                    },
                 };
-                self.publisher.publish(Body::ToolDelta { tool_id: tool_id(), stream, output, part }).await;
+                self.publisher
+                    .publish(Body::ToolDelta {
+                        tool_id: tool_id(),
+                        stream,
+                        output,
+                        part,
+                    })
+                    .await;
             }
             CallBody::ApprovalWanted(question) => {
                 let confirm = confirm(call, question, part);
                 self.control.asked(&confirm);
-                self.publisher.publish(Body::ToolConfirm(Box::new(confirm))).await;
+                self.publisher
+                    .publish(Body::ToolConfirm(Box::new(confirm)))
+                    .await;
             }
             CallBody::ApprovalGiven { challenge, .. } => {
-                self.control.answered(&call.id, part, &challenge.digest.to_string());
+                self.control
+                    .answered(&call.id, part, &challenge.digest.to_string());
             }
             CallBody::Violation(event) => {
-                self.publisher.publish(Body::Security { tool_id: tool_id(), event: event.clone() }).await;
+                self.publisher
+                    .publish(Body::Security {
+                        tool_id: tool_id(),
+                        event: event.clone(),
+                    })
+                    .await;
             }
             // The result of a batch reports on its calls.
             CallBody::ToolRegistered { .. }
@@ -345,11 +456,16 @@ impl Run<'_> {
             status: if error.is_some() { "error" } else { "success" },
             result: text.clone(),
             error,
-            image: result.image.as_ref().map(|image| image.media_type.to_owned()),
+            image: result
+                .image
+                .as_ref()
+                .map(|image| image.media_type.to_owned()),
             metadata: json!(result.metadata()),
             found: result.findings().clone(),
         };
-        self.publisher.publish(Body::ToolResult(Box::new(published))).await;
+        self.publisher
+            .publish(Body::ToolResult(Box::new(published)))
+            .await;
         let mut answer = plain(call, text, result.error.is_some());
         answer.full = result.full_text().map(str::to_owned);
         // They begin the text, or the error in it.
@@ -359,12 +475,19 @@ impl Run<'_> {
             media_type: image.media_type.to_owned(),
             base64: STANDARD.encode(&image.data),
         });
-        if result.error.as_ref().is_some_and(|error| error.kind == ErrorKind::ExecutorLost) {
+        if result
+            .error
+            .as_ref()
+            .is_some_and(|error| error.kind == ErrorKind::ExecutorLost)
+        {
             let message = "the executor was lost; the next call opens a new session, in which no file was read yet and \
                            nothing runs in the background";
             answer.text.push_str(&format!("\n[{message}]"));
             self.publisher
-                .publish(Body::Notice { kind: Notice::ExecutorLost, message: message.to_owned() })
+                .publish(Body::Notice {
+                    kind: Notice::ExecutorLost,
+                    message: message.to_owned(),
+                })
                 .await;
         }
         answer
@@ -374,9 +497,16 @@ impl Run<'_> {
 /// The file that a call of a file tool would change, by whatever name the input has it, and the change, as far as the input tells.
 fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
     // Placeholder roots: the zones are needed to parse paths, and do not appear in the text.
-    let roots = Roots { project: "/project".to_owned(), central: "/central".to_owned() };
-    let context =
-        PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: limit::TIMEOUT_S };
+    let roots = Roots {
+        project: "/project".to_owned(),
+        central: "/central".to_owned(),
+    };
+    let context = PlanContext {
+        roots: &roots,
+        directory: None,
+        paths_from: None,
+        timeout_max_s: limit::TIMEOUT_S,
+    };
     match Tool::find(tool)?.plan(input.clone(), &context).ok()?.plan {
         Plan::Request(request) => {
             let path = match &request {
@@ -384,7 +514,10 @@ fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
                 Request::FileEdit(edit) => &edit.path,
                 _ => return None,
             };
-            Some((escape::one_line(&path.to_string()), Proposal::new(&request, None).body.join("\n")))
+            Some((
+                escape::one_line(&path.to_string()),
+                Proposal::new(&request, None).body.join("\n"),
+            ))
         }
         _ => None,
     }
@@ -392,7 +525,11 @@ fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
 
 fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) -> Confirm {
     let challenge = &question.challenge;
-    let (path, diff) = question.input.as_ref().and_then(|input| changes(&question.tool, input)).unzip();
+    let (path, diff) = question
+        .input
+        .as_ref()
+        .and_then(|input| changes(&question.tool, input))
+        .unzip();
     Confirm {
         tool_id: call.id.clone(),
         tool_name: question.tool.clone(),
@@ -438,20 +575,35 @@ fn with_own_names(input: &Value) -> Value {
 
 /// Cuts answers to a share of the room that is left, so that no answer takes it all and the run goes on.
 fn cut(answers: &mut [ToolAnswer], budget: &Budget, messages: &[Message]) {
-    let max = budget.bytes_per_answer(messages, answers.len()).max(ANSWER_MIN);
-    for answer in answers.iter_mut().filter(|answer| answer.text.len() > answer.found_bytes + max) {
+    let max = budget
+        .bytes_per_answer(messages, answers.len())
+        .max(ANSWER_MIN);
+    for answer in answers
+        .iter_mut()
+        .filter(|answer| answer.text.len() > answer.found_bytes + max)
+    {
         let found = answer.found_bytes;
         let (total, full) = (Some(answer.text.len() as u64), answer.full.as_deref());
         // The lines of a file and of a list are read on from where they stop. Of anything else, the end says how it went, and the
         // beginning has what was found and the error.
         let (head, tail) = match canonical(&answer.name) {
-            Some("file_read" | "file_list" | "glob" | "grep") => (beginning(&answer.text, found + max), ""),
-            _ => (beginning(&answer.text, found + max / 2), ending(&answer.text, max - max / 2)),
+            Some("file_read" | "file_list" | "glob" | "grep") => {
+                (beginning(&answer.text, found + max), "")
+            }
+            _ => (
+                beginning(&answer.text, found + max / 2),
+                ending(&answer.text, max - max / 2),
+            ),
         };
-        let (shown, strategy) =
-            ((head.len() + tail.len()) as u64, if tail.is_empty() { "head" } else { "both" });
+        let (shown, strategy) = (
+            (head.len() + tail.len()) as u64,
+            if tail.is_empty() { "head" } else { "both" },
+        );
         let after = if tail.is_empty() { "" } else { "\n" };
-        answer.text = format!("{head}\n{}{after}{tail}", note(total, shown, strategy, full));
+        answer.text = format!(
+            "{head}\n{}{after}{tail}",
+            note(total, shown, strategy, full)
+        );
     }
 }
 
@@ -464,32 +616,57 @@ mod tests {
         let edit = json!({"file_path": "a", "old_text": "one", "new_text": "two\u{202e}"});
         let (path, shown) = changes("file_edit", &edit).unwrap();
         assert_eq!(path, "a");
-        assert!(shown.contains("-one\n+two") && !shown.contains('\u{202e}'), "{shown}");
+        assert!(
+            shown.contains("-one\n+two") && !shown.contains('\u{202e}'),
+            "{shown}"
+        );
         for name in ["path", "file_path", "filePath", "absolute_path"] {
             let write = json!({name: "src/evil.sh", "content": "x\ny"});
-            assert_eq!(changes("file_write", &write).unwrap(), ("src/evil.sh".into(), "+x\n+y".into()));
+            assert_eq!(
+                changes("file_write", &write).unwrap(),
+                ("src/evil.sh".into(), "+x\n+y".into())
+            );
         }
         assert_eq!(changes("bash", &json!({"command": "true"})), None);
-        assert_eq!(changes("file_write", &json!({"path": "../a", "content": "x"})), None);
+        assert_eq!(
+            changes("file_write", &json!({"path": "../a", "content": "x"})),
+            None
+        );
     }
 
     #[test]
     fn answers_are_cut_to_what_the_context_has_room_for() {
-        let named = |name: &str| ToolCall { id: "a".into(), name: name.into(), input: json!({}) };
+        let named = |name: &str| ToolCall {
+            id: "a".into(),
+            name: name.into(),
+            input: json!({}),
+        };
         let call = named("file_read");
         let budget = Budget::new(Some(8_000), 1_000, None);
-        let mut answers = vec![plain(&call, "é".repeat(20_000), false), plain(&call, "short".into(), false)];
+        let mut answers = vec![
+            plain(&call, "é".repeat(20_000), false),
+            plain(&call, "short".into(), false),
+        ];
         cut(&mut answers, &budget, &[]);
         // A quarter of 7,000 tokens for two.
-        assert!(answers[0].text.ends_with("\n[truncated: total=40000 shown=2624 strategy=head]"));
+        assert!(
+            answers[0]
+                .text
+                .ends_with("\n[truncated: total=40000 shown=2624 strategy=head]")
+        );
         assert_eq!(answers[1].text, "short");
         // Both ends of an output, and where all of it is.
         let output = format!("first {} last", "x".repeat(20_000));
-        let mut answers =
-            vec![ToolAnswer { full: Some("/o.log".into()), ..plain(&named("Bash"), output, true) }];
+        let mut answers = vec![ToolAnswer {
+            full: Some("/o.log".into()),
+            ..plain(&named("Bash"), output, true)
+        }];
         cut(&mut answers, &budget, &[]);
         let text = &answers[0].text;
-        assert!(text.starts_with("first x") && text.ends_with("x last"), "{text}");
+        assert!(
+            text.starts_with("first x") && text.ends_with("x last"),
+            "{text}"
+        );
         assert!(
             text.contains("\n[truncated: total=20011 shown=5250 strategy=both full=/o.log]\n")
                 && text.len() < 5_400
@@ -497,18 +674,27 @@ mod tests {
         let full = [Message::user("x".repeat(30_000))];
         let mut answers = vec![plain(&call, "x".repeat(5_000), false)];
         cut(&mut answers, &budget, &full);
-        assert!(answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100);
+        assert!(
+            answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100
+        );
         // What was found is not cut.
         let line = format!("[found: {}]\n", "y".repeat(3_000));
         let text = format!("{line}{}", "x".repeat(9_000));
-        let mut answers = vec![ToolAnswer { found_bytes: line.len(), ..plain(&call, text, false) }];
+        let mut answers = vec![ToolAnswer {
+            found_bytes: line.len(),
+            ..plain(&call, text, false)
+        }];
         cut(&mut answers, &budget, &full);
         assert!(answers[0].text.starts_with(&line));
         // After many large answers, the run goes on.
         let mut messages = vec![Message::user("go")];
         for _ in 0..12 {
             let mut answers = vec![plain(&call, "x".repeat(100_000), false)];
-            cut(&mut answers, &Budget::new(Some(200_000), 8_192, None), &messages);
+            cut(
+                &mut answers,
+                &Budget::new(Some(200_000), 8_192, None),
+                &messages,
+            );
             messages.push(Message::Tools { answers });
         }
         assert!(!Budget::new(Some(200_000), 8_192, None).is_spent(&messages));

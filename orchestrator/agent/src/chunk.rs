@@ -20,9 +20,17 @@ pub enum Chunk {
     /// The signature of the thoughts at `index`.
     Signature { index: u32, signature: String },
     /// A part that only its vendor can read.
-    Sealed { index: u32, vendor: &'static str, data: Value },
+    Sealed {
+        index: u32,
+        vendor: &'static str,
+        data: Value,
+    },
     /// A call begins.
-    ToolStart { index: u32, id: String, name: String },
+    ToolStart {
+        index: u32,
+        id: String,
+        name: String,
+    },
     /// A piece of the call's input as JSON text.
     ToolDelta { index: u32, json: String },
     /// The call's input is complete.
@@ -89,6 +97,9 @@ impl Chunks {
     /// # Errors
     /// [`ProviderError::Cancelled`] if the receiver is gone.
     pub async fn send(&self, chunk: Chunk) -> Result<(), ProviderError> {
-        self.0.send(chunk).await.map_err(|_| ProviderError::Cancelled)
+        self.0
+            .send(chunk)
+            .await
+            .map_err(|_| ProviderError::Cancelled)
     }
 }

@@ -102,12 +102,19 @@ impl Control {
         let accepted = handle.approve(part, approval).await;
         if accepted {
             // A further question of this call has to be published before it can be answered.
-            self.calls.borrow_mut().get_mut(id).map(|call| call.questions.remove(&part));
+            self.calls
+                .borrow_mut()
+                .get_mut(id)
+                .map(|call| call.questions.remove(&part));
         }
         if accepted && answer == Answer::NoAndStop {
             self.cancel();
         }
-        if accepted { Ok(()) } else { Err(NotAsked::Answered(brief(id))) }
+        if accepted {
+            Ok(())
+        } else {
+            Err(NotAsked::Answered(brief(id)))
+        }
     }
 
     /// The call and the place of the one question that is meant, if it may be answered like this.
@@ -120,7 +127,10 @@ impl Control {
     ) -> Result<(CallHandle, Option<usize>), NotAsked> {
         let calls = self.calls.borrow();
         let call = calls.get(id).ok_or_else(|| NotAsked::Unknown(brief(id)))?;
-        let mut meant = call.questions.iter().filter(|(of, _)| part.is_none() || **of == part);
+        let mut meant = call
+            .questions
+            .iter()
+            .filter(|(of, _)| part.is_none() || **of == part);
         let (Some((place, asked)), None) = (meant.next(), meant.next()) else {
             return Err(NotAsked::Answered(brief(id)));
         };
@@ -136,7 +146,10 @@ impl Control {
     /// Registers a question that is about to be published.
     pub(crate) fn asked(&self, confirm: &Confirm) {
         if let Some(call) = self.calls.borrow_mut().get_mut(&confirm.tool_id) {
-            let asked = OpenQuestion { digest: confirm.digest.clone(), is_shown: confirm.input.is_some() };
+            let asked = OpenQuestion {
+                digest: confirm.digest.clone(),
+                is_shown: confirm.input.is_some(),
+            };
             call.questions.insert(confirm.part, asked);
         }
     }
@@ -144,7 +157,10 @@ impl Control {
     /// Registers that a question of a call waits no more.
     pub(crate) fn answered(&self, id: &str, part: Option<usize>, digest: &str) {
         if let Some(call) = self.calls.borrow_mut().get_mut(id)
-            && call.questions.get(&part).is_some_and(|asked| asked.digest == digest)
+            && call
+                .questions
+                .get(&part)
+                .is_some_and(|asked| asked.digest == digest)
         {
             call.questions.remove(&part);
         }
@@ -157,8 +173,17 @@ impl Control {
 
     /// Registers a call in progress until the returned value is dropped.
     pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> UnderWay<'_> {
-        self.calls.borrow_mut().insert(id.to_owned(), CallInProgress { handle, questions: BTreeMap::new() });
-        UnderWay { control: self, id: id.to_owned() }
+        self.calls.borrow_mut().insert(
+            id.to_owned(),
+            CallInProgress {
+                handle,
+                questions: BTreeMap::new(),
+            },
+        );
+        UnderWay {
+            control: self,
+            id: id.to_owned(),
+        }
     }
 }
 

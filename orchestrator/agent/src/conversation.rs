@@ -27,7 +27,9 @@ impl CallIds {
     /// Adds those of `others`.
     fn add(&self, others: &Self) {
         if !Rc::ptr_eq(&self.0, &others.0) {
-            self.0.borrow_mut().extend(others.0.borrow().iter().cloned());
+            self.0
+                .borrow_mut()
+                .extend(others.0.borrow().iter().cloned());
         }
     }
 }
@@ -65,7 +67,9 @@ impl Conversation {
                         Part::ToolCall(call) => answered.contains(&call.id),
                         Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => true,
                     };
-                    whole.push(Message::Assistant { parts: parts.into_iter().filter(is_whole).collect() });
+                    whole.push(Message::Assistant {
+                        parts: parts.into_iter().filter(is_whole).collect(),
+                    });
                 }
                 Message::Tools { mut answers } => {
                     let asked: BTreeSet<String> = whole
@@ -82,8 +86,15 @@ impl Conversation {
                 user @ Message::User { .. } => whole.push(user),
             }
         }
-        let ids = whole.iter().flat_map(Message::calls).map(|call| call.id.clone()).collect();
-        Self { messages: whole, ids }
+        let ids = whole
+            .iter()
+            .flat_map(Message::calls)
+            .map(|call| call.id.clone())
+            .collect();
+        Self {
+            messages: whole,
+            ids,
+        }
     }
 }
 
@@ -101,7 +112,8 @@ impl Conversations {
             (Some(history), kept) => {
                 let conversation = Conversation::of(history);
                 // Clients have seen the calls of the history that this one replaces.
-                kept.iter().for_each(|(kept, _)| conversation.ids.add(&kept.ids));
+                kept.iter()
+                    .for_each(|(kept, _)| conversation.ids.add(&kept.ids));
                 conversation
             }
             (None, Some((conversation, used))) if used.elapsed() < IDLE => conversation,
@@ -111,9 +123,14 @@ impl Conversations {
 
     /// Puts a conversation back.
     pub fn put(&mut self, id: &str, conversation: Conversation) {
-        self.by_id.insert(id.to_owned(), (conversation, Instant::now()));
+        self.by_id
+            .insert(id.to_owned(), (conversation, Instant::now()));
         if self.by_id.len() > CONVERSATIONS_MAX {
-            let oldest = self.by_id.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| id.clone());
+            let oldest = self
+                .by_id
+                .iter()
+                .min_by_key(|(_, (_, used))| *used)
+                .map(|(id, _)| id.clone());
             oldest.map(|id| self.by_id.remove(&id));
         }
     }
@@ -132,7 +149,11 @@ mod tests {
     use serde_json::json;
 
     fn call(id: &str) -> Part {
-        Part::ToolCall(ToolCall { id: id.into(), name: "bash".into(), input: json!({}) })
+        Part::ToolCall(ToolCall {
+            id: id.into(),
+            name: "bash".into(),
+            input: json!({}),
+        })
     }
 
     fn answer(id: &str) -> ToolAnswer {
@@ -150,18 +171,32 @@ mod tests {
     #[test]
     fn a_history_that_no_vendor_would_take_is_mended() {
         let history = vec![
-            Message::Tools { answers: vec![answer("orphan")] },
+            Message::Tools {
+                answers: vec![answer("orphan")],
+            },
             Message::user("go"),
-            Message::Assistant { parts: vec![call("a"), call("b")] },
-            Message::Tools { answers: vec![answer("a"), answer("c")] },
-            Message::Assistant { parts: vec![Part::Text { text: "and".into() }, call("d")] },
+            Message::Assistant {
+                parts: vec![call("a"), call("b")],
+            },
+            Message::Tools {
+                answers: vec![answer("a"), answer("c")],
+            },
+            Message::Assistant {
+                parts: vec![Part::Text { text: "and".into() }, call("d")],
+            },
         ];
         let conversation = Conversation::of(history);
         let want = [
             Message::user("go"),
-            Message::Assistant { parts: vec![call("a")] },
-            Message::Tools { answers: vec![answer("a")] },
-            Message::Assistant { parts: vec![Part::Text { text: "and".into() }] },
+            Message::Assistant {
+                parts: vec![call("a")],
+            },
+            Message::Tools {
+                answers: vec![answer("a")],
+            },
+            Message::Assistant {
+                parts: vec![Part::Text { text: "and".into() }],
+            },
         ];
         assert_eq!(conversation.messages, want);
         assert_eq!(conversation.ids, CallIds::from_iter(["a".to_owned()]));
@@ -171,14 +206,29 @@ mod tests {
     async fn a_conversation_is_forgotten_after_an_hour_and_the_clients_history_counts() {
         let mut store = Conversations::default();
         let with = |text: &str| Conversation::of(vec![Message::user(text)]);
-        let texts =
-            |conversation: Conversation| conversation.messages.iter().map(Message::text).collect::<Vec<_>>();
+        let texts = |conversation: Conversation| {
+            conversation
+                .messages
+                .iter()
+                .map(Message::text)
+                .collect::<Vec<_>>()
+        };
         store.put("a", with("kept"));
         tokio::time::advance(IDLE - Duration::from_secs(1)).await;
-        assert_eq!((store.sweep(), texts(store.take("a", None))), (1, vec!["kept".to_owned()]));
-        assert_eq!(texts(store.take("a", None)), [""; 0], "one run at a time has it");
+        assert_eq!(
+            (store.sweep(), texts(store.take("a", None))),
+            (1, vec!["kept".to_owned()])
+        );
+        assert_eq!(
+            texts(store.take("a", None)),
+            [""; 0],
+            "one run at a time has it"
+        );
         store.put("a", with("kept"));
-        assert_eq!(texts(store.take("a", Some(vec![Message::user("client's")]))), ["client's"]);
+        assert_eq!(
+            texts(store.take("a", Some(vec![Message::user("client's")]))),
+            ["client's"]
+        );
         let kept = with("kept");
         assert!(kept.ids.take("1"));
         store.put("a", kept);

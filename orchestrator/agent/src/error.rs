@@ -15,7 +15,11 @@ pub enum ProviderError {
         "no key for {provider}: set {variable}, name a file of mode 0600 with --key-file, or store it in the desktop keyring \
          (secret-tool store --label=Lazaret service lazaret provider {issuer})"
     )]
-    NoKey { provider: String, variable: &'static str, issuer: &'static str },
+    NoKey {
+        provider: String,
+        variable: &'static str,
+        issuer: &'static str,
+    },
     #[error("the key would go to {host} in clear text; use https://, or a server of this machine")]
     PlainKey { host: String },
     #[error("{0:?} is no base URL: http:// or https://, a host, no user, query or fragment")]
@@ -23,9 +27,15 @@ pub enum ProviderError {
     #[error("the provider rejects the key: {reason}")]
     Auth { reason: String },
     #[error("too many requests{}: {reason}", wait(.retry_after))]
-    RateLimit { retry_after: Option<Duration>, reason: String },
+    RateLimit {
+        retry_after: Option<Duration>,
+        reason: String,
+    },
     #[error("the provider is overloaded{}: {reason}", wait(.retry_after))]
-    Overloaded { retry_after: Option<Duration>, reason: String },
+    Overloaded {
+        retry_after: Option<Duration>,
+        reason: String,
+    },
     #[error("the provider rejects the request: {reason}")]
     Invalid { reason: String },
     #[error("there is no model {model:?}: {reason}")]
@@ -35,7 +45,11 @@ pub enum ProviderError {
     #[error("no answer within {seconds} s")]
     Timeout { seconds: u64 },
     #[error("cannot reach {host}: {reason}{}", advice(.hint))]
-    Connection { host: String, reason: String, hint: Option<&'static str> },
+    Connection {
+        host: String,
+        reason: String,
+        hint: Option<&'static str>,
+    },
     #[error("the answer cannot be read: {0}")]
     Malformed(String),
     #[error("the answer ended in its middle")]
@@ -43,7 +57,11 @@ pub enum ProviderError {
     #[error("the answer is too large: more than {max} {what}")]
     TooLarge { what: &'static str, max: usize },
     #[error("the provider failed (status {status}): {reason}")]
-    Server { status: u16, retry_after: Option<Duration>, reason: String },
+    Server {
+        status: u16,
+        retry_after: Option<Duration>,
+        reason: String,
+    },
     #[error("the script has no turn {turn}; it has {turns}")]
     ScriptEnd { turn: usize, turns: usize },
     /// No executor opens a session, so no tool could be called.
@@ -60,7 +78,9 @@ pub enum ProviderError {
 }
 
 fn wait(after: &Option<Duration>) -> String {
-    after.map_or(String::new(), |after| format!(" (try again in {} s)", after.as_secs()))
+    after.map_or(String::new(), |after| {
+        format!(" (try again in {} s)", after.as_secs())
+    })
 }
 
 fn those(models: &[String]) -> String {
@@ -164,5 +184,9 @@ pub fn brief(text: &str) -> String {
     if brief.len() < text.len() {
         brief.push('…');
     }
-    if brief.is_empty() { "no reason given".to_owned() } else { brief }
+    if brief.is_empty() {
+        "no reason given".to_owned()
+    } else {
+        brief
+    }
 }

@@ -36,7 +36,12 @@ pub enum Body {
     StreamStart { provider: String, model: String },
     /// A session is open: the first one of a run, or one in place of one that was lost.
     #[serde(rename = "chat:session")]
-    Session { session: String, project: String, tier: &'static str, replaced: bool },
+    Session {
+        session: String,
+        project: String,
+        tier: &'static str,
+        replaced: bool,
+    },
     /// Text for the user.
     #[serde(rename = "chat:text-delta")]
     TextDelta { content: String, index: u32 },
@@ -45,10 +50,18 @@ pub enum Body {
     ThinkingDelta { content: String, index: u32 },
     /// A piece of a call's input, if the client requested these.
     #[serde(rename = "chat:tool-input-delta")]
-    ToolInputDelta { index: u32, tool_name: String, chunk: String },
+    ToolInputDelta {
+        index: u32,
+        tool_name: String,
+        chunk: String,
+    },
     /// A call begins: its input is complete.
     #[serde(rename = "chat:tool-start")]
-    ToolStart { tool_id: String, tool_name: String, input: Value },
+    ToolStart {
+        tool_id: String,
+        tool_name: String,
+        input: Value,
+    },
     /// A call waits for approval; it has not started.
     #[serde(rename = "chat:tool-confirm")]
     ToolConfirm(Box<Confirm>),
@@ -77,13 +90,23 @@ pub enum Body {
     Hook(Box<HookRan>),
     /// The model is asked again.
     #[serde(rename = "chat:retry")]
-    Retry { code: &'static str, message: String, attempt: u32, delay_ms: u64 },
+    Retry {
+        code: &'static str,
+        message: String,
+        attempt: u32,
+        delay_ms: u64,
+    },
     /// The loop intervened, or something is missing.
     #[serde(rename = "chat:notice")]
     Notice { kind: Notice, message: String },
     /// One answer of the model is complete.
     #[serde(rename = "chat:turn-end")]
-    TurnEnd { turn: u32, stop: Option<Stop>, usage: Usage, context: Context },
+    TurnEnd {
+        turn: u32,
+        stop: Option<Stop>,
+        usage: Usage,
+        context: Context,
+    },
     /// An error that ends the run.
     #[serde(rename = "chat:error")]
     Error {
@@ -272,6 +295,8 @@ impl Event {
 
 /// Milliseconds since 1970.
 pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     since.as_millis() as u64
 }

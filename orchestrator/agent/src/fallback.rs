@@ -62,7 +62,11 @@ pub struct Fallback {
 
 impl fmt::Debug for Fallback {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { when, provider, model } = self;
+        let Self {
+            when,
+            provider,
+            model,
+        } = self;
         write!(formatter, "{when:?}: {} {model:?}", provider.name())
     }
 }
@@ -71,10 +75,20 @@ impl Fallback {
     /// The fallback model, or why there is none.
     pub(crate) async fn model(&self) -> Result<Model, String> {
         let model = match &self.model {
-            Some(name) => self.provider.model(name).await.map_err(|error| error.to_string())?,
+            Some(name) => self
+                .provider
+                .model(name)
+                .await
+                .map_err(|error| error.to_string())?,
             None => {
-                let models = self.provider.models().await.map_err(|error| error.to_string())?;
-                choose(None, &models).cloned().ok_or_else(|| "it has no model that can chat".to_owned())?
+                let models = self
+                    .provider
+                    .models()
+                    .await
+                    .map_err(|error| error.to_string())?;
+                choose(None, &models)
+                    .cloned()
+                    .ok_or_else(|| "it has no model that can chat".to_owned())?
             }
         };
         match model.supports_tools {

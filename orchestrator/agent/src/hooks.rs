@@ -131,7 +131,9 @@ impl HookAnswer {
         match self {
             Self { allow: false, .. } => HookOutcome::Blocked,
             Self { input: Some(_), .. } => HookOutcome::Rewrote,
-            Self { ask_agent: Some(_), .. } => HookOutcome::Asked,
+            Self {
+                ask_agent: Some(_), ..
+            } => HookOutcome::Asked,
             Self { .. } => HookOutcome::Allowed,
         }
     }
@@ -207,13 +209,23 @@ pub struct SessionHooks {
 impl SessionHooks {
     /// Hooks of a session that has not begun. Errors after the last run, which no event can report, go to `tell`.
     pub fn new(runner: Box<dyn HookRunner>, tell: fn(&str)) -> Self {
-        Self { runner, tell, conversation: RefCell::default() }
+        Self {
+            runner,
+            tell,
+            conversation: RefCell::default(),
+        }
     }
 
     /// Ends the session: runs the hooks for its end, if it had begun.
     pub async fn end(&self) {
-        let Some(conversation_id) = self.conversation.take() else { return };
-        let occasion = Occasion { event: HookEvent::SessionEnd, conversation_id, call: None };
+        let Some(conversation_id) = self.conversation.take() else {
+            return;
+        };
+        let occasion = Occasion {
+            event: HookEvent::SessionEnd,
+            conversation_id,
+            call: None,
+        };
         for hook in self.runner.of(occasion.event, None) {
             if let Err(why) = self.runner.run(hook, &occasion).await {
                 (self.tell)(&format!("the hook `{}` {why}", self.runner.name(hook)));
@@ -234,13 +246,26 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_none() {
         let before = |answer: &str| parse(HookEvent::BeforeTool, answer);
-        assert_eq!(before(r#"{"allow": true}"#).unwrap().outcome(), HookOutcome::Allowed);
         assert_eq!(
-            before(r#"{"continue": false, "message": "no"}"#).unwrap().outcome(),
+            before(r#"{"allow": true}"#).unwrap().outcome(),
+            HookOutcome::Allowed
+        );
+        assert_eq!(
+            before(r#"{"continue": false, "message": "no"}"#)
+                .unwrap()
+                .outcome(),
             HookOutcome::Blocked
         );
-        assert_eq!(before(r#"{"allow": true, "askAgent": "a"}"#).unwrap().outcome(), HookOutcome::Asked);
-        assert_eq!(before(r#"{"allow": true, "input": {}}"#).unwrap().outcome(), HookOutcome::Rewrote);
+        assert_eq!(
+            before(r#"{"allow": true, "askAgent": "a"}"#)
+                .unwrap()
+                .outcome(),
+            HookOutcome::Asked
+        );
+        assert_eq!(
+            before(r#"{"allow": true, "input": {}}"#).unwrap().outcome(),
+            HookOutcome::Rewrote
+        );
         for wrong in [
             "",
             "{}",

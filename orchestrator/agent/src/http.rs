@@ -71,7 +71,12 @@ impl Http {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        Ok(Self { base, headers: map, client: OnceCell::new(), hint })
+        Ok(Self {
+            base,
+            headers: map,
+            client: OnceCell::new(),
+            hint,
+        })
     }
 
     /// Posts `body` to `path` below the base; returns the response if its status is 200.
@@ -79,7 +84,9 @@ impl Http {
     /// # Errors
     /// The error for the status, with the vendor's reason.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
-        let request = self.request(Method::POST, path)?.header("content-type", "application/json");
+        let request = self
+            .request(Method::POST, path)?
+            .header("content-type", "application/json");
         self.send(request.body(body.to_string())).await
     }
 
@@ -114,7 +121,10 @@ impl Http {
         let mut bytes = Vec::new();
         while let Some(piece) = self.piece(response).await? {
             if bytes.len() + piece.len() > BODY_MAX {
-                return Err(ProviderError::TooLarge { what: "bytes", max: BODY_MAX });
+                return Err(ProviderError::TooLarge {
+                    what: "bytes",
+                    max: BODY_MAX,
+                });
             }
             bytes.extend(piece);
         }
@@ -123,7 +133,10 @@ impl Http {
 
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ProviderError> {
         let url = below(&self.base, path);
-        Ok(self.client()?.request(method, url).headers(self.headers.clone()))
+        Ok(self
+            .client()?
+            .request(method, url)
+            .headers(self.headers.clone()))
     }
 
     fn client(&self) -> Result<&Client, ProviderError> {
@@ -131,13 +144,21 @@ impl Http {
             return Ok(client);
         }
         let failed = |reason: String| self.unreachable(reason);
-        let builder = Tls::default().client(self.base.scheme() == "http").map_err(failed)?;
-        let client = builder.connect_timeout(CONNECT).build().map_err(|error| failed(root(&error)))?;
+        let builder = Tls::default()
+            .client(self.base.scheme() == "http")
+            .map_err(failed)?;
+        let client = builder
+            .connect_timeout(CONNECT)
+            .build()
+            .map_err(|error| failed(root(&error)))?;
         Ok(self.client.get_or_init(|| client))
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, ProviderError> {
-        let mut response = request.send().await.map_err(|error| self.unreachable(root(&error)))?;
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(root(&error)))?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -149,15 +170,25 @@ impl Http {
     }
 
     fn unreachable(&self, reason: String) -> ProviderError {
-        ProviderError::Connection { host: host(&self.base), reason, hint: self.hint }
+        ProviderError::Connection {
+            host: host(&self.base),
+            reason,
+            hint: self.hint,
+        }
     }
 }
 
 /// The URL of `path` below a base. Users often write a base that already ends with the version in the path.
 fn below(base: &Url, path: &str) -> Url {
-    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let (path, query) = path
+        .split_once('?')
+        .map_or((path, None), |(path, query)| (path, Some(query)));
     let folder = base.path().trim_end_matches('/');
-    let folder = if path.starts_with("/v1/") { folder.strip_suffix("/v1").unwrap_or(folder) } else { folder };
+    let folder = if path.starts_with("/v1/") {
+        folder.strip_suffix("/v1").unwrap_or(folder)
+    } else {
+        folder
+    };
     let mut url = base.clone();
     url.set_path(&format!("{folder}{path}"));
     url.set_query(query);
@@ -181,18 +212,36 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = &body["error"];
-    let reason = error["message"].as_str().or(error.as_str()).or(body["message"].as_str());
+    let reason = error["message"]
+        .as_str()
+        .or(error.as_str())
+        .or(body["message"].as_str());
     let reason = brief(reason.unwrap_or_default());
     match status {
         401 | 403 => ProviderError::Auth { reason },
-        404 => ProviderError::ModelNotFound { model: String::new(), reason },
+        404 => ProviderError::ModelNotFound {
+            model: String::new(),
+            reason,
+        },
         // Waiting does not restore a quota.
         429 if error["code"] == "insufficient_quota" => ProviderError::Invalid { reason },
-        429 => ProviderError::RateLimit { retry_after, reason },
-        503 | 529 => ProviderError::Overloaded { retry_after, reason },
+        429 => ProviderError::RateLimit {
+            retry_after,
+            reason,
+        },
+        503 | 529 => ProviderError::Overloaded {
+            retry_after,
+            reason,
+        },
         400..=499 => ProviderError::Invalid { reason },
-        300..=399 => ProviderError::Invalid { reason: "it redirects, and a key goes nowhere else".into() },
-        _ => ProviderError::Server { status, retry_after, reason },
+        300..=399 => ProviderError::Invalid {
+            reason: "it redirects, and a key goes nowhere else".into(),
+        },
+        _ => ProviderError::Server {
+            status,
+            retry_after,
+            reason,
+        },
     }
 }
 
@@ -212,7 +261,11 @@ mod tests {
     #[test]
     fn a_key_crosses_no_network_in_clear_text() {
         let new = |base: &str, has_key| Http::new(base, vec![], has_key, None).map(drop);
-        for local in ["http://127.0.0.1:11434", "http://localhost:1/v1", "http://[::1]:3"] {
+        for local in [
+            "http://127.0.0.1:11434",
+            "http://localhost:1/v1",
+            "http://[::1]:3",
+        ] {
             assert_eq!(new(local, true), Ok(()), "{local}");
         }
         for open in [
@@ -221,11 +274,25 @@ mod tests {
             "http://127.0.0.1.example",
             "http://localhost.example",
         ] {
-            assert!(matches!(new(open, true), Err(ProviderError::PlainKey { .. })), "{open}");
+            assert!(
+                matches!(new(open, true), Err(ProviderError::PlainKey { .. })),
+                "{open}"
+            );
             assert_eq!(new(open, false), Ok(()));
         }
-        for wrong in ["", "x", "ftp://h", "https://u:p@h", "https://h?key=1", "https://h#x", "file:///x"] {
-            assert!(matches!(new(wrong, false), Err(ProviderError::BaseUrl(_))), "{wrong}");
+        for wrong in [
+            "",
+            "x",
+            "ftp://h",
+            "https://u:p@h",
+            "https://h?key=1",
+            "https://h#x",
+            "file:///x",
+        ] {
+            assert!(
+                matches!(new(wrong, false), Err(ProviderError::BaseUrl(_))),
+                "{wrong}"
+            );
         }
     }
 
@@ -234,7 +301,10 @@ mod tests {
         let url = |base: &str, path: &str| below(&base::parse(base).unwrap(), path).to_string();
         let models = "/v1/models?limit=10";
         assert_eq!(url("https://h", models), "https://h/v1/models?limit=10");
-        assert_eq!(url("https://h/api/v1/", models), "https://h/api/v1/models?limit=10");
+        assert_eq!(
+            url("https://h/api/v1/", models),
+            "https://h/api/v1/models?limit=10"
+        );
         assert_eq!(url("http://h:1/x", "/api/chat"), "http://h:1/x/api/chat");
     }
 
@@ -259,7 +329,9 @@ mod tests {
         assert!(!of_status(429, None, quota).is_transient());
         assert_eq!(
             of_status(400, None, br#"{"error":"why"}"#),
-            ProviderError::Invalid { reason: "why".into() }
+            ProviderError::Invalid {
+                reason: "why".into()
+            }
         );
         assert!(of_status(302, None, b"").to_string().contains("redirects"));
         assert!(of_status(400, None, &[b'x'; 9999]).to_string().len() < 700);
@@ -268,7 +340,10 @@ mod tests {
     #[test]
     fn a_key_is_not_shown() {
         let key = Key::new(" sk-123 \n").unwrap();
-        assert_eq!((key.expose(), format!("{key:?}")), ("sk-123", "Key(…)".to_owned()));
+        assert_eq!(
+            (key.expose(), format!("{key:?}")),
+            ("sk-123", "Key(…)".to_owned())
+        );
         assert_eq!((Key::new(" "), Key::new("a\nb")), (None, None));
     }
 }

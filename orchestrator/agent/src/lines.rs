@@ -38,7 +38,9 @@ impl Lines {
             self.start += usize::from(self.buffer[self.start] == b'\n');
         }
         let from = self.start.max(self.searched);
-        let found = self.buffer[from..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let found = self.buffer[from..]
+            .iter()
+            .position(|byte| matches!(byte, b'\n' | b'\r'));
         let Some(end) = found.map(|at| from + at) else {
             check(self.buffer.len() - self.start)?;
             // Relative to the start of the buffer, as it will be after the next push.
@@ -63,7 +65,10 @@ impl Lines {
 
 fn check(length: usize) -> Result<(), ProviderError> {
     if length > LINE_MAX {
-        return Err(ProviderError::TooLarge { what: "bytes in a line", max: LINE_MAX });
+        return Err(ProviderError::TooLarge {
+            what: "bytes in a line",
+            max: LINE_MAX,
+        });
     }
     Ok(())
 }
@@ -85,7 +90,11 @@ impl Events {
     /// # Errors
     /// If the data is too long.
     pub fn push(&mut self, line: &str) -> Result<Option<String>, ProviderError> {
-        let line = if self.begun { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
+        let line = if self.begun {
+            line
+        } else {
+            line.strip_prefix('\u{feff}').unwrap_or(line)
+        };
         self.begun = true;
         if line.is_empty() {
             return Ok(self.data.take());
@@ -100,7 +109,10 @@ impl Events {
             data.push('\n');
         }
         if data.len() + value.len() > LINE_MAX {
-            return Err(ProviderError::TooLarge { what: "bytes in an event", max: LINE_MAX });
+            return Err(ProviderError::TooLarge {
+                what: "bytes in an event",
+                max: LINE_MAX,
+            });
         }
         data.push_str(value);
         Ok(None)
@@ -125,7 +137,11 @@ mod tests {
     #[test]
     fn characters_and_line_ends_may_be_split_across_pieces() {
         for piece in 1..9 {
-            assert_eq!(lines("é\n\r\n€\r\rend".as_bytes(), piece), ["é", "", "€", "", "end"], "{piece}");
+            assert_eq!(
+                lines("é\n\r\n€\r\rend".as_bytes(), piece),
+                ["é", "", "€", "", "end"],
+                "{piece}"
+            );
         }
         let mut bad = Lines::default();
         bad.push(b"\xff\n");
@@ -140,15 +156,18 @@ mod tests {
         cutter.push(b"\n");
         assert_eq!(cutter.next_line().unwrap().unwrap().len(), LINE_MAX);
         cutter.push(&vec![b'x'; LINE_MAX + 1]);
-        assert!(matches!(cutter.next_line(), Err(ProviderError::TooLarge { .. })));
+        assert!(matches!(
+            cutter.next_line(),
+            Err(ProviderError::TooLarge { .. })
+        ));
     }
 
     #[test]
     fn events_have_their_data_lines_joined_and_comments_left_out() {
         let mut events = Events::default();
         let mut got = Vec::new();
-        for line in
-            "\u{feff}event: x\n: comment\ndata:a\ndata:  b\nid: 1\n\n\ndata\n\nretry: 3\n\n".split('\n')
+        for line in "\u{feff}event: x\n: comment\ndata:a\ndata:  b\nid: 1\n\n\ndata\n\nretry: 3\n\n"
+            .split('\n')
         {
             got.extend(events.push(line).unwrap());
         }
@@ -156,6 +175,9 @@ mod tests {
         let mut events = Events::default();
         let line = format!("data: {}", "x".repeat(LINE_MAX));
         assert_eq!(events.push(&line), Ok(None));
-        assert!(matches!(events.push(&line), Err(ProviderError::TooLarge { .. })));
+        assert!(matches!(
+            events.push(&line),
+            Err(ProviderError::TooLarge { .. })
+        ));
     }
 }

@@ -5,7 +5,11 @@ use serde_json::Value;
 
 /// One message, in the order of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "role",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Message {
     /// A message of the user, or of the loop in the user's place.
     User {
@@ -26,7 +30,11 @@ pub enum Message {
 
 /// A part of a model's message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Part {
     /// Text for the user.
     Text {
@@ -119,9 +127,11 @@ impl Message {
         match self {
             Message::User { text } => text.clone(),
             Message::Assistant { parts } => text_of(parts),
-            Message::Tools { answers } => {
-                answers.iter().map(|answer| answer.text.as_str()).collect::<Vec<_>>().join("\n")
-            }
+            Message::Tools { answers } => answers
+                .iter()
+                .map(|answer| answer.text.as_str())
+                .collect::<Vec<_>>()
+                .join("\n"),
         }
     }
 }

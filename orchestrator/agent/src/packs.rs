@@ -10,8 +10,10 @@ pub const FINISH: &str = "finish_task";
 /// The tool that asks another model; the loop carries it out itself.
 pub const SUBAGENT: &str = "subagent";
 /// The packs that are shipped.
-const SHIPPED: [&str; 2] =
-    [include_str!("../packs/engineering.toml"), include_str!("../packs/research.toml")];
+const SHIPPED: [&str; 2] = [
+    include_str!("../packs/engineering.toml"),
+    include_str!("../packs/research.toml"),
+];
 /// Maximum bytes of a pack's instructions.
 const PROMPT_MAX: usize = 64 << 10;
 
@@ -95,17 +97,28 @@ impl Pack {
             canonical(tool) == Some(tool.as_str()) || tool == SUBAGENT || tool.starts_with("mcp__")
         };
         if let Some(tool) = pack.tools.iter().flatten().find(|tool| !own(tool)) {
-            return Err(PackError::Tool { pack: name(), tool: tool.clone() });
+            return Err(PackError::Tool {
+                pack: name(),
+                tool: tool.clone(),
+            });
         }
         if pack.prompt.len() > PROMPT_MAX {
-            return Err(PackError::Prompt { pack: name(), bytes: pack.prompt.len() });
+            return Err(PackError::Prompt {
+                pack: name(),
+                bytes: pack.prompt.len(),
+            });
         }
         if let Some(finish) = &pack.finish {
             let schema = full_schema();
             let rejected = finish.rejected.keys();
             let mut named = finish.fields.iter().chain(&finish.required).chain(rejected);
-            if let Some(field) = named.find(|field| schema["properties"].get(field.as_str()).is_none()) {
-                return Err(PackError::Field { pack: name(), field: field.clone() });
+            if let Some(field) =
+                named.find(|field| schema["properties"].get(field.as_str()).is_none())
+            {
+                return Err(PackError::Field {
+                    pack: name(),
+                    field: field.clone(),
+                });
             }
         }
         Ok(())
@@ -116,25 +129,41 @@ impl Pack {
     /// # Errors
     /// If it does not exist or is invalid.
     pub fn named(name: &str, own: &[Pack]) -> Result<Self, PackError> {
-        let shipped = SHIPPED.into_iter().map(Self::parse).collect::<Result<Vec<_>, _>>()?;
+        let shipped = SHIPPED
+            .into_iter()
+            .map(Self::parse)
+            .collect::<Result<Vec<_>, _>>()?;
         let all = || own.iter().chain(&shipped);
-        let known = || all().map(|pack| pack.name.as_str()).collect::<Vec<_>>().join(", ");
+        let known = || {
+            all()
+                .map(|pack| pack.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let found = all().find(|pack| pack.name == name).cloned();
-        found.ok_or_else(|| PackError::Unknown { name: name.to_owned(), known: known() })
+        found.ok_or_else(|| PackError::Unknown {
+            name: name.to_owned(),
+            known: known(),
+        })
     }
 
     /// Whether `tool` is listed to the model.
     pub fn has(&self, tool: &str) -> bool {
         match tool {
             FINISH => self.finish.is_some(),
-            tool => self.tools.as_ref().is_none_or(|tools| tools.iter().any(|own| own == tool)),
+            tool => self
+                .tools
+                .as_ref()
+                .is_none_or(|tools| tools.iter().any(|own| own == tool)),
         }
     }
 }
 
 /// The schema of `finish_task` with all its fields.
 fn full_schema() -> Value {
-    Tool::find(FINISH).map(|tool| tool.to_json()["inputSchema"].take()).unwrap_or_default()
+    Tool::find(FINISH)
+        .map(|tool| tool.to_json()["inputSchema"].take())
+        .unwrap_or_default()
 }
 
 impl Finish {
@@ -159,11 +188,20 @@ impl Finish {
             Value::Array(items) => items.is_empty(),
             Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
         };
-        let missing: Vec<&str> = self.required.iter().filter(is_missing).map(String::as_str).collect();
+        let missing: Vec<&str> = self
+            .required
+            .iter()
+            .filter(is_missing)
+            .map(String::as_str)
+            .collect();
         if !missing.is_empty() {
             return Err(format!("missing or empty: {}", missing.join(", ")));
         }
-        match self.rejected.iter().find(|(field, value)| input.get(field.as_str()) == Some(value)) {
+        match self
+            .rejected
+            .iter()
+            .find(|(field, value)| input.get(field.as_str()) == Some(value))
+        {
             Some((field, value)) => Err(format!("{field} is {value}: the task is not done yet")),
             None => Ok(()),
         }
@@ -189,7 +227,8 @@ mod tests {
 
     #[test]
     fn configuration_alone_adds_a_pack_and_what_it_names_must_exist() {
-        let own = Pack::parse("name = \"docs\"\ntools = [\"file_read\", \"mcp__wiki__find\"]\n").unwrap();
+        let own =
+            Pack::parse("name = \"docs\"\ntools = [\"file_read\", \"mcp__wiki__find\"]\n").unwrap();
         let found = Pack::named("docs", &[own]).unwrap();
         assert!(found.has("mcp__wiki__find") && !found.has("bash") && !found.has(FINISH));
         for wrong in [
@@ -210,8 +249,17 @@ mod tests {
         assert!(check(json!({"summary": "s", "tests_verified": true}), true));
         assert!(check(json!({"summary": "s"}), true));
         assert!(!check(json!({"summary": "s"}), false), "no tool was used");
-        assert!(!check(json!({"summary": " "}), true), "a required field is empty");
-        assert!(!check(json!({"notes": "n"}), true), "a required field is missing");
-        assert!(!check(json!({"summary": "s", "tests_verified": false}), true));
+        assert!(
+            !check(json!({"summary": " "}), true),
+            "a required field is empty"
+        );
+        assert!(
+            !check(json!({"notes": "n"}), true),
+            "a required field is missing"
+        );
+        assert!(!check(
+            json!({"summary": "s", "tests_verified": false}),
+            true
+        ));
     }
 }

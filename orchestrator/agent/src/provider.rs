@@ -96,8 +96,14 @@ impl Model {
 /// The error for a model without tools; it lists models that have them, if the provider can tell.
 pub async fn no_tools(provider: &dyn Provider, model: &Model) -> ProviderError {
     let models = provider.models().await.unwrap_or_default();
-    let capable = models.into_iter().filter(|model| model.supports_tools == Some(true)).take(20);
-    ProviderError::NoTools { model: model.id.clone(), capable: capable.map(|model| model.id).collect() }
+    let capable = models
+        .into_iter()
+        .filter(|model| model.supports_tools == Some(true))
+        .take(20);
+    ProviderError::NoTools {
+        model: model.id.clone(),
+        capable: capable.map(|model| model.id).collect(),
+    }
 }
 
 /// The model to use: the configured one, else the smallest that can chat, preferring those that call tools.
@@ -109,7 +115,10 @@ pub fn choose<'a>(configured: Option<&str>, models: &'a [Model]) -> Option<&'a M
     let rank = |model: &Model| (model.supports_tools == Some(false), size(model));
     let ordered = |a: &&Model, b: &&Model| {
         let ((a_lacks, a_size), (b_lacks, b_size)) = (rank(a), rank(b));
-        a_lacks.cmp(&b_lacks).then(a_size.total_cmp(&b_size)).then(a.id.cmp(&b.id))
+        a_lacks
+            .cmp(&b_lacks)
+            .then(a_size.total_cmp(&b_size))
+            .then(a.id.cmp(&b.id))
     };
     models.iter().filter(|model| model.chat).min_by(ordered)
 }
@@ -120,12 +129,28 @@ mod tests {
 
     #[test]
     fn the_smallest_chat_model_is_taken_by_its_number_and_not_by_its_text() {
-        let sized = |id: &str, size_b: f64, chat| Model { chat, size_b: Some(size_b), ..Model::named(id) };
-        let models = [sized("ten", 10.0, true), sized("eight", 8.0, true), sized("embed", 0.1, false)];
+        let sized = |id: &str, size_b: f64, chat| Model {
+            chat,
+            size_b: Some(size_b),
+            ..Model::named(id)
+        };
+        let models = [
+            sized("ten", 10.0, true),
+            sized("eight", 8.0, true),
+            sized("embed", 0.1, false),
+        ];
         assert_eq!(choose(None, &models).unwrap().id, "eight");
         assert_eq!(choose(Some("ten"), &models).unwrap().id, "ten");
         assert_eq!(choose(Some("none"), &models), None);
-        let toolless = Model { supports_tools: Some(false), ..sized("tiny", 1.0, true) };
-        assert_eq!(choose(None, &[models.to_vec(), vec![toolless]].concat()).unwrap().id, "eight");
+        let toolless = Model {
+            supports_tools: Some(false),
+            ..sized("tiny", 1.0, true)
+        };
+        assert_eq!(
+            choose(None, &[models.to_vec(), vec![toolless]].concat())
+                .unwrap()
+                .id,
+            "eight"
+        );
     }
 }

@@ -43,7 +43,9 @@ impl Publisher {
             timestamp: now(),
             body,
         };
-        self.listeners.iter().for_each(|listener| listener.hear(&event));
+        self.listeners
+            .iter()
+            .for_each(|listener| listener.hear(&event));
         if self.client.send(event).await.is_err() {
             self.gone.set(true);
         }
@@ -63,28 +65,58 @@ impl Publisher {
     fn sanitize(&self, body: Body) -> Body {
         let text = |text: String| self.sanitizer.text(&text);
         match body {
-            Body::StreamStart { provider, model } => {
-                Body::StreamStart { provider: text(provider), model: text(model) }
-            }
-            Body::ToolInputDelta { index, tool_name, chunk } => {
-                Body::ToolInputDelta { index, tool_name: text(tool_name), chunk }
-            }
-            Body::ToolStart { tool_id, tool_name, input } => {
-                Body::ToolStart { tool_id, tool_name: text(tool_name), input: self.sanitizer.input(&input) }
-            }
-            Body::Retry { code, message, attempt, delay_ms } => {
-                Body::Retry { code, message: text(message), attempt, delay_ms }
-            }
+            Body::StreamStart { provider, model } => Body::StreamStart {
+                provider: text(provider),
+                model: text(model),
+            },
+            Body::ToolInputDelta {
+                index,
+                tool_name,
+                chunk,
+            } => Body::ToolInputDelta {
+                index,
+                tool_name: text(tool_name),
+                chunk,
+            },
+            Body::ToolStart {
+                tool_id,
+                tool_name,
+                input,
+            } => Body::ToolStart {
+                tool_id,
+                tool_name: text(tool_name),
+                input: self.sanitizer.input(&input),
+            },
+            Body::Retry {
+                code,
+                message,
+                attempt,
+                delay_ms,
+            } => Body::Retry {
+                code,
+                message: text(message),
+                attempt,
+                delay_ms,
+            },
             Body::Hook(mut ran) => {
                 (ran.message, ran.ask_agent) = (ran.message.map(text), ran.ask_agent.map(text));
                 ran.tool_name = ran.tool_name.map(text);
                 ran.input = ran.input.map(|input| self.sanitizer.input(&input));
                 Body::Hook(ran)
             }
-            Body::Notice { kind, message } => Body::Notice { kind, message: text(message) },
-            Body::Error { code, message, retry_after_s } => {
-                Body::Error { code, message: text(message), retry_after_s }
-            }
+            Body::Notice { kind, message } => Body::Notice {
+                kind,
+                message: text(message),
+            },
+            Body::Error {
+                code,
+                message,
+                retry_after_s,
+            } => Body::Error {
+                code,
+                message: text(message),
+                retry_after_s,
+            },
             Body::ToolResult(mut result) => {
                 // Calls that no session has made carry names that the model wrote.
                 result.tool_name = text(result.tool_name);
@@ -95,9 +127,23 @@ impl Publisher {
                     .for_each(|error| error.message = text(std::mem::take(&mut error.message)));
                 Body::ToolResult(result)
             }
-            Body::StreamEnd { partial, reason, turns, usage, context, result } => {
+            Body::StreamEnd {
+                partial,
+                reason,
+                turns,
+                usage,
+                context,
+                result,
+            } => {
                 let result = result.map(|result| self.sanitizer.input(&result));
-                Body::StreamEnd { partial, reason, turns, usage, context, result }
+                Body::StreamEnd {
+                    partial,
+                    reason,
+                    turns,
+                    usage,
+                    context,
+                    result,
+                }
             }
             passed @ (Body::Session { .. }
             | Body::TextDelta { .. }

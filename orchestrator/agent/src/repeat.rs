@@ -39,9 +39,15 @@ mod tests {
     #[test]
     fn the_order_of_fields_makes_no_other_call() {
         let mut repeats = Repeats::default();
-        let orders = [r#"{"a":1,"b":[{"c":2,"d":3}]}"#, r#"{"b":[{"d":3,"c":2}],"a":1}"#];
+        let orders = [
+            r#"{"a":1,"b":[{"c":2,"d":3}]}"#,
+            r#"{"b":[{"d":3,"c":2}],"a":1}"#,
+        ];
         let [first, second] = orders.map(|text| serde_json::from_str(text).unwrap());
-        assert_eq!((repeats.take("x", &first), repeats.take("x", &second)), (None, None));
+        assert_eq!(
+            (repeats.take("x", &first), repeats.take("x", &second)),
+            (None, None)
+        );
         assert_eq!(repeats.take("x", &first), Some(3));
     }
 
@@ -49,7 +55,10 @@ mod tests {
     fn the_third_call_alike_of_eight_is_a_circle() {
         let mut repeats = Repeats::default();
         let same = json!({"command": "ls"});
-        assert_eq!((repeats.take("bash", &same), repeats.take("bash", &same)), (None, None));
+        assert_eq!(
+            (repeats.take("bash", &same), repeats.take("bash", &same)),
+            (None, None)
+        );
         assert_eq!(repeats.take("bash", &json!({"command": "pwd"})), None);
         assert_eq!(repeats.take("bash", &same), Some(3));
         for number in 0..7 {

@@ -102,7 +102,12 @@ impl Progress {
 impl End {
     /// An end with only a reason.
     pub fn new(reason: EndReason) -> Self {
-        Self { reason, error: None, result: None, text: String::new() }
+        Self {
+            reason,
+            error: None,
+            result: None,
+            text: String::new(),
+        }
     }
 }
 
@@ -110,7 +115,11 @@ impl Run<'_> {
     /// The budget of the context of `model`.
     pub fn budget(&self, model: &Model) -> Budget {
         let settings = &self.parts.settings;
-        let budget = Budget::new(model.context_window, settings.answer_tokens, settings.reserve_tokens);
+        let budget = Budget::new(
+            model.context_window,
+            settings.answer_tokens,
+            settings.reserve_tokens,
+        );
         budget.with_prompt(&self.system, &self.tools)
     }
 

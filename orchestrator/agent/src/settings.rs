@@ -81,9 +81,16 @@ impl Settings {
 
     /// The instructions of a run.
     pub fn system(&self) -> String {
-        let pack = self.pack.as_ref().map(|pack| pack.prompt.trim()).unwrap_or_default();
+        let pack = self
+            .pack
+            .as_ref()
+            .map(|pack| pack.prompt.trim())
+            .unwrap_or_default();
         let tools = if self.tools { SYSTEM } else { "" };
         let all = [tools, pack, self.instructions.trim()];
-        all.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+        all.into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 }

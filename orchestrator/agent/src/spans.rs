@@ -48,7 +48,8 @@ pub(crate) fn model_request(provider: &str, model: &str, attempt: u32) -> Span {
 /// Records the end of the run. Called within its span.
 pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
     let span = Span::current();
-    span.record("reason", end.reason.name()).record("turns", turns);
+    span.record("reason", end.reason.name())
+        .record("turns", turns);
     record_usage(&span, usage);
     record_error(&span, end.error.as_ref());
     let duration_ms = duration.as_millis() as u64;
@@ -68,11 +69,13 @@ pub(crate) fn end_request(result: &Result<(), ProviderError>, usage: Usage, dura
 }
 
 fn record_usage(span: &Span, usage: Usage) {
-    span.record("input_tokens", usage.input_tokens).record("output_tokens", usage.output_tokens);
+    span.record("input_tokens", usage.input_tokens)
+        .record("output_tokens", usage.output_tokens);
 }
 
 fn record_error(span: &Span, error: Option<&ProviderError>) {
     if let Some(error) = error {
-        span.record("error", error.code()).record("otel.status_code", "ERROR");
+        span.record("error", error.code())
+            .record("otel.status_code", "ERROR");
     }
 }

@@ -43,14 +43,28 @@ struct State {
 impl Transcript {
     /// Begins a transcript; `start` holds the settings of the conversation.
     pub fn begin(out: Box<dyn Write>, redactor: &'static Redactor, start: Value) -> Self {
-        let transcript = Self { state: RefCell::new(State { out, bytes: 0, error: None }), redactor };
+        let transcript = Self {
+            state: RefCell::new(State {
+                out,
+                bytes: 0,
+                error: None,
+            }),
+            redactor,
+        };
         transcript.write(&Line::Start(start));
         transcript
     }
 
     /// Continues a transcript of `bytes` bytes.
     pub fn resume(out: Box<dyn Write>, redactor: &'static Redactor, bytes: u64) -> Self {
-        Self { state: RefCell::new(State { out, bytes, error: None }), redactor }
+        Self {
+            state: RefCell::new(State {
+                out,
+                bytes,
+                error: None,
+            }),
+            redactor,
+        }
     }
 
     /// Writes a message.
@@ -104,7 +118,10 @@ impl Recorded {
     /// Reads a transcript. An invalid line was cut off when its writer died, and is skipped.
     pub fn read(text: &str) -> Self {
         let mut recorded = Self::default();
-        for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+        for line in text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+        {
             match line {
                 Line::Start(start) => recorded.start = start,
                 Line::Event(event) => recorded.events.push(event),
@@ -138,7 +155,10 @@ mod tests {
 
     #[test]
     fn it_has_whole_texts_and_no_secrets_and_half_a_line_is_left_out() {
-        let secret = Secret { name: "KEY".into(), value: b"very-secret-key".to_vec() };
+        let secret = Secret {
+            name: "KEY".into(),
+            value: b"very-secret-key".to_vec(),
+        };
         let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));
         let out = Shared::default();
         let transcript = Transcript::begin(Box::new(out.clone()), redactor, json!({"model": "m"}));
@@ -149,6 +169,9 @@ mod tests {
         text.push_str(r#"{"kind":"message","payl"#);
         let recorded = Recorded::read(&text);
         assert_eq!(recorded.start, json!({"model": "m"}));
-        assert_eq!(recorded.messages, [Message::user(format!("use [redacted:KEY] {long}"))]);
+        assert_eq!(
+            recorded.messages,
+            [Message::user(format!("use [redacted:KEY] {long}"))]
+        );
     }
 }

@@ -53,7 +53,10 @@ impl ModelTurn<'_> {
         loop {
             let span = spans::model_request(self.provider.name(), prompt.model, attempt);
             let asked = Instant::now();
-            let (accumulator, begun, result) = self.attempt(prompt, deadline).instrument(span.clone()).await;
+            let (accumulator, begun, result) = self
+                .attempt(prompt, deadline)
+                .instrument(span.clone())
+                .await;
             span.in_scope(|| spans::end_request(&result, accumulator.usage(), asked.elapsed()));
             let error = match result {
                 Ok(()) => None,
@@ -70,12 +73,21 @@ impl ModelTurn<'_> {
                     None => Some(error),
                 },
             };
-            return TurnEnd { answer: accumulator.finish(taken, self.publisher.redactor()), error };
+            return TurnEnd {
+                answer: accumulator.finish(taken, self.publisher.redactor()),
+                error,
+            };
         }
     }
 
     /// How long to wait before the next attempt; `None` if there is to be none.
-    fn pause(&self, error: &ProviderError, begun: bool, attempt: u32, deadline: Instant) -> Option<Duration> {
+    fn pause(
+        &self,
+        error: &ProviderError,
+        begun: bool,
+        attempt: u32,
+        deadline: Instant,
+    ) -> Option<Duration> {
         // Text that was shown cannot be withdrawn, and a second answer would differ from it.
         if begun || attempt > RETRIES || !error.is_transient() || self.control.is_cancelled() {
             return None;
@@ -87,7 +99,14 @@ impl ModelTurn<'_> {
     async fn announce(&self, error: &ProviderError, attempt: u32, pause: Duration) {
         let (code, message) = (error.code(), error.to_string());
         let delay_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        self.publisher.publish(Body::Retry { code, message, attempt, delay_ms }).await;
+        self.publisher
+            .publish(Body::Retry {
+                code,
+                message,
+                attempt,
+                delay_ms,
+            })
+            .await;
     }
 
     /// One request; returns the answer, whether any of it arrived, and how it ended.
@@ -148,7 +167,11 @@ enum Kind {
 
 impl<'a> Streams<'a> {
     fn new(turn: &'a ModelTurn<'a>) -> Self {
-        Self { turn, current: None, inputs: BTreeMap::new() }
+        Self {
+            turn,
+            current: None,
+            inputs: BTreeMap::new(),
+        }
     }
 
     async fn push(&mut self, chunk: &Chunk) {
@@ -157,7 +180,8 @@ impl<'a> Streams<'a> {
             Chunk::Thinking { index, text } => self.text(Kind::Thinking, *index, text).await,
             Chunk::ToolStart { index, name, .. } => {
                 self.finish().await;
-                self.inputs.insert(*index, (name.clone(), self.turn.publisher.stream()));
+                self.inputs
+                    .insert(*index, (name.clone(), self.turn.publisher.stream()));
             }
             Chunk::ToolDelta { index, json } => self.input(*index, json).await,
             Chunk::ToolEnd { index } => {
@@ -170,11 +194,17 @@ impl<'a> Streams<'a> {
     }
 
     async fn text(&mut self, kind: Kind, index: u32, text: &str) {
-        if self.current.as_ref().is_none_or(|(of, at, _)| (*of, *at) != (kind, index)) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(of, at, _)| (*of, *at) != (kind, index))
+        {
             self.finish().await;
             self.current = Some((kind, index, self.turn.publisher.stream()));
         }
-        let Some((_, _, stream)) = &mut self.current else { return };
+        let Some((_, _, stream)) = &mut self.current else {
+            return;
+        };
         let bytes = stream.push(text.as_bytes());
         self.publish_text(kind, index, bytes).await;
     }
@@ -199,7 +229,9 @@ impl<'a> Streams<'a> {
     }
 
     async fn input(&mut self, index: u32, json: &str) {
-        let Some((name, stream)) = self.inputs.get_mut(&index) else { return };
+        let Some((name, stream)) = self.inputs.get_mut(&index) else {
+            return;
+        };
         let (name, bytes) = (name.clone(), stream.push(json.as_bytes()));
         self.publish_input(index, name, bytes).await;
     }
@@ -207,7 +239,14 @@ impl<'a> Streams<'a> {
     async fn publish_input(&self, index: u32, tool_name: String, bytes: Vec<u8>) {
         if !bytes.is_empty() && self.turn.input_deltas {
             let chunk = String::from_utf8_lossy(&bytes).into_owned();
-            self.turn.publisher.publish(Body::ToolInputDelta { index, tool_name, chunk }).await;
+            self.turn
+                .publisher
+                .publish(Body::ToolInputDelta {
+                    index,
+                    tool_name,
+                    chunk,
+                })
+                .await;
         }
     }
 }

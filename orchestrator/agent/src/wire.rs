@@ -104,17 +104,28 @@ impl<W: Wire> HttpProvider<W> {
     /// # Errors
     /// If the base is no URL, or a key would cross a network in clear text.
     pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
-        let http = Http::new(base.unwrap_or(wire.base()), wire.headers(key), key.is_some(), wire.hint())?;
+        let http = Http::new(
+            base.unwrap_or(wire.base()),
+            wire.headers(key),
+            key.is_some(),
+            wire.hint(),
+        )?;
         // A server with an address of the user's own may need no key.
         let has_key = key.is_some() || base.is_some() || wire.key_names().is_none();
-        Ok(Self { wire, http, has_key })
+        Ok(Self {
+            wire,
+            http,
+            has_key,
+        })
     }
 
     fn check_key(&self) -> Result<(), ProviderError> {
         match self.wire.key_names() {
-            Some(KeyNames { variable, issuer }) if !self.has_key => {
-                Err(ProviderError::NoKey { provider: self.wire.name().to_owned(), variable, issuer })
-            }
+            Some(KeyNames { variable, issuer }) if !self.has_key => Err(ProviderError::NoKey {
+                provider: self.wire.name().to_owned(),
+                variable,
+                issuer,
+            }),
             _ => Ok(()),
         }
     }
@@ -122,7 +133,11 @@ impl<W: Wire> HttpProvider<W> {
     async fn stream(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
         self.check_key()?;
         let (path, body) = self.wire.request(prompt);
-        let mut response = self.http.post(path, &body).await.map_err(|error| name_model(error, prompt))?;
+        let mut response = self
+            .http
+            .post(path, &body)
+            .await
+            .map_err(|error| name_model(error, prompt))?;
         let mut reader = Reader::new(self.wire.framing(), self.wire.decoder());
         let mut out = Vec::new();
         while let Some(piece) = self.http.piece(&mut response).await? {
@@ -134,7 +149,11 @@ impl<W: Wire> HttpProvider<W> {
             read?;
         }
         let read = reader.finish(&mut out);
-        if hand_on(&mut out, chunks).await? { Ok(()) } else { read.and(Err(ProviderError::Cut)) }
+        if hand_on(&mut out, chunks).await? {
+            Ok(())
+        } else {
+            read.and(Err(ProviderError::Cut))
+        }
     }
 }
 
@@ -152,9 +171,10 @@ async fn hand_on(out: &mut Vec<Chunk>, chunks: &Chunks) -> Result<bool, Provider
 
 fn name_model(error: ProviderError, prompt: &Prompt<'_>) -> ProviderError {
     match error {
-        ProviderError::ModelNotFound { reason, .. } => {
-            ProviderError::ModelNotFound { model: prompt.model.to_owned(), reason }
-        }
+        ProviderError::ModelNotFound { reason, .. } => ProviderError::ModelNotFound {
+            model: prompt.model.to_owned(),
+            reason,
+        },
         error => error,
     }
 }
@@ -167,12 +187,16 @@ impl<W: Wire> Provider for HttpProvider<W> {
     fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>> {
         async {
             self.check_key()?;
-            let listed = self.wire.models(&self.http.get(self.wire.models_path()).await?);
+            let listed = self
+                .wire
+                .models(&self.http.get(self.wire.models_path()).await?);
             let mut models = Vec::with_capacity(listed.len());
             for model in listed {
                 models.push(match self.wire.inquiry(&model.id) {
                     Some((path, body)) => match self.http.post(path, &body).await {
-                        Ok(response) => self.wire.inquired(&model.id, &self.http.json(response).await?),
+                        Ok(response) => self
+                            .wire
+                            .inquired(&model.id, &self.http.json(response).await?),
                         // The list is useful without it.
                         Err(_) => model,
                     },
@@ -187,13 +211,18 @@ impl<W: Wire> Provider for HttpProvider<W> {
     fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>> {
         async move {
             self.check_key()?;
-            let Some((path, body)) = self.wire.inquiry(id) else { return Ok(self.wire.model(id)) };
+            let Some((path, body)) = self.wire.inquiry(id) else {
+                return Ok(self.wire.model(id));
+            };
             let answer = match self.http.post(path, &body).await {
                 Ok(answer) => answer,
                 // A compatible server may not know this request; the prompt will show whether the model exists.
                 Err(ProviderError::ModelNotFound { .. }) => {
                     let model = self.wire.model(id);
-                    return Ok(Model { supports_tools: model.supports_tools.filter(|yes| *yes), ..model });
+                    return Ok(Model {
+                        supports_tools: model.supports_tools.filter(|yes| *yes),
+                        ..model
+                    });
                 }
                 Err(error) => return Err(error),
             };
@@ -223,7 +252,13 @@ pub struct Reader<D> {
 impl<D: Decoder> Reader<D> {
     /// Nothing has come.
     pub fn new(framing: Framing, decoder: D) -> Self {
-        Self { framing, lines: Lines::default(), events: Events::default(), decoder, bytes: 0 }
+        Self {
+            framing,
+            lines: Lines::default(),
+            events: Events::default(),
+            decoder,
+            bytes: 0,
+        }
     }
 
     /// Takes a piece of the answer; its chunks go to `out`.
@@ -233,7 +268,10 @@ impl<D: Decoder> Reader<D> {
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         self.bytes += piece.len();
         if self.bytes > ANSWER_MAX {
-            return Err(ProviderError::TooLarge { what: "bytes", max: ANSWER_MAX });
+            return Err(ProviderError::TooLarge {
+                what: "bytes",
+                max: ANSWER_MAX,
+            });
         }
         self.lines.push(piece);
         while let Some(line) = self.lines.next_line()? {

@@ -34,11 +34,23 @@ impl Provider for Echo {
     }
 
     fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>> {
-        async { Ok(vec![Model { supports_tools: Some(false), ..Model::named("echo") }]) }.boxed_local()
+        async {
+            Ok(vec![Model {
+                supports_tools: Some(false),
+                ..Model::named("echo")
+            }])
+        }
+        .boxed_local()
     }
 
     fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>> {
-        async move { Ok(Model { supports_tools: Some(false), ..Model::named(id) }) }.boxed_local()
+        async move {
+            Ok(Model {
+                supports_tools: Some(false),
+                ..Model::named(id)
+            })
+        }
+        .boxed_local()
     }
 
     fn answer<'a>(
@@ -46,7 +58,11 @@ impl Provider for Echo {
         prompt: &'a Prompt<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
-        let text = prompt.messages.last().map(Message::text).unwrap_or_default();
+        let text = prompt
+            .messages
+            .last()
+            .map(Message::text)
+            .unwrap_or_default();
         async move {
             chunks.send(Chunk::Text { index: 0, text }).await?;
             chunks.send(Chunk::End(Stop::Done)).await
@@ -109,11 +125,18 @@ impl Provider for Steps {
 }
 
 fn settings(tools: bool) -> Settings {
-    Settings { tools, ..Settings::new("a-model") }
+    Settings {
+        tools,
+        ..Settings::new("a-model")
+    }
 }
 
 /// One run, without tools, with a clock that jumps where all wait; its end, its events and what it did to a conversation.
-fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<String>, Conversation) {
+fn run(
+    provider: Rc<dyn Provider>,
+    settings: Settings,
+    text: &str,
+) -> (End, Vec<String>, Conversation) {
     let open = Open {
         project: "/p".into(),
         central: "/c".into(),
@@ -130,16 +153,25 @@ fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<
         reveal: Vec::new(),
         answer_s: None,
     };
-    let secret = Secret { name: "KEY".into(), value: b"sk-the-secret-key".to_vec() };
+    let secret = Secret {
+        name: "KEY".into(),
+        value: b"sk-the-secret-key".to_vec(),
+    };
     let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));
-    let runtime =
-        Builder::new_current_thread().enable_all().start_paused(true).build_local(LocalOptions::default());
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
         let session = Session::start(Config::new(open, redactor));
         let agent = Agent::new(session, provider, settings, None, redactor);
         let mut conversation = Conversation::default();
         let (sender, mut received) = mpsc::channel(EVENTS);
-        let order = Order { conversation: "c".into(), message: "m".into(), text: text.into() };
+        let order = Order {
+            conversation: "c".into(),
+            message: "m".into(),
+            text: text.into(),
+        };
         let control = Control::default();
         let events = async {
             let mut events = Vec::new();
@@ -148,20 +180,33 @@ fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<
             }
             events
         };
-        let (end, events) = tokio::join!(agent.run(order, &mut conversation, &control, sender), events);
+        let (end, events) = tokio::join!(
+            agent.run(order, &mut conversation, &control, sender),
+            events
+        );
         (end, events, conversation)
     })
 }
 
 fn word(event: &Event) -> String {
     let json = event.to_json();
-    let kind = json["type"].as_str().unwrap().strip_prefix("chat:").unwrap().to_owned();
-    let detail = ["content", "code", "reason"].iter().find_map(|name| json["payload"][*name].as_str());
+    let kind = json["type"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("chat:")
+        .unwrap()
+        .to_owned();
+    let detail = ["content", "code", "reason"]
+        .iter()
+        .find_map(|name| json["payload"][*name].as_str());
     detail.map_or(kind.clone(), |detail| format!("{kind} {detail}"))
 }
 
 fn text(text: &str) -> Step {
-    Step::Send(Chunk::Text { index: 0, text: text.into() })
+    Step::Send(Chunk::Text {
+        index: 0,
+        text: text.into(),
+    })
 }
 
 fn done() -> Step {
@@ -170,14 +215,25 @@ fn done() -> Step {
 
 fn busy(seconds: Option<u64>) -> Step {
     let retry_after = seconds.map(Duration::from_secs);
-    Step::Fail(ProviderError::RateLimit { retry_after, reason: "busy".into() })
+    Step::Fail(ProviderError::RateLimit {
+        retry_after,
+        reason: "busy".into(),
+    })
 }
 
 #[test]
 fn a_provider_of_ones_own_is_thirty_lines() {
     let (end, events, conversation) = run(Rc::new(Echo), settings(false), "hello");
     assert_eq!((end.reason, end.text.as_str()), (EndReason::Done, "hello"));
-    assert_eq!(events, ["stream-start", "text-delta hello", "turn-end", "stream-end done"]);
+    assert_eq!(
+        events,
+        [
+            "stream-start",
+            "text-delta hello",
+            "turn-end",
+            "stream-end done"
+        ]
+    );
     assert_eq!(conversation.messages.len(), 2);
 }
 
@@ -185,13 +241,20 @@ fn a_provider_of_ones_own_is_thirty_lines() {
 fn a_model_without_tools_is_an_error_before_anything_is_sent() {
     let (end, events, conversation) = run(Rc::new(Echo), settings(true), "hello");
     assert!(matches!(end.error, Some(ProviderError::NoTools { .. })));
-    assert_eq!(events, ["stream-start", "error no_tools", "stream-end error"]);
+    assert_eq!(
+        events,
+        ["stream-start", "error no_tools", "stream-end error"]
+    );
     assert_eq!(conversation.messages, []);
 }
 
 #[test]
 fn what_was_refused_before_anything_came_is_asked_for_again_and_no_later() {
-    let steps = Steps::new(vec![vec![busy(Some(7))], vec![busy(None)], vec![text("hi"), done()]]);
+    let steps = Steps::new(vec![
+        vec![busy(Some(7))],
+        vec![busy(None)],
+        vec![text("hi"), done()],
+    ]);
     let (end, events, _) = run(steps, settings(false), "x");
     assert_eq!(end.reason, EndReason::Done);
     let want = [
@@ -208,9 +271,18 @@ fn what_was_refused_before_anything_came_is_asked_for_again_and_no_later() {
     let (end, events, conversation) = run(steps, settings(false), "x");
     assert_eq!(
         events,
-        ["stream-start", "text-delta so ", "text-delta far", "error rate_limit", "stream-end error"]
+        [
+            "stream-start",
+            "text-delta so ",
+            "text-delta far",
+            "error rate_limit",
+            "stream-end error"
+        ]
     );
-    assert_eq!((end.text.as_str(), conversation.messages[1].text().as_str()), ("so far", "so far"));
+    assert_eq!(
+        (end.text.as_str(), conversation.messages[1].text().as_str()),
+        ("so far", "so far")
+    );
 }
 
 #[test]
@@ -221,15 +293,25 @@ fn a_provider_that_stays_busy_is_asked_four_times_and_one_that_wants_an_hour_onc
     assert_eq!(steps.left(), 1);
     let steps = Steps::new(vec![vec![busy(Some(3600))], vec![done()]]);
     let (end, events, _) = run(steps.clone(), settings(false), "x");
-    assert_eq!((end.error.unwrap().retry_after(), steps.left()), (Some(Duration::from_secs(3600)), 1));
-    assert_eq!(events, ["stream-start", "error rate_limit", "stream-end error"]);
+    assert_eq!(
+        (end.error.unwrap().retry_after(), steps.left()),
+        (Some(Duration::from_secs(3600)), 1)
+    );
+    assert_eq!(
+        events,
+        ["stream-start", "error rate_limit", "stream-end error"]
+    );
 }
 
 #[test]
 fn an_error_of_the_request_is_not_repeated() {
     for error in [
-        ProviderError::Auth { reason: "no".into() },
-        ProviderError::Invalid { reason: "no".into() },
+        ProviderError::Auth {
+            reason: "no".into(),
+        },
+        ProviderError::Invalid {
+            reason: "no".into(),
+        },
         ProviderError::Cut,
         ProviderError::Malformed("no".into()),
     ] {
@@ -244,12 +326,26 @@ fn an_answer_has_a_time_limit_and_so_has_a_run() {
     let steps = Steps::new(vec![vec![text("slow"), Step::Hang]]);
     let (end, events, _) = run(steps, settings(false), "x");
     assert_eq!(end.error, Some(ProviderError::Timeout { seconds: 120 }));
-    assert_eq!(events, ["stream-start", "text-delta slow", "error timeout", "stream-end error"]);
+    assert_eq!(
+        events,
+        [
+            "stream-start",
+            "text-delta slow",
+            "error timeout",
+            "stream-end error"
+        ]
+    );
     let steps = Steps::new(vec![vec![text("slow"), Step::Hang]]);
-    let short = Settings { timeout: Duration::from_secs(5), ..settings(false) };
+    let short = Settings {
+        timeout: Duration::from_secs(5),
+        ..settings(false)
+    };
     let (end, events, _) = run(steps, short, "x");
     assert_eq!((end.reason, end.error), (EndReason::Timeout, None));
-    assert_eq!(events, ["stream-start", "text-delta slow", "stream-end timeout"]);
+    assert_eq!(
+        events,
+        ["stream-start", "text-delta slow", "stream-end timeout"]
+    );
 }
 
 #[test]
@@ -257,18 +353,40 @@ fn what_a_model_says_has_no_known_secret_and_no_control_character_however_it_is_
     let pieces = ["the key is sk-the-", "secret", "-key\u{1b}[2J.", " bye"];
     let attempt = pieces.into_iter().map(text).chain([done()]).collect();
     let (_, events, conversation) = run(Steps::new(vec![attempt]), settings(false), "x");
-    let shown: String = events.iter().filter_map(|event| event.strip_prefix("text-delta ")).collect();
+    let shown: String = events
+        .iter()
+        .filter_map(|event| event.strip_prefix("text-delta "))
+        .collect();
     assert_eq!(shown, "the key is [redacted:KEY]. bye");
     // The model reads its own words as they were.
-    assert!(conversation.messages[1].text().contains("sk-the-secret-key"));
-    let refused = ProviderError::Auth { reason: "wrong key sk-the-secret-key\u{7}".into() };
-    let (_, events, _) = run(Steps::new(vec![vec![Step::Fail(refused)]]), settings(false), "x");
+    assert!(
+        conversation.messages[1]
+            .text()
+            .contains("sk-the-secret-key")
+    );
+    let refused = ProviderError::Auth {
+        reason: "wrong key sk-the-secret-key\u{7}".into(),
+    };
+    let (_, events, _) = run(
+        Steps::new(vec![vec![Step::Fail(refused)]]),
+        settings(false),
+        "x",
+    );
     assert!(!format!("{events:?}").contains("the-secret"));
 }
 
 #[test]
 fn chunks_that_do_not_fit_end_the_answer_and_nothing_hangs() {
-    let json = |index| Step::Send(Chunk::ToolDelta { index, json: "{}".into() });
-    let (end, _, _) = run(Steps::new(vec![vec![json(3), json(3), done()]]), settings(false), "x");
+    let json = |index| {
+        Step::Send(Chunk::ToolDelta {
+            index,
+            json: "{}".into(),
+        })
+    };
+    let (end, _, _) = run(
+        Steps::new(vec![vec![json(3), json(3), done()]]),
+        settings(false),
+        "x",
+    );
     assert!(matches!(end.error, Some(ProviderError::Malformed(_))));
 }

@@ -36,7 +36,11 @@ fn read<W: Wire>(wire: &W, answer: &[u8], size: usize) -> (Vec<Chunk>, Result<()
 fn chunks<W: Wire>(wire: &W, answer: &str) -> (Vec<Chunk>, Result<(), ProviderError>) {
     let whole = read(wire, answer.as_bytes(), answer.len().max(1));
     for size in [1, 2, 3, 7, 64] {
-        assert_eq!(read(wire, answer.as_bytes(), size), whole, "in pieces of {size}");
+        assert_eq!(
+            read(wire, answer.as_bytes(), size),
+            whole,
+            "in pieces of {size}"
+        );
     }
     whole
 }
@@ -45,7 +49,9 @@ fn answer<W: Wire>(wire: &W, text: &str) -> Answer {
     let (chunks, ended) = chunks(wire, text);
     assert_eq!(ended, Ok(()));
     let mut accumulator = Accumulator::default();
-    chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
+    chunks
+        .iter()
+        .for_each(|chunk| accumulator.push(chunk).unwrap());
     accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap())
 }
 
@@ -54,18 +60,30 @@ fn text(text: &str) -> Part {
 }
 
 fn call(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall { id: id.into(), name: name.into(), input })
+    Part::ToolCall(ToolCall {
+        id: id.into(),
+        name: name.into(),
+        input,
+    })
 }
 
 /// Server-sent events, each named by its type.
 fn events(events: &[Value]) -> String {
-    let named =
-        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("x"));
+    let named = |event: &Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap_or("x")
+        )
+    };
     events.iter().map(named).collect()
 }
 
 fn data(frames: &[Value]) -> String {
-    frames.iter().map(|frame| format!("data: {frame}\n\n")).chain(["data: [DONE]\n\n".to_owned()]).collect()
+    frames
+        .iter()
+        .map(|frame| format!("data: {frame}\n\n"))
+        .chain(["data: [DONE]\n\n".to_owned()])
+        .collect()
 }
 
 fn lines(lines: &[Value]) -> String {
@@ -111,18 +129,33 @@ mod claude {
             block(2, json!({"type": "text", "text": ""})),
             delta(2, json!({"type": "text_delta", "text": "I will 😀"})),
             stop(2),
-            block(3, json!({"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}})),
-            delta(3, json!({"type": "input_json_delta", "partial_json": "{\"command\": \"l"})),
-            delta(3, json!({"type": "input_json_delta", "partial_json": "s\"}"})),
+            block(
+                3,
+                json!({"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}}),
+            ),
+            delta(
+                3,
+                json!({"type": "input_json_delta", "partial_json": "{\"command\": \"l"}),
+            ),
+            delta(
+                3,
+                json!({"type": "input_json_delta", "partial_json": "s\"}"}),
+            ),
             stop(3),
-            block(4, json!({"type": "tool_use", "id": "toolu_2", "name": "file_list", "input": {}})),
+            block(
+                4,
+                json!({"type": "tool_use", "id": "toolu_2", "name": "file_list", "input": {}}),
+            ),
             delta(4, json!({"type": "input_json_delta", "partial_json": ""})),
             stop(4),
         ];
         all.extend(end("tool_use"));
         let got = answer(&Claude, &events(&all));
         let want = [
-            Part::Thinking { text: "hm €".into(), signature: Some("sig==".into()) },
+            Part::Thinking {
+                text: "hm €".into(),
+                signature: Some("sig==".into()),
+            },
             Part::Sealed {
                 vendor: "claude".into(),
                 data: json!({"type": "redacted_thinking", "data": "enc"}),
@@ -132,27 +165,54 @@ mod claude {
             call("toolu_2", "file_list", json!({})),
         ];
         assert_eq!(got.parts, want);
-        assert_eq!(got.usage, Usage { input_tokens: 17, output_tokens: 20, cached_tokens: 5 });
+        assert_eq!(
+            got.usage,
+            Usage {
+                input_tokens: 17,
+                output_tokens: 20,
+                cached_tokens: 5
+            }
+        );
         assert_eq!(got.stop, Some(Stop::Done));
     }
 
     #[test]
     fn a_call_starts_has_its_input_and_ends() {
         let mut all = vec![
-            block(0, json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}})),
+            block(
+                0,
+                json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}}),
+            ),
             delta(0, json!({"type": "input_json_delta", "partial_json": "{}"})),
             stop(0),
         ];
         all.extend(end("tool_use"));
         let (got, _) = chunks(&Claude, &events(&all));
-        let (start, json) = (Chunk::ToolStart { index: 0, id: "t".into(), name: "bash".into() }, "{}".into());
-        assert_eq!(got[..3], [start, Chunk::ToolDelta { index: 0, json }, Chunk::ToolEnd { index: 0 }]);
+        let (start, json) = (
+            Chunk::ToolStart {
+                index: 0,
+                id: "t".into(),
+                name: "bash".into(),
+            },
+            "{}".into(),
+        );
+        assert_eq!(
+            got[..3],
+            [
+                start,
+                Chunk::ToolDelta { index: 0, json },
+                Chunk::ToolEnd { index: 0 }
+            ]
+        );
     }
 
     #[test]
     fn a_text_only_answer_has_no_call_and_unknown_blocks_are_left_out() {
         let mut all = vec![
-            block(0, json!({"type": "server_tool_use", "id": "s", "name": "web", "input": {}})),
+            block(
+                0,
+                json!({"type": "server_tool_use", "id": "s", "name": "web", "input": {}}),
+            ),
             delta(0, json!({"type": "input_json_delta", "partial_json": "{}"})),
             stop(0),
             block(1, json!({"type": "text", "text": "hi"})),
@@ -165,12 +225,26 @@ mod claude {
 
     #[test]
     fn an_error_in_the_middle_keeps_what_came_and_is_typed() {
-        let overloaded =
-            json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-        let all = [block(0, json!({"type": "text", "text": "so far"})), overloaded];
+        let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+        let all = [
+            block(0, json!({"type": "text", "text": "so far"})),
+            overloaded,
+        ];
         let (got, ended) = chunks(&Claude, &events(&all));
-        assert_eq!(got, [Chunk::Text { index: 0, text: "so far".into() }]);
-        assert_eq!(ended, Err(ProviderError::Overloaded { retry_after: None, reason: "Overloaded".into() }));
+        assert_eq!(
+            got,
+            [Chunk::Text {
+                index: 0,
+                text: "so far".into()
+            }]
+        );
+        assert_eq!(
+            ended,
+            Err(ProviderError::Overloaded {
+                retry_after: None,
+                reason: "Overloaded".into()
+            })
+        );
     }
 
     #[test]
@@ -178,7 +252,10 @@ mod claude {
         let all = [block(0, json!({"type": "text", "text": "so far"}))];
         assert_eq!(chunks(&Claude, &events(&all)).1, Err(ProviderError::Cut));
         assert_eq!(chunks(&Claude, "").1, Err(ProviderError::Cut));
-        assert!(matches!(chunks(&Claude, "data: {\"type\": \"mess\n\n").1, Err(ProviderError::Malformed(_))));
+        assert!(matches!(
+            chunks(&Claude, "data: {\"type\": \"mess\n\n").1,
+            Err(ProviderError::Malformed(_))
+        ));
         assert!(matches!(
             chunks(&Claude, "data: {\"type\":\"content_block_stop\"}\n\n").1,
             Err(ProviderError::Malformed(_))
@@ -187,10 +264,16 @@ mod claude {
 
     #[test]
     fn lengths_and_refusals_are_told_apart() {
-        for (reason, want) in
-            [("max_tokens", Stop::Length), ("refusal", Stop::Refused), ("stop_sequence", Stop::Done)]
-        {
-            assert_eq!(answer(&Claude, &events(&end(reason))).stop, Some(want), "{reason}");
+        for (reason, want) in [
+            ("max_tokens", Stop::Length),
+            ("refusal", Stop::Refused),
+            ("stop_sequence", Stop::Done),
+        ] {
+            assert_eq!(
+                answer(&Claude, &events(&end(reason))).stop,
+                Some(want),
+                "{reason}"
+            );
         }
     }
 }
@@ -241,40 +324,86 @@ mod openai_chat {
             call("call_a", "bash", json!({"command": "ls"})),
             call("call_b", "file_list", json!({"path": "src"})),
         ];
-        assert_eq!((got.parts.as_slice(), got.stop), (want.as_slice(), Some(Stop::Done)));
-        assert_eq!(got.usage, Usage { input_tokens: 9, output_tokens: 4, cached_tokens: 3 });
+        assert_eq!(
+            (got.parts.as_slice(), got.stop),
+            (want.as_slice(), Some(Stop::Done))
+        );
+        assert_eq!(
+            got.usage,
+            Usage {
+                input_tokens: 9,
+                output_tokens: 4,
+                cached_tokens: 3
+            }
+        );
     }
 
     #[test]
     fn servers_that_imitate_it_leave_out_index_id_arguments_and_the_last_frame() {
         let call_of = |name: &str| json!({"tool_calls": [{"id": "", "function": {"name": name}}]});
         let without_index = |id: &str, name: &str| json!({"tool_calls": [{"id": id, "function": {"name": name, "arguments": {"a": 1}}}]});
-        let mut all = vec![delta(without_index("x", "bash")), delta(without_index("y", "glob"))];
+        let mut all = vec![
+            delta(without_index("x", "bash")),
+            delta(without_index("y", "glob")),
+        ];
         all.extend(end("tool_calls"));
         let text = data(&all).replace("data: [DONE]\n\n", "");
         let got = answer(&OpenAiChat, &text).parts;
-        assert_eq!(got, [call("x", "bash", json!({"a": 1})), call("y", "glob", json!({"a": 1}))]);
+        assert_eq!(
+            got,
+            [
+                call("x", "bash", json!({"a": 1})),
+                call("y", "glob", json!({"a": 1}))
+            ]
+        );
         let mut all = vec![delta(call_of("todo_read"))];
         all.extend(end("tool_calls"));
-        assert_eq!(answer(&OpenAiChat, &data(&all)).parts, [call("call", "todo_read", json!({}))]);
+        assert_eq!(
+            answer(&OpenAiChat, &data(&all)).parts,
+            [call("call", "todo_read", json!({}))]
+        );
     }
 
     #[test]
     fn thoughts_errors_and_cut_streams() {
-        let mut all = vec![delta(json!({"reasoning_content": "hm"})), delta(json!({"content": "yes"}))];
+        let mut all = vec![
+            delta(json!({"reasoning_content": "hm"})),
+            delta(json!({"content": "yes"})),
+        ];
         all.extend(end("length"));
         let got = answer(&OpenAiChat, &data(&all));
-        assert_eq!(got.parts, [Part::Thinking { text: "hm".into(), signature: None }, text("yes")]);
+        assert_eq!(
+            got.parts,
+            [
+                Part::Thinking {
+                    text: "hm".into(),
+                    signature: None
+                },
+                text("yes")
+            ]
+        );
         assert_eq!(got.stop, Some(Stop::Length));
         let cut = format!("data: {}\n\n", delta(json!({"content": "so"})));
         assert_eq!(chunks(&OpenAiChat, &cut).1, Err(ProviderError::Cut));
         // An end that only claims to be one.
-        assert_eq!(chunks(&OpenAiChat, "data: [DONE]\n\n").1, Err(ProviderError::Cut));
+        assert_eq!(
+            chunks(&OpenAiChat, "data: [DONE]\n\n").1,
+            Err(ProviderError::Cut)
+        );
         let error = json!({"error": {"message": "slow", "type": "requests", "code": "rate_limit_exceeded"}});
         let ended = chunks(&OpenAiChat, &format!("data: {error}\n\n")).1;
-        assert_eq!(ended, Err(ProviderError::RateLimit { retry_after: None, reason: "slow".into() }));
+        assert_eq!(
+            ended,
+            Err(ProviderError::RateLimit {
+                retry_after: None,
+                reason: "slow".into()
+            })
+        );
         let hostile = piece(u32::MAX, json!({"id": "x", "function": {"name": "bash"}}));
-        assert!(matches!(chunks(&OpenAiChat, &data(&[hostile])).1, Err(ProviderError::Malformed(_))));
+        assert!(matches!(
+            chunks(&OpenAiChat, &data(&[hostile])).1,
+            Err(ProviderError::Malformed(_))
+        ));
     }
 }
 
@@ -305,8 +434,14 @@ mod openai_responses {
         let mut sealed = reasoning;
         sealed.as_object_mut().unwrap().remove("status");
         let want = [
-            Part::Thinking { text: "hm".into(), signature: None },
-            Part::Sealed { vendor: "openai".into(), data: sealed },
+            Part::Thinking {
+                text: "hm".into(),
+                signature: None,
+            },
+            Part::Sealed {
+                vendor: "openai".into(),
+                data: sealed,
+            },
             text("I will"),
             call("call_a", "bash", json!({"command": "ls"})),
             call("call_b", "glob", json!({"pattern": "*"})),
@@ -318,13 +453,22 @@ mod openai_responses {
     #[test]
     fn failures_are_typed_and_an_incomplete_answer_is_one_that_was_too_long() {
         let incomplete = json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}});
-        assert_eq!(answer(&OpenAiResponses, &events(&[incomplete])).stop, Some(Stop::Length));
+        assert_eq!(
+            answer(&OpenAiResponses, &events(&[incomplete])).stop,
+            Some(Stop::Length)
+        );
         let failed = json!({"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "m"}}});
         let ended = |event: Value| chunks(&OpenAiResponses, &events(&[event])).1;
-        assert!(matches!(ended(failed), Err(ProviderError::RateLimit { .. })));
+        assert!(matches!(
+            ended(failed),
+            Err(ProviderError::RateLimit { .. })
+        ));
         let error = json!({"type": "error", "code": "server_error", "message": "m", "param": null});
         assert!(matches!(ended(error), Err(ProviderError::Server { .. })));
-        assert_eq!(ended(json!({"type": "response.created"})), Err(ProviderError::Cut));
+        assert_eq!(
+            ended(json!({"type": "response.created"})),
+            Err(ProviderError::Cut)
+        );
     }
 }
 
@@ -343,24 +487,41 @@ mod ollama {
             {"function": {"name": "todo_read", "arguments": {}}},
         ]);
         let all = [
-            line(json!({"role": "assistant", "content": "", "thinking": "hm"}), false),
+            line(
+                json!({"role": "assistant", "content": "", "thinking": "hm"}),
+                false,
+            ),
             line(json!({"role": "assistant", "content": "I will"}), false),
-            line(json!({"role": "assistant", "content": "", "tool_calls": calls}), true),
+            line(
+                json!({"role": "assistant", "content": "", "tool_calls": calls}),
+                true,
+            ),
         ];
         // Not in pieces of one byte: it is long.
         let (got, ended) = read(&Ollama, lines(&all).as_bytes(), 1000);
         assert_eq!(ended, Ok(()));
         let mut accumulator = Accumulator::default();
-        got.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
+        got.iter()
+            .for_each(|chunk| accumulator.push(chunk).unwrap());
         let got = accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap());
         let want = [
-            Part::Thinking { text: "hm".into(), signature: None },
+            Part::Thinking {
+                text: "hm".into(),
+                signature: None,
+            },
             text("I will"),
             call("call_1", "bash", json!({"command": long})),
             call("call_2", "todo_read", json!({})),
         ];
         assert_eq!(got.parts, want);
-        assert_eq!(got.usage, Usage { input_tokens: 7, output_tokens: 2, cached_tokens: 0 });
+        assert_eq!(
+            got.usage,
+            Usage {
+                input_tokens: 7,
+                output_tokens: 2,
+                cached_tokens: 0
+            }
+        );
     }
 
     #[test]
@@ -370,7 +531,11 @@ mod ollama {
         let (got, _) = chunks(&Ollama, &lines(&all));
         let json = json!({"pattern": "*"}).to_string();
         let want = [
-            Chunk::ToolStart { index: 2, id: "call_1".into(), name: "glob".into() },
+            Chunk::ToolStart {
+                index: 2,
+                id: "call_1".into(),
+                name: "glob".into(),
+            },
             Chunk::ToolDelta { index: 2, json },
             Chunk::ToolEnd { index: 2 },
         ];
@@ -380,7 +545,10 @@ mod ollama {
     #[test]
     fn errors_and_cut_streams() {
         let error = json!({"error": "model runner has stopped"});
-        assert!(matches!(chunks(&Ollama, &lines(&[error])).1, Err(ProviderError::Server { .. })));
+        assert!(matches!(
+            chunks(&Ollama, &lines(&[error])).1,
+            Err(ProviderError::Server { .. })
+        ));
         assert_eq!(
             chunks(&Ollama, &lines(&[line(json!({"content": "so"}), false)])).1,
             Err(ProviderError::Cut)
@@ -393,7 +561,10 @@ mod ollama {
 
 /// A conversation with everything in it.
 fn conversation() -> Vec<Message> {
-    let image = ImageData { media_type: "image/png".into(), base64: "aW1n".into() };
+    let image = ImageData {
+        media_type: "image/png".into(),
+        base64: "aW1n".into(),
+    };
     let answered = |id: &str, is_error, image| ToolAnswer {
         full: None,
         found_bytes: 0,
@@ -407,7 +578,10 @@ fn conversation() -> Vec<Message> {
         Message::user("go"),
         Message::Assistant {
             parts: vec![
-                Part::Thinking { text: "hm".into(), signature: Some("sig".into()) },
+                Part::Thinking {
+                    text: "hm".into(),
+                    signature: Some("sig".into()),
+                },
                 Part::Sealed {
                     vendor: "claude".into(),
                     data: json!({"type": "redacted_thinking", "data": "enc"}),
@@ -421,7 +595,9 @@ fn conversation() -> Vec<Message> {
                 call("b", "bash", json!({})),
             ],
         },
-        Message::Tools { answers: vec![answered("a", false, Some(image)), answered("b", true, None)] },
+        Message::Tools {
+            answers: vec![answered("a", false, Some(image)), answered("b", true, None)],
+        },
         Message::user("and?"),
     ]
 }
@@ -429,7 +605,12 @@ fn conversation() -> Vec<Message> {
 fn request<W: Wire>(wire: &W, may_call: bool) -> Value {
     let messages = conversation();
     let schema = json!({"type": "object"});
-    let tools = [ToolDefinition { name: "bash".into(), description: "runs".into(), schema, is_safe: false }];
+    let tools = [ToolDefinition {
+        name: "bash".into(),
+        description: "runs".into(),
+        schema,
+        is_safe: false,
+    }];
     let prompt = Prompt {
         model: "m",
         system: "be",
@@ -448,7 +629,10 @@ fn claude_is_sent_one_message_with_all_results_and_its_own_thoughts_back() {
     let body = request(&Claude, true);
     let messages = body["messages"].as_array().unwrap();
     assert_eq!(
-        messages.iter().map(|one| one["role"].as_str().unwrap()).collect::<Vec<_>>(),
+        messages
+            .iter()
+            .map(|one| one["role"].as_str().unwrap())
+            .collect::<Vec<_>>(),
         ["user", "assistant", "user"]
     );
     let kinds = |message: &Value| -> Vec<String> {
@@ -459,12 +643,27 @@ fn claude_is_sent_one_message_with_all_results_and_its_own_thoughts_back() {
             .map(|block| block["type"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(kinds(&messages[1]), ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]);
+    assert_eq!(
+        kinds(&messages[1]),
+        [
+            "thinking",
+            "redacted_thinking",
+            "text",
+            "tool_use",
+            "tool_use"
+        ]
+    );
     assert_eq!(messages[1]["content"][0]["signature"], "sig");
     assert_eq!(kinds(&messages[2]), ["tool_result", "tool_result", "text"]);
     let results = &messages[2]["content"];
-    assert_eq!((&results[0]["tool_use_id"], &results[0]["is_error"]), (&json!("a"), &Value::Null));
-    assert_eq!((&results[1]["tool_use_id"], &results[1]["is_error"]), (&json!("b"), &json!(true)));
+    assert_eq!(
+        (&results[0]["tool_use_id"], &results[0]["is_error"]),
+        (&json!("a"), &Value::Null)
+    );
+    assert_eq!(
+        (&results[1]["tool_use_id"], &results[1]["is_error"]),
+        (&json!("b"), &json!(true))
+    );
     assert_eq!(
         results[0]["content"][1]["source"],
         json!({"type": "base64", "media_type": "image/png", "data": "aW1n"})
@@ -479,22 +678,48 @@ fn claude_is_sent_one_message_with_all_results_and_its_own_thoughts_back() {
     );
     // Calls in a conversation need tools beside it: they are there, and may not be called.
     let last = request(&Claude, false);
-    assert_eq!((&last["tool_choice"], &last["tools"]), (&json!({"type": "none"}), &body["tools"]));
+    assert_eq!(
+        (&last["tool_choice"], &last["tools"]),
+        (&json!({"type": "none"}), &body["tools"])
+    );
 }
 
 #[test]
 fn openai_is_sent_a_message_for_each_result() {
     let body = request(&OpenAiChat, true);
     let messages = body["messages"].as_array().unwrap();
-    let roles: Vec<_> = messages.iter().map(|one| one["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user", "user"]);
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|one| one["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "tool",
+            "user",
+            "user"
+        ]
+    );
     assert_eq!(
         messages[2]["tool_calls"][0]["function"],
         json!({"name": "bash", "arguments": "{\"command\":\"ls\"}"})
     );
-    assert_eq!((&messages[3]["tool_call_id"], &messages[4]["content"]), (&json!("a"), &json!("of b")));
-    assert_eq!(messages[5]["content"][1]["image_url"]["url"], "data:image/png;base64,aW1n");
-    assert_eq!(body["tools"][0]["function"]["parameters"], json!({"type": "object"}));
+    assert_eq!(
+        (&messages[3]["tool_call_id"], &messages[4]["content"]),
+        (&json!("a"), &json!("of b"))
+    );
+    assert_eq!(
+        messages[5]["content"][1]["image_url"]["url"],
+        "data:image/png;base64,aW1n"
+    );
+    assert_eq!(
+        body["tools"][0]["function"]["parameters"],
+        json!({"type": "object"})
+    );
     assert_eq!(request(&OpenAiChat, false)["tools"], Value::Null);
     let body = request(&OpenAiResponses, true);
     let kinds: Vec<_> = body["input"]
@@ -526,10 +751,22 @@ fn openai_is_sent_a_message_for_each_result() {
 fn ollama_is_sent_inputs_as_objects_and_a_window() {
     let body = request(&Ollama, true);
     let messages = body["messages"].as_array().unwrap();
-    let roles: Vec<_> = messages.iter().map(|one| one["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
-    assert_eq!(messages[2]["tool_calls"][0]["function"]["arguments"], json!({"command": "ls"}));
-    assert_eq!((&messages[3]["tool_name"], &messages[3]["images"]), (&json!("bash"), &json!(["aW1n"])));
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|one| one["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["system", "user", "assistant", "tool", "tool", "user"]
+    );
+    assert_eq!(
+        messages[2]["tool_calls"][0]["function"]["arguments"],
+        json!({"command": "ls"})
+    );
+    assert_eq!(
+        (&messages[3]["tool_name"], &messages[3]["images"]),
+        (&json!("bash"), &json!(["aW1n"]))
+    );
     assert_eq!(body["options"]["num_ctx"], 9000);
     assert_eq!(request(&Ollama, false)["tools"], Value::Null);
 }

@@ -87,8 +87,16 @@ pub struct Confinement {
 impl Confinement {
     /// What is missing, as text; empty if everything is in force.
     pub fn missing(&self) -> Vec<String> {
-        let landlock = self.landlock.as_ref().err().map(|why| format!("landlock: {why}"));
-        let seccomp = self.seccomp.as_ref().err().map(|why| format!("seccomp: {why}"));
+        let landlock = self
+            .landlock
+            .as_ref()
+            .err()
+            .map(|why| format!("landlock: {why}"));
+        let seccomp = self
+            .seccomp
+            .as_ref()
+            .err()
+            .map(|why| format!("seccomp: {why}"));
         landlock.into_iter().chain(seccomp).collect()
     }
 }
@@ -108,7 +116,11 @@ const DESCRIPTORS: u64 = 65_536;
 /// Where it fails, a session that cannot be opened says why. Not before: programs that this process has started keep the usual limit.
 fn allow_descriptors() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard)
+    setrlimit(
+        Resource::RLIMIT_NOFILE,
+        soft.max(hard.min(DESCRIPTORS)),
+        hard,
+    )
 }
 
 /// Confines this process permanently.
@@ -118,7 +130,10 @@ pub fn confine(needs: &Needs) -> &'static Confinement {
         let in_force = match has_one_thread() {
             Ok(()) => confine_thread(needs),
             // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
-            Err(why) => Confinement { landlock: Err(why.clone()), seccomp: Err(why) },
+            Err(why) => Confinement {
+                landlock: Err(why.clone()),
+                seccomp: Err(why),
+            },
         };
         json::say_missing(in_force.missing());
         in_force
@@ -129,7 +144,10 @@ fn has_one_thread() -> Result<(), String> {
     // A directory's link count is two plus its subdirectories, which here are the threads.
     match fs::metadata("/proc/self/task") {
         Ok(task) if task.nlink() == 3 => Ok(()),
-        Ok(task) => Err(format!("there are {} threads already", task.nlink().saturating_sub(2))),
+        Ok(task) => Err(format!(
+            "there are {} threads already",
+            task.nlink().saturating_sub(2)
+        )),
         Err(error) => Err(format!("/proc cannot be read: {error}")),
     }
 }
@@ -139,11 +157,15 @@ fn confine_thread(needs: &Needs) -> Confinement {
     // First, since the filter forbids Landlock's system calls.
     let landlock = landlock(needs);
     let filter: &[sock_filter] = match needs {
-        Needs { socket: Some(_), .. } => &filters::ORCHESTRATOR_WEB_UNIX,
+        Needs {
+            socket: Some(_), ..
+        } => &filters::ORCHESTRATOR_WEB_UNIX,
         Needs { web: true, .. } => &filters::ORCHESTRATOR_WEB,
         Needs { web: false, .. } => &filters::ORCHESTRATOR,
     };
-    let seccomp = seccompiler::apply_filter(filter).map(|()| filter.len()).map_err(|error| error.to_string());
+    let seccomp = seccompiler::apply_filter(filter)
+        .map(|()| filter.len())
+        .map_err(|error| error.to_string());
     Confinement { landlock, seccomp }
 }
 
@@ -164,7 +186,9 @@ fn landlock(needs: &Needs) -> Result<u32, String> {
 }
 
 fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String> {
-    let status = ruleset.and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
+    let status = ruleset
+        .and_then(RulesetCreated::restrict_self)
+        .map_err(|error| error.to_string())?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => Ok(effective_abi as u32),
         LandlockStatus::NotEnabled => Err("the kernel has it, and it is not switched on".into()),
@@ -172,7 +196,10 @@ fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String
     }
 }
 
-fn ruleset(web: bool, rules: Vec<(PathBuf, BitFlags<AccessFs>)>) -> Result<RulesetCreated, RulesetError> {
+fn ruleset(
+    web: bool,
+    rules: Vec<(PathBuf, BitFlags<AccessFs>)>,
+) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::BindTcp)?
@@ -184,7 +211,11 @@ fn ruleset(web: bool, rules: Vec<(PathBuf, BitFlags<AccessFs>)>) -> Result<Rules
     for (path, access) in rules {
         // A missing path cannot be opened anyway, and one that we cannot access is not ours.
         let Ok(fd) = PathFd::new(&path) else { continue };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+        let access = if path.is_dir() {
+            access
+        } else {
+            access & AccessFs::from_file(NEWEST)
+        };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
     }
     Ok(ruleset)
@@ -202,7 +233,11 @@ fn rules(needs: &Needs) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
         rules.extend(named.map(|path| (PathBuf::from(path), look)));
     }
     if let Some(folder) = needs.socket.as_deref().and_then(Path::parent) {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         rules.push((folder.to_owned(), AccessFs::ResolveUnix.into()));
     }
     rules
@@ -213,13 +248,19 @@ fn devices() -> BitFlags<AccessFs> {
 }
 
 fn terminal_rules() -> impl Iterator<Item = (PathBuf, BitFlags<AccessFs>)> {
-    terminals().map(|path| (path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev))
+    terminals().map(|path| {
+        (
+            path,
+            AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+        )
+    })
 }
 
 /// Our own standard streams that are devices: `cli::streams` reopens them.
 fn terminals() -> impl Iterator<Item = PathBuf> {
     let streams = (0..3).map(|fd| PathBuf::from(format!("/proc/self/fd/{fd}")));
-    streams.filter(|path| fs::metadata(path).is_ok_and(|stream| stream.file_type().is_char_device()))
+    streams
+        .filter(|path| fs::metadata(path).is_ok_and(|stream| stream.file_type().is_char_device()))
 }
 
 #[cfg(test)]
@@ -246,7 +287,8 @@ mod tests {
 
     impl Fixture {
         fn new(name: &str) -> Arc<Self> {
-            let folder = std::env::temp_dir().join(format!("lazaret-confine-{name}-{}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("lazaret-confine-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
             for part in ["project/sub", "home/.ssh", "state"] {
                 fs::create_dir_all(folder.join(part)).unwrap();
@@ -254,8 +296,11 @@ mod tests {
             fs::write(folder.join("project/file"), "content").unwrap();
             fs::write(folder.join("project/gone"), "content").unwrap();
             fs::write(folder.join("home/.ssh/id_ed25519"), "key").unwrap();
-            fs::set_permissions(folder.join("home/.ssh/id_ed25519"), fs::Permissions::from_mode(0o600))
-                .unwrap();
+            fs::set_permissions(
+                folder.join("home/.ssh/id_ed25519"),
+                fs::Permissions::from_mode(0o600),
+            )
+            .unwrap();
             Arc::new(Self {
                 tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
                 udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -280,38 +325,79 @@ mod tests {
     type Attack = fn(&Fixture) -> io::Result<()>;
 
     const ATTACKS: [(&str, Attack); 17] = [
-        ("read a project file", |scene| fs::read(scene.at("project/file")).map(drop)),
+        ("read a project file", |scene| {
+            fs::read(scene.at("project/file")).map(drop)
+        }),
         ("read it through our own directory", |scene| {
             let up = "../".repeat(30);
-            fs::read(PathBuf::from(up).join(scene.at("project/file").strip_prefix("/").unwrap())).map(drop)
+            fs::read(PathBuf::from(up).join(scene.at("project/file").strip_prefix("/").unwrap()))
+                .map(drop)
         }),
-        ("list the project", |scene| fs::read_dir(scene.at("project")).map(drop)),
-        ("write a project file", |scene| fs::write(scene.at("project/new"), "x")),
+        ("list the project", |scene| {
+            fs::read_dir(scene.at("project")).map(drop)
+        }),
+        ("write a project file", |scene| {
+            fs::write(scene.at("project/new"), "x")
+        }),
         ("change a project file", |scene| {
-            fs::OpenOptions::new().append(true).open(scene.at("project/file")).map(drop)
+            fs::OpenOptions::new()
+                .append(true)
+                .open(scene.at("project/file"))
+                .map(drop)
         }),
         ("cut a project file", |scene| {
             nix::unistd::truncate(&scene.at("project/gone"), 0).map_err(io::Error::from)
         }),
-        ("remove a project file", |scene| fs::remove_file(scene.at("project/gone"))),
-        ("move a project file", |scene| fs::rename(scene.at("project/file"), scene.at("project/sub/file"))),
-        ("make a directory", |scene| fs::create_dir(scene.at("project/made"))),
-        ("make a link", |scene| std::os::unix::fs::symlink("/", scene.at("project/link"))),
-        ("read a key", |scene| fs::read(scene.at("home/.ssh/id_ed25519")).map(drop)),
-        ("read a process's environment", |_| fs::read(format!("/proc/{}/environ", getppid())).map(drop)),
-        ("signal a process", |_| kill(getppid(), None).map_err(io::Error::from)),
-        ("connect to a bus", |scene| UnixStream::connect(scene.at("bus")).map(drop)),
-        ("send to a log", |scene| UnixDatagram::unbound()?.send_to(b"x", scene.at("log")).map(drop)),
-        ("send from a pair", |scene| UnixDatagram::pair()?.0.send_to(b"x", scene.at("log")).map(drop)),
+        ("remove a project file", |scene| {
+            fs::remove_file(scene.at("project/gone"))
+        }),
+        ("move a project file", |scene| {
+            fs::rename(scene.at("project/file"), scene.at("project/sub/file"))
+        }),
+        ("make a directory", |scene| {
+            fs::create_dir(scene.at("project/made"))
+        }),
+        ("make a link", |scene| {
+            std::os::unix::fs::symlink("/", scene.at("project/link"))
+        }),
+        ("read a key", |scene| {
+            fs::read(scene.at("home/.ssh/id_ed25519")).map(drop)
+        }),
+        ("read a process's environment", |_| {
+            fs::read(format!("/proc/{}/environ", getppid())).map(drop)
+        }),
+        ("signal a process", |_| {
+            kill(getppid(), None).map_err(io::Error::from)
+        }),
+        ("connect to a bus", |scene| {
+            UnixStream::connect(scene.at("bus")).map(drop)
+        }),
+        ("send to a log", |scene| {
+            UnixDatagram::unbound()?
+                .send_to(b"x", scene.at("log"))
+                .map(drop)
+        }),
+        ("send from a pair", |scene| {
+            UnixDatagram::pair()?
+                .0
+                .send_to(b"x", scene.at("log"))
+                .map(drop)
+        }),
         ("listen", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
     ];
 
     const NETWORK: [(&str, Attack); 3] = [
-        ("connect", |scene| TcpStream::connect(scene.tcp.local_addr()?).map(drop)),
-        ("send a datagram", |scene| {
-            UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", scene.udp.local_addr()?).map(drop)
+        ("connect", |scene| {
+            TcpStream::connect(scene.tcp.local_addr()?).map(drop)
         }),
-        ("start a thread", |_| thread::Builder::new().spawn(|| ()).map(drop)),
+        ("send a datagram", |scene| {
+            UdpSocket::bind("127.0.0.1:0")?
+                .send_to(b"x", scene.udp.local_addr()?)
+                .map(drop)
+        }),
+        ("start a thread", |_| {
+            thread::Builder::new().spawn(|| ()).map(drop)
+        }),
     ];
 
     /// Makes the attacks on a thread, which first confines itself if requested.
@@ -346,7 +432,11 @@ mod tests {
                 });
             }
             for needs in needs {
-                for ((attack, _), got) in attacks.iter().zip(attack(&scene, attacks, Some(needs.clone()))) {
+                for ((attack, _), got) in
+                    attacks
+                        .iter()
+                        .zip(attack(&scene, attacks, Some(needs.clone())))
+                {
                     assert!(got.is_err(), "{attack} worked with {needs:?}");
                     held += 1;
                 }
@@ -361,24 +451,38 @@ mod tests {
     #[test]
     fn what_is_needed_still_works() {
         let scene = Fixture::new("needs");
-        let needs =
-            Needs { web: true, read: vec![scene.at("home")], write: vec![scene.at("state")], socket: None };
+        let needs = Needs {
+            web: true,
+            read: vec![scene.at("home")],
+            write: vec![scene.at("state")],
+            socket: None,
+        };
         let worker = scene.clone();
         let work = move || {
             assert_eq!(confine_thread(&needs).missing(), [""; 0]);
-            assert_eq!(fs::read_to_string(worker.at("home/.ssh/id_ed25519")).unwrap(), "key");
+            assert_eq!(
+                fs::read_to_string(worker.at("home/.ssh/id_ed25519")).unwrap(),
+                "key"
+            );
             assert!(fs::write(worker.at("home/new"), "x").is_err());
             fs::create_dir(worker.at("state/d")).unwrap();
             fs::write(worker.at("state/d/log"), "line").unwrap();
             fs::rename(worker.at("state/d/log"), worker.at("state/log")).unwrap();
             assert_eq!(fs::read_to_string(worker.at("state/log")).unwrap(), "line");
-            TcpStream::connect(worker.tcp.local_addr().unwrap()).unwrap().write_all(b"x").unwrap();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            TcpStream::connect(worker.tcp.local_addr().unwrap())
+                .unwrap()
+                .write_all(b"x")
+                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             let found = runtime.block_on(tokio::net::lookup_host(("localhost", 1)));
             assert!(found.unwrap().next().is_some());
         };
         let worker = scene.clone();
-        let accepting = thread::spawn(move || worker.tcp.accept().unwrap().0.read_exact(&mut [0]).unwrap());
+        let accepting =
+            thread::spawn(move || worker.tcp.accept().unwrap().0.read_exact(&mut [0]).unwrap());
         thread::spawn(work).join().unwrap();
         accepting.join().unwrap();
     }

@@ -1,6 +1,8 @@
 //! `lazaret doctor --attack`: makes real attacks with `lazaret-attack`, first without a cell and then as a command in one.
 
-use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, LayerState, Open, Opened, Outcome, Stdin};
+use broker_protocol::{
+    Bash, Command, Ended, ErrorKind, Failed, LayerState, Open, Opened, Outcome, Stdin,
+};
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::{dup, mkdir, mkdtemp};
@@ -90,8 +92,12 @@ pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
     let attacked = attack(options);
     match &attacked {
         Ok((opened, reports)) if as_json => print::json(&to_json(opened, reports))?,
-        Ok((opened, reports)) => print::result(page(opened, reports, io::stdout().is_terminal()).as_bytes())?,
-        Err(failed) if as_json => print::json(&json!({ "holds": false, "error": ErrorBody::new(failed) }))?,
+        Ok((opened, reports)) => {
+            print::result(page(opened, reports, io::stdout().is_terminal()).as_bytes())?
+        }
+        Err(failed) if as_json => {
+            print::json(&json!({ "holds": false, "error": ErrorBody::new(failed) }))?
+        }
         Err(failed) => print::problem(&format!("no cell to attack: {}", failed.message)),
     }
     let passed = attacked.is_ok_and(|(_, reports)| Tally::of(&reports).passed());
@@ -100,15 +106,19 @@ pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
 
 fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
     let folder = Folder::make(options)?;
-    let program = attack_program()
-        .map_err(|_| Failed::internal("`lazaret-attack` is not installed beside `lazaret`".to_owned()))?;
+    let program = attack_program().map_err(|_| {
+        Failed::internal("`lazaret-attack` is not installed beside `lazaret`".to_owned())
+    })?;
     let program = folder.copy(&program)?;
     let _open = inheritable()?;
     let outside = Outside::start(&program, &folder.path)?;
     let greeting = Greeting::open(&options.endpoint(), folder.open(options)?)?;
     // Needed to remove the directory again.
     let parent = folder.path.parent().unwrap_or(&folder.path).to_owned();
-    confine(&Needs { write: vec![parent], ..Needs::default() });
+    confine(&Needs {
+        write: vec![parent],
+        ..Needs::default()
+    });
     let (outside, targets) = outside.targets()?;
     let (opened, outcome) = runtime()?.block_on(greeting.run(inside(&program, targets)))?;
     let records = records(outcome)?;
@@ -124,7 +134,11 @@ fn inheritable() -> Result<OwnedFd, Failed> {
 
 /// The command that attacks in the cell: an ordinary command.
 fn inside(program: &Path, targets: String) -> Bash {
-    let words = [program.as_os_str().as_encoded_bytes(), b"inside", targets.as_bytes()];
+    let words = [
+        program.as_os_str().as_encoded_bytes(),
+        b"inside",
+        targets.as_bytes(),
+    ];
     Bash {
         command: Command::Arguments(words.map(ByteBuf::from).into()),
         directory: None,
@@ -139,13 +153,22 @@ fn inside(program: &Path, targets: String) -> Bash {
 
 /// The command's output, if it ran to its end.
 fn records(outcome: Outcome) -> Result<Vec<u8>, Failed> {
-    let internal = |message: String| Err(Failed { kind: ErrorKind::Internal, message });
+    let internal = |message: String| {
+        Err(Failed {
+            kind: ErrorKind::Internal,
+            message,
+        })
+    };
     match outcome {
         Outcome::Ran(ran) if ran.ended == Ended::Exited(0) => Ok(ran.output.head),
-        Outcome::Ran(ran) => internal(format!("the attacks did not run to their end: {:?}", ran.ended)),
-        Outcome::Refused(refused) => {
-            Err(Failed { kind: ErrorKind::DeniedPolicy, message: refused.to_string() })
-        }
+        Outcome::Ran(ran) => internal(format!(
+            "the attacks did not run to their end: {:?}",
+            ran.ended
+        )),
+        Outcome::Refused(refused) => Err(Failed {
+            kind: ErrorKind::DeniedPolicy,
+            message: refused.to_string(),
+        }),
         Outcome::Failed(failed) => Err(failed),
         Outcome::Broken(broken) => internal(broken.to_string()),
         Outcome::Answered | Outcome::Granted => internal("the executor ran no command".to_owned()),
@@ -163,7 +186,9 @@ impl Outside {
             socket.set_read_timeout(Some(OUTSIDE_TIMEOUT))?;
             Ok(Self(BufReader::new(socket)))
         };
-        start().map_err(|error| Failed::internal(format!("cannot start {}: {error}", program.display())))
+        start().map_err(|error| {
+            Failed::internal(format!("cannot start {}: {error}", program.display()))
+        })
     }
 
     /// The targets of the run inside, after the control has run.
@@ -171,19 +196,28 @@ impl Outside {
         let mut targets = String::new();
         match self.0.read_line(&mut targets) {
             Ok(1..) => Ok((self, targets.trim_end().to_owned())),
-            Ok(0) => Err(failed_outside("it has ended; its reason is on standard error")),
+            Ok(0) => Err(failed_outside(
+                "it has ended; its reason is on standard error",
+            )),
             Err(error) => Err(failed_outside(error)),
         }
     }
 
     fn judge(self, opened: &Opened, records: &[u8]) -> Result<Vec<Report>, Failed> {
-        let in_force = opened.layers.iter().filter(|one| matches!(one.state, LayerState::InForce(_)));
+        let in_force = opened
+            .layers
+            .iter()
+            .filter(|one| matches!(one.state, LayerState::InForce(_)));
         let layers: Vec<&str> = in_force.map(|one| one.layer.name()).collect();
         let session = json!({ "tier": opened.tier.name(), "layers": layers });
         let mut socket = self.0.get_ref();
         let sent = writeln!(socket, "{session}").and_then(|()| socket.write_all(records));
-        sent.and_then(|()| socket.shutdown(Shutdown::Write)).map_err(failed_outside)?;
-        let lines = self.0.lines().map(|line| serde_json::from_str(&line?).map_err(io::Error::from));
+        sent.and_then(|()| socket.shutdown(Shutdown::Write))
+            .map_err(failed_outside)?;
+        let lines = self
+            .0
+            .lines()
+            .map(|line| serde_json::from_str(&line?).map_err(io::Error::from));
         lines.collect::<io::Result<_>>().map_err(failed_outside)
     }
 }
@@ -199,8 +233,9 @@ struct Folder {
 
 impl Folder {
     fn make(options: &SessionOptions) -> Result<Self, Failed> {
-        let failed =
-            |error: Errno| Failed::internal(format!("cannot make a directory to attack in: {error}"));
+        let failed = |error: Errno| {
+            Failed::internal(format!("cannot make a directory to attack in: {error}"))
+        };
         let path = mkdtemp(&parent(options)?.join("lazaret-doctor-XXXXXX")).map_err(failed)?;
         let folder = Self { path };
         for part in folder.parts() {
@@ -217,9 +252,14 @@ impl Folder {
     fn copy(&self, program: &Path) -> Result<PathBuf, Failed> {
         let [_, central] = self.parts();
         let copy = central.join(PROGRAM);
-        #[expect(clippy::disallowed_methods, reason = "a program of ours, into a directory of ours")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program of ours, into a directory of ours"
+        )]
         let copied = fs::copy(program, &copy);
-        copied.map_err(|error| Failed::internal(format!("cannot copy {}: {error}", program.display())))?;
+        copied.map_err(|error| {
+            Failed::internal(format!("cannot copy {}: {error}", program.display()))
+        })?;
         Ok(copy)
     }
 
@@ -239,7 +279,12 @@ impl Drop for Folder {
             #[expect(clippy::disallowed_methods, reason = "they were made for this session")]
             let _ = fs::remove_file(file);
         }
-        for path in [central.join(".lazaret"), project, central, self.path.clone()] {
+        for path in [
+            central.join(".lazaret"),
+            project,
+            central,
+            self.path.clone(),
+        ] {
             let _ = fs::remove_dir(path);
         }
     }
@@ -247,10 +292,14 @@ impl Drop for Folder {
 
 /// A directory for the attacks that this policy shows to no cell: the targets lie in it, outside both roots.
 fn parent(options: &SessionOptions) -> Result<PathBuf, Failed> {
-    let policy = options.policy().map_err(|error| Failed::invalid(error.to_string()))?;
+    let policy = options
+        .policy()
+        .map_err(|error| Failed::invalid(error.to_string()))?;
     let is_open = |path: &PathBuf| {
         let granted = policy.grants.iter().map(|grant| &grant.path);
-        granted.chain(&policy.listed).any(|shown| path.starts_with(shown))
+        granted
+            .chain(&policy.listed)
+            .any(|shown| path.starts_with(shown))
     };
     let places = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
     let mut places = std::iter::once(std::env::temp_dir()).chain(places);
@@ -307,12 +356,32 @@ fn to_json(opened: &Opened, reports: &[Report]) -> Value {
 
 fn page(opened: &Opened, reports: &[Report], colour: bool) -> String {
     let tier = opened.tier.name();
-    let mut page = format!("tier    {tier}\nprofile {}\n\n", print::shown(&opened.profile));
-    page.push_str(&row(["class", "attack", "without a cell", "in the cell", "holds"]));
+    let mut page = format!(
+        "tier    {tier}\nprofile {}\n\n",
+        print::shown(&opened.profile)
+    );
+    page.push_str(&row([
+        "class",
+        "attack",
+        "without a cell",
+        "in the cell",
+        "holds",
+    ]));
     for report in reports {
-        let Report { class, attack, control, inside, .. } = report;
-        let [class, name, control, inside] = [class, attack, control, inside].map(|text| print::shown(text));
-        let good = if report.passes() { Colour::Green } else { Colour::Red };
+        let Report {
+            class,
+            attack,
+            control,
+            inside,
+            ..
+        } = report;
+        let [class, name, control, inside] =
+            [class, attack, control, inside].map(|text| print::shown(text));
+        let good = if report.passes() {
+            Colour::Green
+        } else {
+            Colour::Red
+        };
         let holds = paint(report.holds.name(), good, colour);
         page.push_str(&row([&class, &name, &control, &inside, &holds]));
     }
@@ -335,20 +404,32 @@ fn summary(reports: &[Report], colour: bool) -> String {
     for report in reports {
         let name = print::shown(&report.attack);
         match (&report.known, report.holds) {
-            (Some(why), Holds::Known) => drop(writeln!(text, "known: {name}: {}.", print::shown(why))),
+            (Some(why), Holds::Known) => {
+                drop(writeln!(text, "known: {name}: {}.", print::shown(why)))
+            }
             (_, Holds::No) => drop(writeln!(text, "NOT HELD: {name}: it works in the cell.")),
-            (_, Holds::Unknown) => drop(writeln!(text, "NOT HELD: {name}: what it did is not known.")),
+            (_, Holds::Unknown) => drop(writeln!(
+                text,
+                "NOT HELD: {name}: what it did is not known."
+            )),
             _ => {}
         }
         if report.core && !report.control_works() {
-            let _ = writeln!(text, "NOT PROVED: {name}: it must work without a cell, and does not.");
+            let _ = writeln!(
+                text,
+                "NOT PROVED: {name}: it must work without a cell, and does not."
+            );
         }
     }
     text.push_str(&match tally.passed() {
         true => paint("The cell holds", Colour::Green, colour),
         false => paint("The cell does not hold", Colour::Red, colour),
     });
-    text.push_str(if tally.passed() && tally.known > 0 { ", but for what is known.\n" } else { ".\n" });
+    text.push_str(if tally.passed() && tally.known > 0 {
+        ", but for what is known.\n"
+    } else {
+        ".\n"
+    });
     text
 }
 
@@ -359,12 +440,23 @@ mod tests {
 
     fn report(attack: &str, control: &str, inside: &str, holds: Holds) -> Report {
         let (class, control, inside) = ("files".into(), control.into(), inside.into());
-        Report { class, attack: attack.into(), control, inside, holds, core: false, known: None }
+        Report {
+            class,
+            attack: attack.into(),
+            control,
+            inside,
+            holds,
+            core: false,
+            known: None,
+        }
     }
 
     fn good() -> Vec<Report> {
         vec![
-            Report { core: true, ..report("read", "works", "EACCES", Holds::Yes) },
+            Report {
+                core: true,
+                ..report("read", "works", "EACCES", Holds::Yes)
+            },
             report("x32", "ENOSYS", "SIGSYS", Holds::Untested),
         ]
     }
@@ -374,7 +466,10 @@ mod tests {
         let tally = Tally::of(&good());
         assert!(tally.passed(), "{tally:?}");
         let text = summary(&good(), false);
-        assert!(text.starts_with("1 of 2 attacks are held.\n1 untested"), "{text}");
+        assert!(
+            text.starts_with("1 of 2 attacks are held.\n1 untested"),
+            "{text}"
+        );
         assert!(text.ends_with("The cell holds.\n"), "{text}");
     }
 
@@ -384,7 +479,10 @@ mod tests {
         planted.push(report("escape", "works", "works", Holds::No));
         assert!(!Tally::of(&planted).passed());
         let text = summary(&planted, false);
-        assert!(text.contains("NOT HELD: escape") && text.ends_with("The cell does not hold.\n"), "{text}");
+        assert!(
+            text.contains("NOT HELD: escape") && text.ends_with("The cell does not hold.\n"),
+            "{text}"
+        );
         planted[2].holds = Holds::Unknown;
         assert!(!Tally::of(&planted).passed());
         planted[2].holds = Holds::Yes;
@@ -395,7 +493,11 @@ mod tests {
     #[test]
     fn a_core_control_that_fails_makes_the_rest_worthless() {
         let mut blind = good();
-        blind[0] = Report { control: "EACCES".into(), holds: Holds::Untested, ..blind[0].clone() };
+        blind[0] = Report {
+            control: "EACCES".into(),
+            holds: Holds::Untested,
+            ..blind[0].clone()
+        };
         assert!(!Tally::of(&blind).passed());
         assert!(summary(&blind, false).contains("NOT PROVED: read"));
     }
@@ -404,11 +506,20 @@ mod tests {
     fn a_known_gap_passes_and_is_said() {
         let mut reports = good();
         let known = Some("no right for\x1b metadata".into());
-        reports.push(Report { known, ..report("chmod", "works", "works", Holds::Known) });
+        reports.push(Report {
+            known,
+            ..report("chmod", "works", "works", Holds::Known)
+        });
         assert!(Tally::of(&reports).passed());
         let text = summary(&reports, false);
-        assert!(text.contains("known: chmod: no right for\\u{1b} metadata.\n"), "{text}");
-        assert!(text.ends_with("The cell holds, but for what is known.\n"), "{text}");
+        assert!(
+            text.contains("known: chmod: no right for\\u{1b} metadata.\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("The cell holds, but for what is known.\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -428,7 +539,10 @@ mod tests {
         };
         let page = page(&opened, &good(), false);
         let row = page.lines().find(|line| line.contains("read")).unwrap();
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["files", "read", "works", "EACCES", "yes"]);
+        assert_eq!(
+            row.split_whitespace().collect::<Vec<_>>(),
+            ["files", "read", "works", "EACCES", "yes"]
+        );
         let json = to_json(&opened, &good());
         assert_eq!(json["attacks"][1]["inside"], "SIGSYS");
         assert_eq!(json["attacks"][1]["holds"], "untested");

@@ -4,7 +4,8 @@ use crate::attack;
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
 use broker_protocol::{
-    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Opened, Outcome, Stdin, Tier,
+    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Opened, Outcome,
+    Stdin, Tier,
 };
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs, confine};
@@ -77,7 +78,11 @@ impl Doctor {
             }
             Err(failed) => print::problem(&failed.message),
         }
-        Ok(if matches!(examined, Ok((_, Ok(_)))) { exit::OK } else { exit::FAILED })
+        Ok(if matches!(examined, Ok((_, Ok(_)))) {
+            exit::OK
+        } else {
+            exit::FAILED
+        })
     }
 }
 
@@ -108,14 +113,19 @@ fn nothing() -> Bash {
 /// The session, if commands start in it, as far as its policy lets anybody try that unasked.
 fn works(tried: Tried) -> Result<Opened, Failed> {
     let why = match tried.outcome {
-        None | Some(Outcome::Refused(_) | Outcome::Answered | Outcome::Granted) => return Ok(tried.opened),
+        None | Some(Outcome::Refused(_) | Outcome::Answered | Outcome::Granted) => {
+            return Ok(tried.opened);
+        }
         Some(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0) => return Ok(tried.opened),
         Some(Outcome::Ran(ran)) => format!("`true` has ended otherwise: {:?}", ran.ended),
         Some(Outcome::Failed(failed)) => failed.message,
         Some(Outcome::Broken(broken)) => broken.to_string(),
     };
     let message = format!("a session opens, but no command runs in it: {why}");
-    Err(Failed { kind: ErrorKind::Internal, message })
+    Err(Failed {
+        kind: ErrorKind::Internal,
+        message,
+    })
 }
 
 fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Confinement>) -> Value {
@@ -168,18 +178,29 @@ fn page(
         machine.landlock_abi,
         machine.tier.name()
     );
-    page.extend(machine.layers.iter().map(|report| row(report, machine.tier, style)));
+    page.extend(
+        machine
+            .layers
+            .iter()
+            .map(|report| row(report, machine.tier, style)),
+    );
     page.extend(own.map(|own| own_row(own, style)));
     page.push('\n');
     page.push_str(&match opened {
         Ok(opened) => {
             let good = paint("A session opens here", Colour::Green, style.colour);
-            format!("{good} with the profile `{}`.\n", print::shown(&opened.profile))
+            format!(
+                "{good} with the profile `{}`.\n",
+                print::shown(&opened.profile)
+            )
         }
         Err(failed) => {
             const BAD: &str = "No session works here";
             let why = style.wrap(&format!("{BAD}: {}", print::shown(&failed.message)), 0);
-            format!("{}\n", why.replacen(BAD, &paint(BAD, Colour::Red, style.colour), 1))
+            format!(
+                "{}\n",
+                why.replacen(BAD, &paint(BAD, Colour::Red, style.colour), 1)
+            )
         }
     });
     page
@@ -196,7 +217,13 @@ fn hint_rows(hints: &[Hint], style: Style) -> String {
         return String::new();
     }
     // A command is meant to be copied, so it stays on one line.
-    let row = |hint: &Hint| format!("  {}\n      {}\n", style.wrap(hint.closes, 2), hint.remedy());
+    let row = |hint: &Hint| {
+        format!(
+            "  {}\n      {}\n",
+            style.wrap(hint.closes, 2),
+            hint.remedy()
+        )
+    };
     let rows = hints.iter().map(row);
     format!(
         "\nThis machine's own settings could close more (`lazaret doctor --fix` asks):\n{}",
@@ -236,7 +263,14 @@ struct Style {
 impl Style {
     fn of_output() -> Self {
         let colour = io::stdout().is_terminal();
-        Self { colour, columns: if colour { terminal::size().1.into() } else { COLUMNS } }
+        Self {
+            colour,
+            columns: if colour {
+                terminal::size().1.into()
+            } else {
+                COLUMNS
+            },
+        }
     }
 
     /// Wraps `text` between words into lines from `indent` to the last column; the first continues the current row.
@@ -262,7 +296,12 @@ impl Style {
 
     /// The row for a missing layer.
     fn missing(self, name: &str, why: &str, lost: &str) -> String {
-        self.not_in_force(name, &paint("missing ", Colour::Red, self.colour), why, lost)
+        self.not_in_force(
+            name,
+            &paint("missing ", Colour::Red, self.colour),
+            why,
+            lost,
+        )
     }
 
     fn not_in_force(self, name: &str, state: &str, why: &str, lost: &str) -> String {
@@ -297,35 +336,64 @@ mod tests {
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {
         for columns in [80, COLUMNS] {
-            let (style, room) = (Style { colour: false, columns }, columns - INDENT);
+            let (style, room) = (
+                Style {
+                    colour: false,
+                    columns,
+                },
+                columns - INDENT,
+            );
             let wrap = |text: &str| style.wrap(text, INDENT);
             let word = "x".repeat(room / 2);
             let more = format!("{word}xx");
-            assert_eq!(wrap(&format!("{word} {more}")), format!("{word}\n{:INDENT$}{more}", ""));
+            assert_eq!(
+                wrap(&format!("{word} {more}")),
+                format!("{word}\n{:INDENT$}{more}", "")
+            );
             let fits = format!("{word} {}", "x".repeat(room - room / 2 - 1));
             assert_eq!(wrap(&fits), fits);
             assert_eq!(wrap(""), "");
             let long = "y".repeat(3 * room);
             assert_eq!(wrap(&long), long, "what is no text is not broken");
         }
-        let narrow = Style { colour: false, columns: 10 };
+        let narrow = Style {
+            colour: false,
+            columns: 10,
+        };
         assert_eq!(narrow.wrap("a b", INDENT), "a b");
     }
 
     #[test]
     fn a_layer_that_its_tier_does_without_is_not_missing() {
-        let state =
-            LayerState::Missing { why: "the namespace does it".into(), lost: "the second layer".into() };
-        let report = LayerReport { layer: Layer::LandlockNetwork, state };
+        let state = LayerState::Missing {
+            why: "the namespace does it".into(),
+            lost: "the second layer".into(),
+        };
+        let report = LayerReport {
+            layer: Layer::LandlockNetwork,
+            state,
+        };
         let of = |tier| {
-            let style = Style { colour: true, columns: 200 };
-            (row(&report, tier, style), layer_json(&report, tier)["unused"].clone())
+            let style = Style {
+                colour: true,
+                columns: 200,
+            };
+            (
+                row(&report, tier, style),
+                layer_json(&report, tier)["unused"].clone(),
+            )
         };
         let (text, unused) = of(Tier::Namespaced);
-        assert!(text.starts_with("landlock-network    not used  the namespace does it\n"), "{text}");
+        assert!(
+            text.starts_with("landlock-network    not used  the namespace does it\n"),
+            "{text}"
+        );
         assert_eq!(unused, true);
         let (text, unused) = of(Tier::Flat);
-        assert!(text.contains("missing") && !text.contains("not used"), "{text}");
+        assert!(
+            text.contains("missing") && !text.contains("not used"),
+            "{text}"
+        );
         assert_eq!(unused, Value::Null);
     }
 
@@ -344,34 +412,71 @@ mod tests {
             layers: Vec::new(),
             network: None,
         };
-        let failed = Failed { kind: ErrorKind::Internal, message: "cannot start `true`".into() };
-        let with = |outcome| works(Tried { opened: opened.clone(), outcome }).map(|_| ());
-        assert!(with(Some(Outcome::Failed(failed))).unwrap_err().message.contains("cannot start `true`"));
+        let failed = Failed {
+            kind: ErrorKind::Internal,
+            message: "cannot start `true`".into(),
+        };
+        let with = |outcome| {
+            works(Tried {
+                opened: opened.clone(),
+                outcome,
+            })
+            .map(|_| ())
+        };
+        assert!(
+            with(Some(Outcome::Failed(failed)))
+                .unwrap_err()
+                .message
+                .contains("cannot start `true`")
+        );
         assert_eq!(with(None), Ok(()), "the policy asks first");
     }
 
     #[test]
     fn what_is_missing_says_why_and_what_is_lost() {
-        let state = LayerState::Missing { why: "no\x1b delegation".into(), lost: "a cap on memory".into() };
+        let state = LayerState::Missing {
+            why: "no\x1b delegation".into(),
+            lost: "a cap on memory".into(),
+        };
         let layers = vec![
-            LayerReport { layer: Layer::Cgroup, state },
-            LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("331 calls".into()) },
+            LayerReport {
+                layer: Layer::Cgroup,
+                state,
+            },
+            LayerReport {
+                layer: Layer::Seccomp,
+                state: LayerState::InForce("331 calls".into()),
+            },
         ];
-        let machine = Machine { kernel: "6.1".into(), landlock_abi: 7, tier: Tier::Flat, layers };
-        let failed = Failed { kind: ErrorKind::InvalidInput, message: "no profile `x`".into() };
+        let machine = Machine {
+            kernel: "6.1".into(),
+            landlock_abi: 7,
+            tier: Tier::Flat,
+            layers,
+        };
+        let failed = Failed {
+            kind: ErrorKind::InvalidInput,
+            message: "no profile `x`".into(),
+        };
         let opened = Err(failed);
         let want = "kernel  6.1 (Landlock ABI 7)\ntier    flat\n\n\
                     cgroup              missing   no\\u{1b} delegation\n\
                     \x20                              lost: a cap on memory\n\
                     seccomp             in force  331 calls\n\n\
                     No session works here: no profile `x`\n";
-        let style = Style { colour: false, columns: 200 };
+        let style = Style {
+            colour: false,
+            columns: 200,
+        };
         assert_eq!(page(&machine, &opened, None, style), want);
         let json = to_json(&machine, &opened, None);
         assert_eq!(json["layers"][0]["inForce"], false);
         assert_eq!(json["session"]["error"]["kind"], "invalid_input");
         assert_eq!(json["layers"][0]["unused"], Value::Null);
-        let own = Confinement { landlock: Err("none".into()), seccomp: Ok(7) };
+        let own = Confinement {
+            landlock: Err("none".into()),
+            seccomp: Ok(7),
+        };
         let want = "lazaret itself      missing   landlock: none\n\
                     \x20                              lost: an attacker who compromises `lazaret`, which handles the model's \
                     output, gets your rights\n";
@@ -380,7 +485,13 @@ mod tests {
             to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
             json!(["landlock: none"])
         );
-        let own = Confinement { landlock: Ok(7), seccomp: Ok(7) };
-        assert_eq!(own_row(&own, style), "lazaret itself      in force  Landlock ABI 7, seccomp\n");
+        let own = Confinement {
+            landlock: Ok(7),
+            seccomp: Ok(7),
+        };
+        assert_eq!(
+            own_row(&own, style),
+            "lazaret itself      in force  Landlock ABI 7, seccomp\n"
+        );
     }
 }

@@ -39,7 +39,14 @@ impl Hint {
         self.git.map_or_else(
             || format!("set `{}` in the program's own settings", self.setting),
             |words| {
-                format!("git {}", words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "))
+                format!(
+                    "git {}",
+                    words
+                        .iter()
+                        .map(|word| shell_word(word))
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                )
             },
         )
     }
@@ -48,13 +55,19 @@ impl Hint {
 /// What this machine's user could still close.
 pub fn hints() -> Vec<Hint> {
     let one = |name: &str| git(&["config", "--global", "--get-all", name]).ok();
-    let mut hints: Vec<Hint> =
-        one("safe.bareRepository").map(|values| git_hints(&values)).unwrap_or_default();
+    let mut hints: Vec<Hint> = one("safe.bareRepository")
+        .map(|values| git_hints(&values))
+        .unwrap_or_default();
     if one("safe.directory").is_some_and(|values| values.lines().any(|value| value == "*")) {
         hints.push(EVERY_DIRECTORY);
     }
-    hints
-        .extend(editors().iter().filter_map(|file| read(file)).filter_map(|text| editor_hint(&text)).take(1));
+    hints.extend(
+        editors()
+            .iter()
+            .filter_map(|file| read(file))
+            .filter_map(|text| editor_hint(&text))
+            .take(1),
+    );
     hints
 }
 
@@ -66,7 +79,13 @@ const BARE: Hint = Hint {
 const EVERY_DIRECTORY: Hint = Hint {
     setting: "safe.directory",
     closes: "git would run nothing that the settings of another user's repository name",
-    git: Some(&["config", "--global", "--unset-all", "safe.directory", r"^\*$"]),
+    git: Some(&[
+        "config",
+        "--global",
+        "--unset-all",
+        "safe.directory",
+        r"^\*$",
+    ]),
 };
 const WORKSPACE_TRUST: Hint = Hint {
     setting: "security.workspace.trust.enabled",
@@ -76,19 +95,28 @@ const WORKSPACE_TRUST: Hint = Hint {
 
 /// What the values of `safe.bareRepository` leave open.
 fn git_hints(values: &str) -> Vec<Hint> {
-    if values.lines().last() == Some("explicit") { Vec::new() } else { vec![BARE] }
+    if values.lines().last() == Some("explicit") {
+        Vec::new()
+    } else {
+        vec![BARE]
+    }
 }
 
 /// Whether an editor's settings (JSON with comments) disable workspace trust.
 fn editor_hint(text: &str) -> Option<Hint> {
     let (_, rest) = text.split_once("\"security.workspace.trust.enabled\"")?;
-    rest.trim_start().strip_prefix(':')?.trim_start().starts_with("false").then_some(WORKSPACE_TRUST)
+    rest.trim_start()
+        .strip_prefix(':')?
+        .trim_start()
+        .starts_with("false")
+        .then_some(WORKSPACE_TRUST)
 }
 
 /// The settings of editors of the VS Code family.
 fn editors() -> Vec<PathBuf> {
     let home = state_directory::home();
-    let configuration = state_directory::variable("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
+    let configuration =
+        state_directory::variable("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
     let configuration = configuration.map_or_else(|| home.join(".config"), PathBuf::from);
     ["Code", "Code - Insiders", "VSCodium", "Cursor"]
         .iter()
@@ -96,9 +124,16 @@ fn editors() -> Vec<PathBuf> {
         .collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user's settings, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's settings, in neither root"
+)]
 fn read(path: &Path) -> Option<String> {
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
     let mut text = String::new();
     let is_file = file.metadata().ok()?.is_file();
     (is_file && file.take(FILE_MAX).read_to_string(&mut text).is_ok()).then_some(text)
@@ -107,7 +142,9 @@ fn read(path: &Path) -> Option<String> {
 /// Asks about each setting that can be changed here, and changes those that the user accepts; returns the exit code.
 pub fn fix() -> Result<u8, Failed> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        return Err(Failed::invalid("--fix asks before each change, and needs a terminal for it"));
+        return Err(Failed::invalid(
+            "--fix asks before each change, and needs a terminal for it",
+        ));
     }
     let hints = hints();
     if hints.is_empty() {
@@ -118,7 +155,9 @@ pub fn fix() -> Result<u8, Failed> {
             print::result(format!("{}: {}\n", hint.closes, hint.remedy()).as_bytes())?;
             continue;
         };
-        print::result(format!("{}\n  {}\nrun this? [y/N] ", hint.closes, hint.remedy()).as_bytes())?;
+        print::result(
+            format!("{}\n  {}\nrun this? [y/N] ", hint.closes, hint.remedy()).as_bytes(),
+        )?;
         if !is_yes()? {
             continue;
         }
@@ -140,13 +179,21 @@ fn is_yes() -> Result<bool, Failed> {
 
 /// Copies the user's git settings, if any, to a new file beside them.
 fn back_up() -> Result<Option<PathBuf>, Failed> {
-    let Some(file) = global_file() else { return Ok(None) };
-    let failed =
-        |error: io::Error| Failed::internal(format!("no copy of {} can be made: {error}", file.display()));
+    let Some(file) = global_file() else {
+        return Ok(None);
+    };
+    let failed = |error: io::Error| {
+        Failed::internal(format!(
+            "no copy of {} can be made: {error}",
+            file.display()
+        ))
+    };
     let Some(text) = read(&file) else {
         return Err(failed(io::ErrorKind::InvalidData.into()));
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let mut name = file.clone().into_os_string();
     name.push(format!(".lazaret-{}", time::compact(now.as_secs())));
     let backup = PathBuf::from(name);
@@ -154,21 +201,34 @@ fn back_up() -> Result<Option<PathBuf>, Failed> {
     Ok(Some(backup))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user's settings, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's settings, in neither root"
+)]
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 /// The file that `git config --global` changes, if it exists.
 fn global_file() -> Option<PathBuf> {
-    let named =
-        |name: &str| state_directory::variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let named = |name: &str| {
+        state_directory::variable(name)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(file) = named("GIT_CONFIG_GLOBAL") {
         return file.exists().then_some(file);
     }
     let home = named("HOME").unwrap_or_else(state_directory::home);
     let configuration = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
-    [home.join(".gitconfig"), configuration.join("git/config")].into_iter().find(|file| file.exists())
+    [home.join(".gitconfig"), configuration.join("git/config")]
+        .into_iter()
+        .find(|file| file.exists())
 }
 
 #[cfg(test)]
@@ -179,8 +239,14 @@ mod tests {
     fn what_is_open_is_named_with_its_command() {
         assert_eq!(git_hints("explicit\n"), []);
         assert_eq!(git_hints("explicit\nall\n"), [BARE]);
-        assert_eq!(git_hints("")[0].remedy(), "git config --global safe.bareRepository explicit");
-        assert_eq!(EVERY_DIRECTORY.remedy(), r"git config --global --unset-all safe.directory '^\*$'");
+        assert_eq!(
+            git_hints("")[0].remedy(),
+            "git config --global safe.bareRepository explicit"
+        );
+        assert_eq!(
+            EVERY_DIRECTORY.remedy(),
+            r"git config --global --unset-all safe.directory '^\*$'"
+        );
         let off = "{ // mine\n \"security.workspace.trust.enabled\" : false }";
         assert_eq!(editor_hint(off), Some(WORKSPACE_TRUST));
         assert_eq!(editor_hint(&off.replace("false", "true")), None);

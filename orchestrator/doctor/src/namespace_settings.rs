@@ -92,18 +92,27 @@ mod tests {
     fn each_setting_that_refuses_has_its_line() {
         let executor = PathBuf::from("/opt/l/lazaret-executor");
         let of = |change: fn(&mut NamespaceSettings)| {
-            let mut settings = NamespaceSettings { executor: executor.clone(), ..Default::default() };
+            let mut settings = NamespaceSettings {
+                executor: executor.clone(),
+                ..Default::default()
+            };
             change(&mut settings);
             settings.remedy()
         };
         assert!(of(|own| own.none_allowed = true).contains("sysctl -w user.max_user_namespaces="));
-        assert!(of(|own| own.clone_closed = true).contains("sysctl -w kernel.unprivileged_userns_clone=1"));
+        assert!(
+            of(|own| own.clone_closed = true)
+                .contains("sysctl -w kernel.unprivileged_userns_clone=1")
+        );
         let apparmor = of(|own| own.restricted_by_apparmor = true);
         assert!(
             apparmor.contains("profile lazaret /opt/l/lazaret-executor flags=(unconfined) {\n"),
             "{apparmor}"
         );
-        assert!(apparmor.contains("apparmor_restrict_unprivileged_userns=0"), "{apparmor}");
+        assert!(
+            apparmor.contains("apparmor_restrict_unprivileged_userns=0"),
+            "{apparmor}"
+        );
         assert!(of(|_| ()).contains("--security-opt"));
     }
 }

@@ -54,8 +54,9 @@ struct CellRunner {
 impl CellRunner {
     fn new(hooks: Rc<Hooks>, session: &Open, dial: Rc<dyn Dial>) -> Self {
         let scope = session.scope.as_ref().map(scope);
-        let is_held =
-            scope.as_ref().is_some_and(|scope| scope.permissions.iter().any(|one| !one.paths.is_empty()));
+        let is_held = scope
+            .as_ref()
+            .is_some_and(|scope| scope.permissions.iter().any(|one| !one.paths.is_empty()));
         let open = Open {
             project: session.project.clone(),
             central: String::new(),
@@ -76,12 +77,19 @@ impl CellRunner {
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));
-        Self { hooks, open, directory, dial }
+        Self {
+            hooks,
+            open,
+            directory,
+            dial,
+        }
     }
 
     fn open(&self, hook: &Hook) -> Open {
         Open {
-            central: store::central(&hook.entry.name, &self.open.project).display().to_string(),
+            central: store::central(&hook.entry.name, &self.open.project)
+                .display()
+                .to_string(),
             profile: hook.entry.profile.clone(),
             ..self.open.clone()
         }
@@ -92,13 +100,17 @@ impl CellRunner {
             (None, Ok(program)) => program,
             (problem, _) => return Err(problem.unwrap_or_else(|| "is not run".to_owned())),
         };
-        let json = serde_json::to_vec(occasion).map_err(|error| format!("cannot be told: {error}"))?;
+        let json =
+            serde_json::to_vec(occasion).map_err(|error| format!("cannot be told: {error}"))?;
         if json.len() > INPUT_MAX {
             return Err(format!("would be told more than {INPUT_MAX} bytes"));
         }
         let arguments = hook.args.iter().map(|argument| argument.expand(occasion));
         let length = program.len().to_string();
-        let words = ["bash", "-c", LAUNCH, "hook", &length].into_iter().map(str::to_owned).chain(arguments);
+        let words = ["bash", "-c", LAUNCH, "hook", &length]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(arguments);
         let service = Service {
             name: hook.entry.name.clone(),
             command: Command::Arguments(words.map(|word| word.into_bytes().into()).collect()),
@@ -107,14 +119,23 @@ impl CellRunner {
         };
         let limit = Duration::from_secs(hook.entry.timeout_s.into());
         // Dropping this future ends its session and everything in it.
-        let answered = timeout(limit, self.exchange(self.open(hook), service, &[program, &json])).await;
-        let bytes =
-            answered.unwrap_or_else(|_| Err(format!("has not answered within {} s", limit.as_secs())))?;
+        let answered = timeout(
+            limit,
+            self.exchange(self.open(hook), service, &[program, &json]),
+        )
+        .await;
+        let bytes = answered
+            .unwrap_or_else(|_| Err(format!("has not answered within {} s", limit.as_secs())))?;
         HookAnswer::parse(occasion.event, &bytes)
     }
 
     /// Runs a program with `input`; returns its output if it succeeded.
-    async fn exchange(&self, open: Open, service: Service, input: &[&[u8]]) -> Result<Vec<u8>, String> {
+    async fn exchange(
+        &self,
+        open: Open,
+        service: Service,
+        input: &[&[u8]],
+    ) -> Result<Vec<u8>, String> {
         let no_cell = |failed: Failed| format!("has no cell: {}", failed.message);
         let started = RunningService::start(&*self.dial, open, |_| Ok(service), |_| ());
         let mut running = started.await.map_err(no_cell)?;
@@ -175,7 +196,15 @@ fn scope(session: &Scope) -> Scope {
         paths.push("central:**".to_owned());
     }
     let tool = "bash".to_owned();
-    Scope { permissions: vec![Permission { tool, allowed: true, paths, timeout_s: None, network: false }] }
+    Scope {
+        permissions: vec![Permission {
+            tool,
+            allowed: true,
+            paths,
+            timeout_s: None,
+            network: false,
+        }],
+    }
 }
 
 impl HookRunner for CellRunner {
@@ -221,8 +250,14 @@ mod tests {
             assert!(!scope.permissions[0].network);
             scope.permissions[0].paths.join(" ")
         };
-        assert_eq!(paths(vec![permission(true, &["src/**"]), permission(false, &[])]), "src/** central:**");
-        assert_eq!(paths(vec![permission(true, &["src/**"]), permission(true, &[])]), "");
+        assert_eq!(
+            paths(vec![permission(true, &["src/**"]), permission(false, &[])]),
+            "src/** central:**"
+        );
+        assert_eq!(
+            paths(vec![permission(true, &["src/**"]), permission(true, &[])]),
+            ""
+        );
         assert_eq!(paths(vec![permission(false, &[])]), "central:**");
     }
 }

@@ -51,7 +51,9 @@ impl Hook {
         match (&self.program, self.acceptance) {
             (Err(why), _) => Some(format!("is not run: {why}")),
             (Ok(_), Acceptance::Accepted) => None,
-            (Ok(_), Acceptance::New) => Some(format!("is not run before you have accepted it: {accept}")),
+            (Ok(_), Acceptance::New) => {
+                Some(format!("is not run before you have accepted it: {accept}"))
+            }
             (Ok(_), Acceptance::Changed) => Some(format!(
                 "is not run, because it or its entry was changed since you accepted it: {accept}"
             )),
@@ -79,9 +81,18 @@ impl Hooks {
                 Ok(_) | Err(_) if accepted.has_name(&entry.name) => Acceptance::Changed,
                 Ok(_) | Err(_) => Acceptance::New,
             };
-            Ok(Hook { args: entry.templates()?, entry, program, acceptance })
+            Ok(Hook {
+                args: entry.templates()?,
+                entry,
+                program,
+                acceptance,
+            })
         };
-        entries.into_iter().map(hook).collect::<Result<_, _>>().map(Self)
+        entries
+            .into_iter()
+            .map(hook)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// All hooks, in order.
@@ -95,7 +106,13 @@ impl Hooks {
 
     /// Notes for the user before a session: which hooks do not run.
     pub fn problems(&self) -> impl Iterator<Item = String> {
-        self.iter().filter_map(|hook| Some(format!("the hook `{}` {}", hook.entry.name, hook.problem()?)))
+        self.iter().filter_map(|hook| {
+            Some(format!(
+                "the hook `{}` {}",
+                hook.entry.name,
+                hook.problem()?
+            ))
+        })
     }
 
     /// Whether the settings have none.
@@ -111,7 +128,9 @@ fn read_program(path: &Path) -> Result<Vec<u8>, String> {
         return Err(wrong(&"it is no regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(PROGRAM_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(&error))?;
+    file.take(PROGRAM_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(&error))?;
     if bytes.len() > PROGRAM_MAX {
         return Err(wrong(&format!("it has more than {PROGRAM_MAX} bytes")));
     }
@@ -124,7 +143,10 @@ fn read_program(path: &Path) -> Result<Vec<u8>, String> {
 )]
 fn open(path: &Path) -> io::Result<File> {
     // Opening a FIFO would otherwise wait for its writer.
-    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+        .open(path)
 }
 
 #[cfg(test)]
@@ -142,6 +164,9 @@ mod tests {
         };
         assert_eq!(of(PROGRAM_MAX), Ok(PROGRAM_MAX));
         assert!(of(PROGRAM_MAX + 1).is_err());
-        assert!(read_program(folder.path()).is_err() && read_program(&folder.path().join("none")).is_err());
+        assert!(
+            read_program(folder.path()).is_err()
+                && read_program(&folder.path().join("none")).is_err()
+        );
     }
 }

@@ -82,7 +82,10 @@ pub fn check(entries: &[HookEntry]) -> Result<(), SettingsError> {
     }
     for (at, entry) in entries.iter().enumerate() {
         entry.check()?;
-        if entries[..at].iter().any(|earlier| earlier.name == entry.name) {
+        if entries[..at]
+            .iter()
+            .any(|earlier| earlier.name == entry.name)
+        {
             return Err(SettingsError::Twice(entry.name.clone()));
         }
     }
@@ -103,22 +106,36 @@ impl HookEntry {
             list.len() <= LIST_MAX && list.iter().all(|one| (1..=ENTRY_MAX).contains(&one.len()))
         };
         if !is_list(&self.args) {
-            return Err(SettingsError::List { name: name(), field: "args" });
+            return Err(SettingsError::List {
+                name: name(),
+                field: "args",
+            });
         }
         self.templates()?;
-        let Some(tools) = &self.tools else { return Ok(()) };
+        let Some(tools) = &self.tools else {
+            return Ok(());
+        };
         if !self.event.has_tool() {
             return Err(SettingsError::NoTools(name()));
         }
         if tools.is_empty() || !is_list(tools) {
-            return Err(SettingsError::List { name: name(), field: "tools" });
+            return Err(SettingsError::List {
+                name: name(),
+                field: "tools",
+            });
         }
         // A hook that never matches would be mistaken for a protection.
         let is_tool = |tool: &str| {
-            tool.ends_with('*') || canonical(tool).is_some() || tool == SUBAGENT || tool.starts_with("mcp__")
+            tool.ends_with('*')
+                || canonical(tool).is_some()
+                || tool == SUBAGENT
+                || tool.starts_with("mcp__")
         };
         match tools.iter().find(|tool| !is_tool(tool)) {
-            Some(tool) => Err(SettingsError::Tool { name: name(), tool: tool.clone() }),
+            Some(tool) => Err(SettingsError::Tool {
+                name: name(),
+                tool: tool.clone(),
+            }),
             None => Ok(()),
         }
     }
@@ -128,8 +145,14 @@ impl HookEntry {
     /// # Errors
     /// If a template does not exist.
     pub fn templates(&self) -> Result<Vec<Template>, SettingsError> {
-        let wrong = |error| SettingsError::Template { name: self.name.clone(), error };
-        self.args.iter().map(|text| Template::parse(text).map_err(wrong)).collect()
+        let wrong = |error| SettingsError::Template {
+            name: self.name.clone(),
+            error,
+        };
+        self.args
+            .iter()
+            .map(|text| Template::parse(text).map_err(wrong))
+            .collect()
     }
 
     /// Whether it runs for `event`, of a call of `tool` if the event is about one.
@@ -156,7 +179,8 @@ mod tests {
     }
 
     fn entry(more: &str) -> Result<HookEntry, String> {
-        let text = format!("[[hooks]]\nname = 'a'\nevent = 'before_tool'\nprogram = 'a.py'\n{more}");
+        let text =
+            format!("[[hooks]]\nname = 'a'\nevent = 'before_tool'\nprogram = 'a.py'\n{more}");
         let file: File = toml::from_str(&text).map_err(|error| error.to_string())?;
         check(&file.hooks).map_err(|error| error.to_string())?;
         file.hooks.into_iter().next().ok_or_else(String::new)
@@ -169,7 +193,13 @@ mod tests {
         assert!(plain.hears(HookEvent::BeforeTool, Some("anything")));
         assert!(!plain.hears(HookEvent::AfterTool, Some("anything")));
         let some = entry("tools = ['Bash', 'file_*', 'mcp__gh__push', 'subagent']").unwrap();
-        for tool in ["bash", "file_write", "file_edit", "mcp__gh__push", "subagent"] {
+        for tool in [
+            "bash",
+            "file_write",
+            "file_edit",
+            "mcp__gh__push",
+            "subagent",
+        ] {
             assert!(some.hears(HookEvent::BeforeTool, Some(tool)), "{tool}");
         }
         for tool in ["grep", "mcp__gh__pull", "bash2"] {
@@ -186,13 +216,25 @@ mod tests {
         let time = |seconds: u32| entry(&format!("timeout_s = {seconds}"));
         assert!(time(1).is_ok() && time(TIMEOUT_MAX_S).is_ok());
         assert!(time(0).is_err() && time(TIMEOUT_MAX_S + 1).is_err());
-        let named = |name: String| check(&[HookEntry { name, ..entry("").unwrap() }]);
+        let named = |name: String| {
+            check(&[HookEntry {
+                name,
+                ..entry("").unwrap()
+            }])
+        };
         assert!(named("n".repeat(NAME_MAX)).is_ok() && named("n".repeat(NAME_MAX + 1)).is_err());
         assert!(
-            named(String::new()).is_err() && named("a/b".into()).is_err() && named("a b".into()).is_err()
+            named(String::new()).is_err()
+                && named("a/b".into()).is_err()
+                && named("a b".into()).is_err()
         );
         let all = |count: usize| -> Vec<_> {
-            (0..count).map(|at| HookEntry { name: format!("n{at}"), ..entry("").unwrap() }).collect()
+            (0..count)
+                .map(|at| HookEntry {
+                    name: format!("n{at}"),
+                    ..entry("").unwrap()
+                })
+                .collect()
         };
         assert!(check(&all(HOOKS_MAX)).is_ok());
         assert_eq!(check(&all(HOOKS_MAX + 1)), Err(SettingsError::TooMany));
@@ -200,14 +242,24 @@ mod tests {
 
     #[test]
     fn an_entry_that_would_guard_nothing_is_an_error() {
-        for wrong in
-            ["tools = ['bsh']", "tools = []", "args = ['{{files.path}}']", "arg = ['x']", "command = 'x'"]
-        {
+        for wrong in [
+            "tools = ['bsh']",
+            "tools = []",
+            "args = ['{{files.path}}']",
+            "arg = ['x']",
+            "command = 'x'",
+        ] {
             assert!(entry(wrong).is_err(), "{wrong}");
         }
         let twice = entry("").unwrap();
-        assert_eq!(check(&[twice.clone(), twice]), Err(SettingsError::Twice("a".into())));
-        let end = HookEntry { event: HookEvent::SessionEnd, ..entry("tools = ['bash']").unwrap() };
+        assert_eq!(
+            check(&[twice.clone(), twice]),
+            Err(SettingsError::Twice("a".into()))
+        );
+        let end = HookEntry {
+            event: HookEvent::SessionEnd,
+            ..entry("tools = ['bash']").unwrap()
+        };
         assert_eq!(check(&[end]), Err(SettingsError::NoTools("a".into())));
     }
 }

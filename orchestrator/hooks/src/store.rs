@@ -18,7 +18,9 @@ fn file() -> PathBuf {
 
 /// The directory for a hook's own files: one for each hook and project.
 pub fn central(hook: &str, project: &str) -> PathBuf {
-    state_directory::data().join("hooks").join(format!("{hook}-{}", Digest(Sha256::digest(project).into())))
+    state_directory::data()
+        .join("hooks")
+        .join(format!("{hook}-{}", Digest(Sha256::digest(project).into())))
 }
 
 /// The SHA-256 of a program.
@@ -40,7 +42,11 @@ pub struct Accepted(Map<String, Value>);
 impl Accepted {
     /// Reads the stored record, if there is one.
     pub fn read() -> Self {
-        Self(kept::read(&file()).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+        Self(
+            kept::read(&file())
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
+        )
     }
 
     /// Whether any hook with this name was accepted.
@@ -50,7 +56,8 @@ impl Accepted {
 
     /// Whether exactly this entry was accepted with this program.
     pub fn has(&self, entry: &HookEntry, program: &[u8]) -> bool {
-        self.0.get(&entry.name).and_then(Value::as_str) == Some(fingerprint(entry, program).as_str())
+        self.0.get(&entry.name).and_then(Value::as_str)
+            == Some(fingerprint(entry, program).as_str())
     }
 
     /// Accepts it, replacing any other hook with its name.
@@ -58,7 +65,8 @@ impl Accepted {
     /// # Errors
     /// Those of the file system.
     pub fn accept(&mut self, entry: &HookEntry, program: &[u8]) -> io::Result<()> {
-        self.0.insert(entry.name.clone(), fingerprint(entry, program).into());
+        self.0
+            .insert(entry.name.clone(), fingerprint(entry, program).into());
         kept::prepare(&directory())?;
         kept::replace(&file(), &Value::Object(self.0.clone()).to_string())
     }
@@ -81,16 +89,41 @@ mod tests {
             profile: "read-only".into(),
         };
         let others = [
-            HookEntry { event: HookEvent::AfterTool, ..entry.clone() },
-            HookEntry { program: "/y".into(), ..entry.clone() },
-            HookEntry { args: vec!["one two".into()], ..entry.clone() },
-            HookEntry { tools: Some(vec!["bash".into()]), ..entry.clone() },
-            HookEntry { timeout_s: 6, ..entry.clone() },
-            HookEntry { profile: "dev".into(), ..entry.clone() },
+            HookEntry {
+                event: HookEvent::AfterTool,
+                ..entry.clone()
+            },
+            HookEntry {
+                program: "/y".into(),
+                ..entry.clone()
+            },
+            HookEntry {
+                args: vec!["one two".into()],
+                ..entry.clone()
+            },
+            HookEntry {
+                tools: Some(vec!["bash".into()]),
+                ..entry.clone()
+            },
+            HookEntry {
+                timeout_s: 6,
+                ..entry.clone()
+            },
+            HookEntry {
+                profile: "dev".into(),
+                ..entry.clone()
+            },
         ];
         let known = "4a7d972f997521386091d69306b6312c10e27542b1f208274912603f0bea5b27";
-        assert_eq!(fingerprint(&entry, b"p"), known, "what was accepted before is still accepted");
-        let accepted = Accepted(Map::from_iter([("a".to_owned(), fingerprint(&entry, b"p").into())]));
+        assert_eq!(
+            fingerprint(&entry, b"p"),
+            known,
+            "what was accepted before is still accepted"
+        );
+        let accepted = Accepted(Map::from_iter([(
+            "a".to_owned(),
+            fingerprint(&entry, b"p").into(),
+        )]));
         assert!(accepted.has(&entry, b"p") && !accepted.has(&entry, b"q"));
         assert!(!others.iter().any(|other| accepted.has(other, b"p")));
     }

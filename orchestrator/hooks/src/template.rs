@@ -54,9 +54,14 @@ impl Template {
         while let Some((before, after)) = rest.split_once("{{") {
             let (name, after) = after.split_once("}}").ok_or(TemplateError::Open)?;
             let known = || FIELDS.map(|(name, _)| format!("{{{{{name}}}}}")).join(", ");
-            let field = FIELDS.iter().find(|(of, _)| *of == name.trim()).map(|(_, field)| *field);
-            let field =
-                field.ok_or_else(|| TemplateError::Unknown { name: name.to_owned(), known: known() })?;
+            let field = FIELDS
+                .iter()
+                .find(|(of, _)| *of == name.trim())
+                .map(|(_, field)| *field);
+            let field = field.ok_or_else(|| TemplateError::Unknown {
+                name: name.to_owned(),
+                known: known(),
+            })?;
             pieces.extend([Piece::Text(before.to_owned()), Piece::Field(field)]);
             rest = after;
         }
@@ -72,7 +77,9 @@ impl Template {
             Field::Conversation => &occasion.conversation_id,
             Field::Tool => call.map_or("", |call| &call.tool),
             Field::ToolId => call.map_or("", |call| &call.tool_id),
-            Field::FilePath => call.and_then(|call| call.file.as_ref()).map_or("", |file| &file.path),
+            Field::FilePath => call
+                .and_then(|call| call.file.as_ref())
+                .map_or("", |file| &file.path),
         };
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -96,27 +103,59 @@ mod tests {
             file: Some(HookedFile { path: path.into() }),
             result: None,
         };
-        Occasion { event: HookEvent::BeforeTool, conversation_id: "c".into(), call: Some(call) }
+        Occasion {
+            event: HookEvent::BeforeTool,
+            conversation_id: "c".into(),
+            call: Some(call),
+        }
     }
 
     #[test]
     fn what_comes_in_the_place_of_a_template_stays_data_in_its_argument() {
-        for path in ["a b", "a;rm -rf /", "a\nb", "$(id)`id`", "{{tool}}", "{{", "'\"\\", "-rf", ""] {
+        for path in [
+            "a b",
+            "a;rm -rf /",
+            "a\nb",
+            "$(id)`id`",
+            "{{tool}}",
+            "{{",
+            "'\"\\",
+            "-rf",
+            "",
+        ] {
             let expand = |text: &str| Template::parse(text).unwrap().expand(&occasion(path));
             assert_eq!(expand("{{file.path}}"), path);
-            assert_eq!(expand("--of={{ tool }}:{{file.path}}."), format!("--of=file_write:{path}."));
+            assert_eq!(
+                expand("--of={{ tool }}:{{file.path}}."),
+                format!("--of=file_write:{path}.")
+            );
         }
         let all = Template::parse("{{event}} {{conversation}} {{tool.id}}").unwrap();
         assert_eq!(all.expand(&occasion("x")), "before_tool c t-1");
-        let none = Occasion { event: HookEvent::SessionEnd, conversation_id: "c".into(), call: None };
-        assert_eq!(Template::parse("<{{file.path}}{{tool}}{{tool.id}}>").unwrap().expand(&none), "<>");
+        let none = Occasion {
+            event: HookEvent::SessionEnd,
+            conversation_id: "c".into(),
+            call: None,
+        };
+        assert_eq!(
+            Template::parse("<{{file.path}}{{tool}}{{tool.id}}>")
+                .unwrap()
+                .expand(&none),
+            "<>"
+        );
     }
 
     #[test]
     fn what_names_nothing_is_an_error() {
         assert_eq!(Template::parse("a {{tool"), Err(TemplateError::Open));
         let error = Template::parse("{{file.name}}").unwrap_err().to_string();
-        assert!(error.starts_with("there is no {{file.name}}; there are {{event}}, "), "{error}");
-        assert_eq!(Template::parse("{ } }}").unwrap().expand(&occasion("x")), "{ } }}");
+        assert!(
+            error.starts_with("there is no {{file.name}}; there are {{event}}, "),
+            "{error}"
+        );
+        assert_eq!(
+            Template::parse("{ } }}").unwrap().expand(&occasion("x")),
+            "{ } }}"
+        );
     }
 }

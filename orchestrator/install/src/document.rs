@@ -59,7 +59,10 @@ pub trait Document {
 
 /// The error for a key whose value has another type.
 pub fn shape(path: &[&str], expected: &'static str) -> EditError {
-    EditError::Shape { path: path.join("."), expected }
+    EditError::Shape {
+        path: path.join("."),
+        expected,
+    }
 }
 
 /// What parsers do not preserve: the byte order mark, and carriage returns at line ends.
@@ -78,14 +81,21 @@ impl Frame {
             let why = "some of its lines end with a carriage return, and some without";
             return Err(EditError::Syntax(why.into()));
         }
-        let frame = Self { mark: plain.len() != text.len(), returns: ends > 0 };
+        let frame = Self {
+            mark: plain.len() != text.len(),
+            returns: ends > 0,
+        };
         Ok((frame, plain.replace("\r\n", "\n")))
     }
 
     /// Restores the mark and line ends that were removed.
     pub fn put(self, text: &str) -> String {
         let mark = if self.mark { BYTE_ORDER_MARK } else { "" };
-        let text = if self.returns { text.replace('\n', "\r\n") } else { text.to_owned() };
+        let text = if self.returns {
+            text.replace('\n', "\r\n")
+        } else {
+            text.to_owned()
+        };
         mark.to_owned() + &text
     }
 }

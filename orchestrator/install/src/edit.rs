@@ -44,27 +44,43 @@ pub enum Edit {
 impl Edit {
     /// Sets a key to a value. `path` contains the keys, with dots.
     pub fn set(path: &str, value: impl Into<Value>) -> Self {
-        Edit::Set { path: keys(path), value: value.into() }
+        Edit::Set {
+            path: keys(path),
+            value: value.into(),
+        }
     }
 
     /// The same, behind all patterns.
     pub fn set_last(path: &str, value: impl Into<Value>) -> Self {
-        Edit::SetLast { path: keys(path), value: value.into() }
+        Edit::SetLast {
+            path: keys(path),
+            value: value.into(),
+        }
     }
 
     /// The same, also in each of `tables` that has it.
     pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
-        Edit::SetEach { tables, path: keys(path), value: value.into() }
+        Edit::SetEach {
+            tables,
+            path: keys(path),
+            value: value.into(),
+        }
     }
 
     /// Sets a key that has a dot in its name.
     pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
-        Edit::Set { path: vec![name.to_owned()], value: value.into() }
+        Edit::Set {
+            path: vec![name.to_owned()],
+            value: value.into(),
+        }
     }
 
     /// Adds texts to a list.
     pub fn add(path: &str, items: &[&str]) -> Self {
-        Edit::Add { path: keys(path), items: items.iter().map(|item| (*item).to_owned()).collect() }
+        Edit::Add {
+            path: keys(path),
+            items: items.iter().map(|item| (*item).to_owned()).collect(),
+        }
     }
 
     fn path(&self) -> Vec<&str> {
@@ -77,11 +93,19 @@ impl Edit {
 
     /// The paths of the same key in the tables that have it.
     fn in_tables(&self, document: &dyn Document) -> Vec<Vec<String>> {
-        let Edit::SetEach { tables, path, .. } = self else { return Vec::new() };
+        let Edit::SetEach { tables, path, .. } = self else {
+            return Vec::new();
+        };
         let found = document.get(&[tables]);
-        let names = found.iter().filter_map(Value::as_object).flat_map(|tables| tables.keys());
-        let paths = names.map(|name| [&[(*tables).to_owned(), name.clone()], path.as_slice()].concat());
-        paths.filter(|path| document.get(&borrowed(path)).is_some()).collect()
+        let names = found
+            .iter()
+            .filter_map(Value::as_object)
+            .flat_map(|tables| tables.keys());
+        let paths =
+            names.map(|name| [&[(*tables).to_owned(), name.clone()], path.as_slice()].concat());
+        paths
+            .filter(|path| document.get(&borrowed(path)).is_some())
+            .collect()
     }
 
     fn is_there(&self, document: &dyn Document) -> bool {
@@ -90,7 +114,8 @@ impl Edit {
             Edit::Set { value, .. } => there.as_ref() == Some(value),
             Edit::SetLast { value, .. } => {
                 let is_pattern = |name: &String| name.contains(['*', '?']);
-                there.as_ref() == Some(value) && !document.behind(&self.path()).iter().any(is_pattern)
+                there.as_ref() == Some(value)
+                    && !document.behind(&self.path()).iter().any(is_pattern)
             }
             Edit::SetEach { value, .. } => {
                 let mut tables = self.in_tables(document).into_iter();
@@ -112,14 +137,16 @@ impl Edit {
             }
             Edit::SetEach { value, .. } => {
                 document.set(&path, value)?;
-                self.in_tables(document).iter().try_for_each(|path| document.set(&borrowed(path), value))
+                self.in_tables(document)
+                    .iter()
+                    .try_for_each(|path| document.set(&borrowed(path), value))
             }
             Edit::Add { .. } if there.as_ref().is_some_and(|value| !value.is_array()) => {
                 Err(shape(&path, "a list"))
             }
-            Edit::Add { items, .. } => {
-                missing(there.as_ref(), items).iter().try_for_each(|item| document.append(&path, item))
-            }
+            Edit::Add { items, .. } => missing(there.as_ref(), items)
+                .iter()
+                .try_for_each(|item| document.append(&path, item)),
         }
     }
 
@@ -129,15 +156,21 @@ impl Edit {
         let was = before.get(&path);
         if let Edit::SetEach { value, .. } = self {
             for path in self.in_tables(before) {
-                let (path, is_ours) =
-                    (borrowed(&path), document.get(&borrowed(&path)).as_ref() == Some(value));
-                before.get(&path).filter(|_| is_ours).map_or(Ok(()), |was| document.set(&path, &was))?;
+                let (path, is_ours) = (
+                    borrowed(&path),
+                    document.get(&borrowed(&path)).as_ref() == Some(value),
+                );
+                before
+                    .get(&path)
+                    .filter(|_| is_ours)
+                    .map_or(Ok(()), |was| document.set(&path, &was))?;
             }
         }
         match (self, &was) {
-            (Edit::Set { value, .. } | Edit::SetLast { value, .. } | Edit::SetEach { value, .. }, _)
-                if document.get(&path).as_ref() != Some(value) =>
-            {
+            (
+                Edit::Set { value, .. } | Edit::SetLast { value, .. } | Edit::SetEach { value, .. },
+                _,
+            ) if document.get(&path).as_ref() != Some(value) => {
                 return Ok(());
             }
             (Edit::Set { .. } | Edit::SetLast { .. } | Edit::SetEach { .. }, Some(was)) => {
@@ -150,8 +183,9 @@ impl Edit {
                 for item in missing(was.as_ref(), items) {
                     document.remove_item(&path, item)?;
                 }
-                let is_empty =
-                    document.get(&path).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
+                let is_empty = document
+                    .get(&path)
+                    .is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
                 if was.is_some() || !is_empty {
                     return Ok(());
                 }
@@ -191,7 +225,9 @@ fn missing<'i>(there: Option<&Value>, items: &'i [String]) -> Vec<&'i String> {
 /// Parses a text; an empty one has no keys.
 pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, EditError> {
     Ok(match format {
-        Format::Json | Format::JsonWithComments | Format::Jsonc => Box::new(Json::read(format, text)?),
+        Format::Json | Format::JsonWithComments | Format::Jsonc => {
+            Box::new(Json::read(format, text)?)
+        }
         Format::Toml => Box::new(Toml::read(text)?),
         Format::Yaml => Box::new(Yaml::read(text)?),
     })
@@ -226,14 +262,22 @@ pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditE
 /// If the text is invalid in its format.
 pub fn present(format: Format, text: &str, edits: &[Edit]) -> Result<usize, EditError> {
     let document = read(format, text)?;
-    Ok(edits.iter().filter(|edit| edit.is_there(&*document)).count())
+    Ok(edits
+        .iter()
+        .filter(|edit| edit.is_there(&*document))
+        .count())
 }
 
 /// Reverts the edits; `before` is the text without any of them.
 ///
 /// # Errors
 /// If one of the texts is invalid in its format.
-pub fn revert(format: Format, text: &str, before: &str, edits: &[Edit]) -> Result<String, EditError> {
+pub fn revert(
+    format: Format,
+    text: &str,
+    before: &str,
+    edits: &[Edit],
+) -> Result<String, EditError> {
     let before = read(format, before)?;
     let mut document = read(format, text)?;
     for edit in edits.iter().rev() {

@@ -15,15 +15,23 @@ const KEPT_MAX: u32 = 1000;
 ///
 /// # Errors
 /// If it is not a regular file of the user's, not UTF-8, or too large.
-#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, which this command is to change"
+)]
 pub fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path) {
+    let file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Writing would replace the link itself.
             return match fs::read_link(path) {
-                Ok(target) => {
-                    Err(io::Error::other(format!("it is a link to {}, which is not there", target.display())))
-                }
+                Ok(target) => Err(io::Error::other(format!(
+                    "it is a link to {}, which is not there",
+                    target.display()
+                ))),
                 Err(_) => Ok(None),
             };
         }
@@ -34,7 +42,9 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
         return Err(io::Error::other("it is not a regular file of yours"));
     }
     if metadata.len() > FILE_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_MAX} bytes")));
+        return Err(io::Error::other(format!(
+            "it has more than {FILE_MAX} bytes"
+        )));
     }
     let mut text = String::new();
     file.take(FILE_MAX).read_to_string(&mut text)?;
@@ -46,15 +56,27 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// If the file has changed in the meantime, or cannot be written.
-#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, which this command is to change"
+)]
 pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Result<()> {
     if read(path)?.as_deref() != before {
         return Err(io::Error::other("it was changed meanwhile"));
     }
-    let Some(text) = text else { return if before.is_some() { fs::remove_file(path) } else { Ok(()) } };
+    let Some(text) = text else {
+        return if before.is_some() {
+            fs::remove_file(path)
+        } else {
+            Ok(())
+        };
+    };
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
     let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.mode() & 0o7777);
     let temporary = temporary(&path);
     let written = write_new(&temporary, text, mode).and_then(|()| fs::rename(&temporary, &path));
@@ -89,9 +111,16 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.lazaret-{}", std::process::id()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, which this command is to change"
+)]
 fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
@@ -105,10 +134,19 @@ mod tests {
     fn what_is_kept_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml.20260101-000000");
-        let kept: Vec<_> = ["a", "b", "c"].iter().map(|text| save_new(&path, text).unwrap()).collect();
-        let names: Vec<_> = kept.iter().map(|path| path.extension().unwrap().to_str().unwrap()).collect();
+        let kept: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|text| save_new(&path, text).unwrap())
+            .collect();
+        let names: Vec<_> = kept
+            .iter()
+            .map(|path| path.extension().unwrap().to_str().unwrap())
+            .collect();
         assert_eq!(names, ["20260101-000000", "1", "2"]);
-        let texts: Vec<_> = kept.iter().map(|path| read(path).unwrap().unwrap()).collect();
+        let texts: Vec<_> = kept
+            .iter()
+            .map(|path| read(path).unwrap().unwrap())
+            .collect();
         assert_eq!(texts, ["a", "b", "c"]);
         assert!(save_new(&folder.path().join("none/x"), "").is_err());
     }

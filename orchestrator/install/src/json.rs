@@ -13,7 +13,8 @@ impl Json {
     /// Parses a text in one of the JSON formats.
     pub fn read(format: Format, text: &str) -> Result<Self, EditError> {
         if text.starts_with(BYTE_ORDER_MARK) {
-            let why = "it begins with a byte order mark, which readers of JSON refuse; save it without";
+            let why =
+                "it begins with a byte order mark, which readers of JSON refuse; save it without";
             return Err(EditError::Syntax(why.into()));
         }
         let syntax = |error: &dyn std::fmt::Display| EditError::Syntax(error.to_string());
@@ -34,15 +35,19 @@ impl Json {
     fn object(&self, path: &[&str]) -> Result<CstObject, EditError> {
         let mut object = self.0.object_value_or_set();
         for (depth, name) in path.iter().enumerate() {
-            object =
-                object.object_value_or_create(name).ok_or_else(|| shape(&path[..=depth], "an object"))?;
+            object = object
+                .object_value_or_create(name)
+                .ok_or_else(|| shape(&path[..=depth], "an object"))?;
         }
         Ok(object)
     }
 
     /// The object at `path`, if it exists.
     fn find(&self, path: &[&str]) -> Option<CstObject> {
-        path.iter().try_fold(self.0.object_value()?, |object, name| object.object_value(name))
+        path.iter()
+            .try_fold(self.0.object_value()?, |object, name| {
+                object.object_value(name)
+            })
     }
 
     fn array(&self, path: &[&str]) -> Option<CstArray> {
@@ -63,7 +68,9 @@ impl Document for Json {
     }
 
     fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
         let object = self.object(parents)?;
         match object.get(name) {
             Some(property) => property.set_value(input(value)),
@@ -73,7 +80,9 @@ impl Document for Json {
     }
 
     fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
         if let Some(property) = self.find(parents).and_then(|object| object.get(name)) {
             property.remove();
         }
@@ -81,23 +90,36 @@ impl Document for Json {
     }
 
     fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
-        let array = self.object(parents)?.array_value_or_create(name).ok_or_else(|| shape(path, "a list"))?;
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
+        let array = self
+            .object(parents)?
+            .array_value_or_create(name)
+            .ok_or_else(|| shape(path, "a list"))?;
         array.append(CstInputValue::String(item.to_owned()));
         Ok(())
     }
 
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
         let is_item = |node: &CstNode| node.to_serde_value().is_some_and(|value| value == item);
-        if let Some(node) = self.array(path).and_then(|array| array.elements().into_iter().find(is_item)) {
+        if let Some(node) = self
+            .array(path)
+            .and_then(|array| array.elements().into_iter().find(is_item))
+        {
             node.remove();
         }
         Ok(())
     }
 
     fn behind(&self, path: &[&str]) -> Vec<String> {
-        let Some((name, parents)) = path.split_last() else { return Vec::new() };
-        let names = self.find(parents).into_iter().flat_map(|object| object.properties());
+        let Some((name, parents)) = path.split_last() else {
+            return Vec::new();
+        };
+        let names = self
+            .find(parents)
+            .into_iter()
+            .flat_map(|object| object.properties());
         let names = names.filter_map(|property| property.name()?.decoded_value().ok());
         names.skip_while(|one| one != name).skip(1).collect()
     }
@@ -125,14 +147,21 @@ fn once(value: &CstNode) -> Result<(), EditError> {
     let mut names = BTreeSet::new();
     for property in value.as_object().iter().flat_map(CstObject::properties) {
         let name = property.name().map(|name| name.decoded_value()).transpose();
-        let name =
-            name.map_err(|_| EditError::Syntax("a key has an invalid escape".into()))?.unwrap_or_default();
+        let name = name
+            .map_err(|_| EditError::Syntax("a key has an invalid escape".into()))?
+            .unwrap_or_default();
         if !names.insert(name.clone()) {
-            return Err(EditError::Syntax(format!("the key {name:?} is in an object twice")));
+            return Err(EditError::Syntax(format!(
+                "the key {name:?} is in an object twice"
+            )));
         }
         property.value().iter().try_for_each(once)?;
     }
-    value.as_array().iter().flat_map(CstArray::elements).try_for_each(|element| once(&element))
+    value
+        .as_array()
+        .iter()
+        .flat_map(CstArray::elements)
+        .try_for_each(|element| once(&element))
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -142,9 +171,12 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
-        Value::Object(fields) => {
-            CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), input(value))).collect())
-        }
+        Value::Object(fields) => CstInputValue::Object(
+            fields
+                .iter()
+                .map(|(name, value)| (name.clone(), input(value)))
+                .collect(),
+        ),
     }
 }
 
@@ -189,9 +221,15 @@ mod tests {
             ("{} {}", [false; 3]),
         ];
         for (text, wanted) in cases {
-            assert_eq!(formats.map(|format| Json::read(format, text).is_ok()), wanted, "{text}");
+            assert_eq!(
+                formats.map(|format| Json::read(format, text).is_ok()),
+                wanted,
+                "{text}"
+            );
         }
-        let Err(marked) = Json::read(Format::Json, "\u{feff}{}") else { panic!() };
+        let Err(marked) = Json::read(Format::Json, "\u{feff}{}") else {
+            panic!()
+        };
         assert!(marked.to_string().contains("byte order mark"), "{marked}");
     }
 }

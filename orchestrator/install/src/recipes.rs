@@ -67,7 +67,10 @@ pub struct Recipe {
 impl Recipe {
     /// The same for a client whose changed settings let it call our tools without asking.
     fn unasked(self) -> Self {
-        Self { is_unasked: true, ..self }
+        Self {
+            is_unasked: true,
+            ..self
+        }
     }
 }
 
@@ -117,26 +120,83 @@ pub static CLIENTS: [Client; 15] = [
         &[(Root::Home, ".claude"), (Root::Home, ".claude.json")],
         claude_code,
     ),
-    client("claude-desktop", "Claude Desktop", SERVER, &[(Root::Config, "Claude")], claude_desktop),
-    client("codex", "Codex CLI", SERVER, &[(Root::Home, ".codex")], codex),
-    client("gemini", "Gemini CLI", SERVER, &[(Root::Home, ".gemini")], gemini),
+    client(
+        "claude-desktop",
+        "Claude Desktop",
+        SERVER,
+        &[(Root::Config, "Claude")],
+        claude_desktop,
+    ),
+    client(
+        "codex",
+        "Codex CLI",
+        SERVER,
+        &[(Root::Home, ".codex")],
+        codex,
+    ),
+    client(
+        "gemini",
+        "Gemini CLI",
+        SERVER,
+        &[(Root::Home, ".gemini")],
+        gemini,
+    ),
     client("qwen", "Qwen Code", SERVER, &[(Root::Home, ".qwen")], qwen),
-    client("opencode", "OpenCode", BOTH, &[(Root::Config, "opencode")], opencode),
+    client(
+        "opencode",
+        "OpenCode",
+        BOTH,
+        &[(Root::Config, "opencode")],
+        opencode,
+    ),
     client("goose", "Goose", SERVER, &[(Root::Config, "goose")], goose),
     client("crush", "Crush", SERVER, &[(Root::Config, "crush")], crush),
-    client("cursor", "Cursor", SERVER, &[(Root::Home, ".cursor")], cursor),
-    client("windsurf", "Windsurf", SERVER, &[(Root::Home, ".codeium/windsurf")], windsurf),
+    client(
+        "cursor",
+        "Cursor",
+        SERVER,
+        &[(Root::Home, ".cursor")],
+        cursor,
+    ),
+    client(
+        "windsurf",
+        "Windsurf",
+        SERVER,
+        &[(Root::Home, ".codeium/windsurf")],
+        windsurf,
+    ),
     client("zed", "Zed", SERVER, &[(Root::Config, "zed")], zed),
-    client("vscode", "Visual Studio Code", BOTH, &[(Root::Config, "Code")], vscode),
+    client(
+        "vscode",
+        "Visual Studio Code",
+        BOTH,
+        &[(Root::Config, "Code")],
+        vscode,
+    ),
     client(
         "cline",
         "Cline",
         SERVER,
-        &[(Root::Config, "Code/User/globalStorage/saoudrizwan.claude-dev")],
+        &[(
+            Root::Config,
+            "Code/User/globalStorage/saoudrizwan.claude-dev",
+        )],
         cline,
     ),
-    client("copilot", "Copilot CLI", SERVER, &[(Root::Home, ".copilot")], copilot),
-    client("jetbrains", "JetBrains IDEs", SERVER, &[(Root::Config, "JetBrains")], jetbrains),
+    client(
+        "copilot",
+        "Copilot CLI",
+        SERVER,
+        &[(Root::Home, ".copilot")],
+        copilot,
+    ),
+    client(
+        "jetbrains",
+        "JetBrains IDEs",
+        SERVER,
+        &[(Root::Config, "JetBrains")],
+        jetbrains,
+    ),
 ];
 
 const fn client(
@@ -146,15 +206,36 @@ const fn client(
     signs: &'static [(Root, &'static str)],
     recipe: fn(&Programs, Way) -> Recipe,
 ) -> Client {
-    Client { name, title, ways, signs, recipe }
+    Client {
+        name,
+        title,
+        ways,
+        signs,
+        recipe,
+    }
 }
 
-fn file(root: Root, paths: &'static [&'static str], format: Format, edits: Vec<Edit>) -> FileRecipe {
-    FileRecipe { root, paths, format, edits }
+fn file(
+    root: Root,
+    paths: &'static [&'static str],
+    format: Format,
+    edits: Vec<Edit>,
+) -> FileRecipe {
+    FileRecipe {
+        root,
+        paths,
+        format,
+        edits,
+    }
 }
 
 fn in_files(files: Vec<FileRecipe>, open: &'static [&'static str]) -> Recipe {
-    Recipe { files, by_hand: None, open, is_unasked: false }
+    Recipe {
+        files,
+        by_hand: None,
+        open,
+        is_unasked: false,
+    }
 }
 
 /// The arguments of our server: it examines the settings that this client reads in a project.
@@ -218,9 +299,16 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
             "its MCP servers and hooks",
             "everything, where a project's settings name another shell (`env`)",
         ];
-        return in_files(vec![file(Root::Home, settings, Format::Json, vec![shell])], open);
+        return in_files(
+            vec![file(Root::Home, settings, Format::Json, vec![shell])],
+            open,
+        );
     }
-    let server = server_with(programs, "claude-code", json!({ "type": "stdio", "env": {} }));
+    let server = server_with(
+        programs,
+        "claude-code",
+        json!({ "type": "stdio", "env": {} }),
+    );
     let ours = format!("mcp__{}", programs.server);
     let edits = vec![
         Edit::add("permissions.deny", &CLAUDE_OWN),
@@ -246,9 +334,18 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
 }
 
 fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![set_server("mcpServers", programs, server(programs, "claude-desktop"))];
+    let edits = vec![set_server(
+        "mcpServers",
+        programs,
+        server(programs, "claude-desktop"),
+    )];
     in_files(
-        vec![file(Root::Config, &["Claude/claude_desktop_config.json"], Format::Json, edits)],
+        vec![file(
+            Root::Config,
+            &["Claude/claude_desktop_config.json"],
+            Format::Json,
+            edits,
+        )],
         &["its other MCP servers and extensions"],
     )
 }
@@ -256,14 +353,23 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
 /// 0.169.0. Sets its own sandbox to read-only, in which its shell and its patches can change nothing, also in each of its profiles
 /// that sets another.
 fn codex(programs: &Programs, _: Way) -> Recipe {
-    let server = server_with(programs, "codex", json!({ "default_tools_approval_mode": "approve" }));
+    let server = server_with(
+        programs,
+        "codex",
+        json!({ "default_tools_approval_mode": "approve" }),
+    );
     let edits = vec![
         Edit::set_each("profiles", "sandbox_mode", "read-only"),
         Edit::set_each("profiles", "features.shell_tool", false),
         set_server("mcp_servers", programs, server),
     ];
     in_files(
-        vec![file(Root::Home, &[".codex/config.toml"], Format::Toml, edits)],
+        vec![file(
+            Root::Home,
+            &[".codex/config.toml"],
+            Format::Toml,
+            edits,
+        )],
         &[
             "view_image, which reads any file of yours",
             "its hooks, web search and other MCP servers",
@@ -280,7 +386,10 @@ fn gemini(programs: &Programs, _: Way) -> Recipe {
         "gemini",
         &["replace"],
         &[".gemini/settings.json"],
-        &["web_fetch, google_web_search, save_memory", "its hooks and other MCP servers"],
+        &[
+            "web_fetch, google_web_search, save_memory",
+            "its hooks and other MCP servers",
+        ],
     )
 }
 
@@ -291,7 +400,10 @@ fn qwen(programs: &Programs, _: Way) -> Recipe {
         "qwen",
         &["edit", "replace"],
         &[".qwen/settings.json"],
-        &["web_fetch, web_search, save_memory", "its hooks and other MCP servers"],
+        &[
+            "web_fetch, web_search, save_memory",
+            "its hooks and other MCP servers",
+        ],
     )
 }
 
@@ -305,12 +417,26 @@ fn gemini_or_qwen(
 ) -> Recipe {
     let mut own = vec!["run_shell_command", "write_file"];
     own.extend(editing);
-    own.extend(["read_file", "read_many_files", "list_directory", "glob", "grep_search"]);
+    own.extend([
+        "read_file",
+        "read_many_files",
+        "list_directory",
+        "glob",
+        "grep_search",
+    ]);
     let edits = vec![
         Edit::add("tools.exclude", &own),
-        set_server("mcpServers", programs, server_with(programs, client, json!({ "trust": true }))),
+        set_server(
+            "mcpServers",
+            programs,
+            server_with(programs, client, json!({ "trust": true })),
+        ),
     ];
-    in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open).unasked()
+    in_files(
+        vec![file(Root::Home, settings, Format::JsonWithComments, edits)],
+        open,
+    )
+    .unasked()
 }
 
 /// 1.18.33. The last matching rule in `permission` counts, so ours follow every pattern; the one for `edit` also covers `write` and
@@ -321,7 +447,10 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
         let shell = Edit::set("shell", programs.lazaret_bash.as_str());
         return in_files(
             vec![file(Root::Config, paths, Format::Jsonc, vec![shell])],
-            &["read, write, edit, patch, grep, glob, list, webfetch", "its plugins and MCP servers"],
+            &[
+                "read, write, edit, patch, grep, glob, list, webfetch",
+                "its plugins and MCP servers",
+            ],
         );
     }
     let command = json!([programs.lazaret, "mcp", "--client", "opencode"]);
@@ -335,11 +464,16 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
         "what the `permission` of an agent of its own allows",
         "all its tools, where a project's `opencode.json` allows them, unless OPENCODE_DISABLE_PROJECT_CONFIG is set",
     ];
-    Recipe { by_hand: Some(OPENCODE_SWITCHED.into()), ..in_files(files, open) }
+    Recipe {
+        by_hand: Some(OPENCODE_SWITCHED.into()),
+        ..in_files(files, open)
+    }
 }
 
 /// What OpenCode 1.18.33 does itself with files, programs and addresses of the host: the names of its permissions.
-pub const OPENCODE_OWN: [&str; 8] = ["bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch"];
+pub const OPENCODE_OWN: [&str; 8] = [
+    "bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch",
+];
 
 /// No file of a user's wins over a project's.
 const OPENCODE_SWITCHED: &str = "A project's `opencode.json` overrides these settings. Put this where your shell starts (~/.profile), so that \
@@ -350,42 +484,88 @@ fn goose(programs: &Programs, _: Way) -> Recipe {
         "name": programs.server, "type": "stdio", "cmd": programs.lazaret, "args": arguments("goose"), "envs": {},
         "enabled": true, "timeout": 300,
     });
-    let edits =
-        vec![set_server("extensions", programs, server), Edit::set("extensions.developer.enabled", false)];
+    let edits = vec![
+        set_server("extensions", programs, server),
+        Edit::set("extensions.developer.enabled", false),
+    ];
     in_files(
-        vec![file(Root::Config, &["goose/config.yaml"], Format::Yaml, edits)],
-        &["Goose Desktop was seen to switch the developer extension on again", "its other extensions"],
+        vec![file(
+            Root::Config,
+            &["goose/config.yaml"],
+            Format::Yaml,
+            edits,
+        )],
+        &[
+            "Goose Desktop was seen to switch the developer extension on again",
+            "its other extensions",
+        ],
     )
 }
 
 fn crush(programs: &Programs, _: Way) -> Recipe {
-    let own = ["bash", "edit", "multiedit", "write", "view", "ls", "glob", "grep", "fetch", "download"];
+    let own = [
+        "bash",
+        "edit",
+        "multiedit",
+        "write",
+        "view",
+        "ls",
+        "glob",
+        "grep",
+        "fetch",
+        "download",
+    ];
     let edits = vec![
-        set_server("mcp", programs, server_with(programs, "crush", json!({ "type": "stdio" }))),
+        set_server(
+            "mcp",
+            programs,
+            server_with(programs, "crush", json!({ "type": "stdio" })),
+        ),
         Edit::add("options.disabled_tools", &own),
     ];
     in_files(
-        vec![file(Root::Config, &["crush/crush.json"], Format::Json, edits)],
+        vec![file(
+            Root::Config,
+            &["crush/crush.json"],
+            Format::Json,
+            edits,
+        )],
         &["its language servers, hooks and other MCP servers"],
     )
 }
 
 fn cursor(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![set_server("mcpServers", programs, server(programs, "cursor"))];
+    let edits = vec![set_server(
+        "mcpServers",
+        programs,
+        server(programs, "cursor"),
+    )];
     Recipe {
         files: vec![file(Root::Home, &[".cursor/mcp.json"], Format::Json, edits)],
-        by_hand: Some("In Cursor's settings, switch off automatic runs of terminal commands.".into()),
+        by_hand: Some(
+            "In Cursor's settings, switch off automatic runs of terminal commands.".into(),
+        ),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
         is_unasked: false,
     }
 }
 
 fn windsurf(programs: &Programs, _: Way) -> Recipe {
-    let edits = vec![set_server("mcpServers", programs, server(programs, "windsurf"))];
+    let edits = vec![set_server(
+        "mcpServers",
+        programs,
+        server(programs, "windsurf"),
+    )];
     Recipe {
-        files: vec![file(Root::Home, &[".codeium/windsurf/mcp_config.json"], Format::Json, edits)],
+        files: vec![file(
+            Root::Home,
+            &[".codeium/windsurf/mcp_config.json"],
+            Format::Json,
+            edits,
+        )],
         by_hand: Some(
-            "In Windsurf's settings, set the automatic execution of terminal commands to off.".into(),
+            "In Windsurf's settings, set the automatic execution of terminal commands to off."
+                .into(),
         ),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
         is_unasked: false,
@@ -408,8 +588,11 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
         "save_file",
         "terminal",
     ];
-    let tools: Value =
-        own.iter().map(|tool| ((*tool).to_owned(), json!(false))).collect::<serde_json::Map<_, _>>().into();
+    let tools: Value = own
+        .iter()
+        .map(|tool| ((*tool).to_owned(), json!(false)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let profile = json!({ "name": "Lazaret", "tools": tools, "enable_all_context_servers": true });
     let edits = vec![
         set_server(
@@ -421,8 +604,16 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
         Edit::set("agent.default_profile", "lazaret"),
     ];
     in_files(
-        vec![file(Root::Config, &["zed/settings.json"], Format::Jsonc, edits)],
-        &["its tools in another profile than `lazaret`", "external agents (ACP), tasks, language servers"],
+        vec![file(
+            Root::Config,
+            &["zed/settings.json"],
+            Format::Jsonc,
+            edits,
+        )],
+        &[
+            "its tools in another profile than `lazaret`",
+            "external agents (ACP), tasks, language servers",
+        ],
     )
 }
 
@@ -432,19 +623,34 @@ fn vscode(programs: &Programs, way: Way) -> Recipe {
         Root::Config,
         &["Code/User/settings.json"],
         Format::Jsonc,
-        vec![Edit::set_key("chat.tools.terminal.terminalProfile.linux", profile)],
+        vec![Edit::set_key(
+            "chat.tools.terminal.terminalProfile.linux",
+            profile,
+        )],
     );
     let mut files = vec![shell];
     if way == Way::Server {
         let server = server_with(programs, "vscode", json!({ "type": "stdio" }));
         let edits = vec![set_server("servers", programs, server)];
-        files.push(file(Root::Config, &["Code/User/mcp.json"], Format::Jsonc, edits));
+        files.push(file(
+            Root::Config,
+            &["Code/User/mcp.json"],
+            Format::Jsonc,
+            edits,
+        ));
     }
-    in_files(files, &["its edit, read and search tools", "its tasks, extensions and other MCP servers"])
+    in_files(
+        files,
+        &[
+            "its edit, read and search tools",
+            "its tasks, extensions and other MCP servers",
+        ],
+    )
 }
 
 fn cline(programs: &Programs, _: Way) -> Recipe {
-    let path: &[&str] = &["Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"];
+    let path: &[&str] =
+        &["Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"];
     let server = server_with(programs, "cline", json!({ "disabled": false }));
     let edits = vec![set_server("mcpServers", programs, server)];
     Recipe {
@@ -456,7 +662,11 @@ fn cline(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn copilot(programs: &Programs, _: Way) -> Recipe {
-    let server = server_with(programs, "copilot", json!({ "type": "local", "tools": ["*"] }));
+    let server = server_with(
+        programs,
+        "copilot",
+        json!({ "type": "local", "tools": ["*"] }),
+    );
     Recipe {
         files: vec![file(
             Root::Home,
@@ -474,7 +684,8 @@ fn copilot(programs: &Programs, _: Way) -> Recipe {
 }
 
 fn jetbrains(programs: &Programs, _: Way) -> Recipe {
-    let pasted = json!({ "mcpServers": { programs.server.clone(): server(programs, "jetbrains") } });
+    let pasted =
+        json!({ "mcpServers": { programs.server.clone(): server(programs, "jetbrains") } });
     Recipe {
         files: vec![],
         by_hand: Some(format!(
@@ -492,7 +703,11 @@ mod tests {
 
     fn programs() -> Programs {
         let (lazaret, lazaret_bash) = ("/opt/bin/lazaret".into(), "/opt/bin/lazaret-bash".into());
-        Programs { lazaret, lazaret_bash, server: "lazaret-0a1b2c3d4e".into() }
+        Programs {
+            lazaret,
+            lazaret_bash,
+            server: "lazaret-0a1b2c3d4e".into(),
+        }
     }
 
     /// Realistic settings: with comments, our keys with different values, and irregular spaces.
@@ -551,10 +766,12 @@ mod tests {
                         );
                         let reverted = revert(file.format, &installed, text, &file.edits).unwrap();
                         assert!(
-                            present(file.format, &reverted, &file.edits).unwrap() < file.edits.len(),
+                            present(file.format, &reverted, &file.edits).unwrap()
+                                < file.edits.len(),
                             "{name}"
                         );
-                        let values = |text: &str| crate::edit::read(file.format, text).unwrap().text();
+                        let values =
+                            |text: &str| crate::edit::read(file.format, text).unwrap().text();
                         let kept = |text: &str| {
                             text.lines()
                                 .filter(|line| line.contains("mine") || line.contains("theme"))
@@ -577,7 +794,8 @@ mod tests {
     fn parsed(format: Format, text: &str) -> Value {
         let value: Value = match format {
             Format::Json | Format::JsonWithComments | Format::Jsonc => {
-                let root = jsonc_parser::cst::CstRootNode::parse(text, &Default::default()).unwrap();
+                let root =
+                    jsonc_parser::cst::CstRootNode::parse(text, &Default::default()).unwrap();
                 root.to_serde_value().unwrap_or(Value::Null)
             }
             Format::Toml => {
@@ -586,7 +804,9 @@ mod tests {
                     document
                         .iter()
                         // A restored value may have different quotes.
-                        .map(|(key, item)| format!("{key}={}", item.to_string().trim().replace('\'', "\"")))
+                        .map(|(key, item)| {
+                            format!("{key}={}", item.to_string().trim().replace('\'', "\""))
+                        })
                         .collect::<Vec<_>>()
                         .join(";"),
                 )
@@ -594,23 +814,47 @@ mod tests {
             Format::Yaml if text.trim().is_empty() => Value::Null,
             Format::Yaml => serde_saphyr::from_str(text).unwrap(),
         };
-        if value == json!({}) || value == json!("") { Value::Null } else { value }
+        if value == json!({}) || value == json!("") {
+            Value::Null
+        } else {
+            value
+        }
     }
 
     #[test]
     fn what_is_not_changed_stays_to_the_byte() {
-        let edits = &[Edit::set("mcpServers.lazaret.command", "l"), Edit::add("permissions.deny", &["Bash"])];
+        let edits = &[
+            Edit::set("mcpServers.lazaret.command", "l"),
+            Edit::add("permissions.deny", &["Bash"]),
+        ];
         let text = before(Format::Jsonc)[2];
         let installed = apply(Format::Jsonc, text, edits).unwrap();
-        for line in ["  // mine", "  \"theme\" : \"dark\",   \"x\": [1,2,", " 3],", "  /* last */"] {
-            assert!(installed.lines().any(|one| one == line), "{line:?} in\n{installed}");
+        for line in [
+            "  // mine",
+            "  \"theme\" : \"dark\",   \"x\": [1,2,",
+            " 3],",
+            "  /* last */",
+        ] {
+            assert!(
+                installed.lines().any(|one| one == line),
+                "{line:?} in\n{installed}"
+            );
         }
         assert!(installed.contains("// no web"), "{installed}");
         let text = before(Format::Toml)[2];
-        let installed =
-            apply(Format::Toml, text, &[Edit::set("sandbox_mode", "read-only"), Edit::set("a.b.c", 1)])
-                .unwrap();
-        assert_eq!(installed, text.replace("'workspace-write'", "\"read-only\"") + "\n[a.b]\nc = 1\n");
+        let installed = apply(
+            Format::Toml,
+            text,
+            &[
+                Edit::set("sandbox_mode", "read-only"),
+                Edit::set("a.b.c", 1),
+            ],
+        )
+        .unwrap();
+        assert_eq!(
+            installed,
+            text.replace("'workspace-write'", "\"read-only\"") + "\n[a.b]\nc = 1\n"
+        );
         let text = before(Format::Yaml)[2];
         let installed = apply(
             Format::Yaml,
@@ -621,7 +865,10 @@ mod tests {
             ],
         )
         .unwrap();
-        let wanted = text.replace("developer:\n    enabled: true", "developer:\n    enabled: false");
+        let wanted = text.replace(
+            "developer:\n    enabled: true",
+            "developer:\n    enabled: false",
+        );
         let wanted = wanted.replace(
             "  memory:\n    enabled: false\n",
             "  memory:\n    enabled: false\n  l:\n    a:\n    - \"b\"\n    c: {}\n",
@@ -655,16 +902,23 @@ mod tests {
     fn what_was_changed_since_is_kept() {
         let edits = [Edit::set("a.b", 1), Edit::add("list", &["x", "y"])];
         let installed = apply(Format::Json, "{\"list\": [\"y\"]}", &edits).unwrap();
-        let changed =
-            installed.replace("\"b\": 1", "\"b\": 2, \"mine\": true").replace("\"x\"", "\"x\", \"z\"");
+        let changed = installed
+            .replace("\"b\": 1", "\"b\": 2, \"mine\": true")
+            .replace("\"x\"", "\"x\", \"z\"");
         let reverted = revert(Format::Json, &changed, "{\"list\": [\"y\"]}", &edits).unwrap();
         let value: Value = serde_json::from_str(&reverted).unwrap();
-        assert_eq!(value, json!({"a": {"b": 2, "mine": true}, "list": ["y", "z"]}));
+        assert_eq!(
+            value,
+            json!({"a": {"b": 2, "mine": true}, "list": ["y", "z"]})
+        );
     }
 
     #[test]
     fn a_rule_counts_only_behind_every_pattern() {
-        let edits = [Edit::set_last("permission.bash", "deny"), Edit::set_last("permission.read", "deny")];
+        let edits = [
+            Edit::set_last("permission.bash", "deny"),
+            Edit::set_last("permission.read", "deny"),
+        ];
         let names = |text: &str| {
             let at = |name: &str| text.find(name).unwrap();
             at("\"*\"") < at("\"bash\"") && at("\"*\"") < at("\"read\"")
@@ -673,13 +927,23 @@ mod tests {
             r#"{"permission":{"bash":"ask","read":"allow","*":"allow"}}"#,
             r#"{"permission":{"bash":"deny","read":"deny","*":"allow"}}"#,
         ] {
-            assert!(present(Format::Jsonc, before, &edits).unwrap() == 0, "{before}");
+            assert!(
+                present(Format::Jsonc, before, &edits).unwrap() == 0,
+                "{before}"
+            );
             let installed = apply(Format::Jsonc, before, &edits).unwrap();
             assert!(names(&installed), "{installed}");
-            assert_eq!(present(Format::Jsonc, &installed, &edits), Ok(2), "{installed}");
+            assert_eq!(
+                present(Format::Jsonc, &installed, &edits),
+                Ok(2),
+                "{installed}"
+            );
         }
         let installed = apply(Format::Jsonc, "", &edits).unwrap();
-        let later = installed.replace("\"read\": \"deny\"", "\"ba*\": \"allow\", \"read\": \"deny\"");
+        let later = installed.replace(
+            "\"read\": \"deny\"",
+            "\"ba*\": \"allow\", \"read\": \"deny\"",
+        );
         assert_eq!(present(Format::Jsonc, &later, &edits), Ok(1), "{later}");
     }
 
@@ -689,20 +953,35 @@ mod tests {
                       shell_tool = true\n[profiles.y]\nmodel = \"p\"\n";
         let edits = &codex(&programs(), Way::Server).files[0].edits;
         let installed = apply(Format::Toml, before, edits).unwrap();
-        assert!(!installed.contains("danger-full-access") && !installed.contains("true"), "{installed}");
+        assert!(
+            !installed.contains("danger-full-access") && !installed.contains("true"),
+            "{installed}"
+        );
         assert_eq!(present(Format::Toml, &installed, edits), Ok(edits.len()));
-        let opened =
-            installed.replace("[profiles.y]\n", "[profiles.y]\nsandbox_mode = \"workspace-write\"\n");
-        assert_eq!(present(Format::Toml, &opened, edits), Ok(edits.len() - 1), "{opened}");
+        let opened = installed.replace(
+            "[profiles.y]\n",
+            "[profiles.y]\nsandbox_mode = \"workspace-write\"\n",
+        );
+        assert_eq!(
+            present(Format::Toml, &opened, edits),
+            Ok(edits.len() - 1),
+            "{opened}"
+        );
         let changed = format!("z = 1\n{installed}");
         let reverted = revert(Format::Toml, &changed, before, edits).unwrap();
-        assert_eq!(parsed(Format::Toml, &reverted), parsed(Format::Toml, &format!("z = 1\n{before}")));
+        assert_eq!(
+            parsed(Format::Toml, &reverted),
+            parsed(Format::Toml, &format!("z = 1\n{before}"))
+        );
     }
 
     #[test]
     fn ends_of_lines_and_the_mark_at_the_beginning_stay() {
         for (format, text) in [
-            (Format::Toml, "a = 1\r\n# mine\r\nb = \"\"\"x\r\ny\"\"\"\r\n"),
+            (
+                Format::Toml,
+                "a = 1\r\n# mine\r\nb = \"\"\"x\r\ny\"\"\"\r\n",
+            ),
             (Format::Toml, "\u{feff}a = 1\n"),
             (Format::Yaml, "a: 1\r\n# mine\r\nb:\r\n  c: 2\r\n"),
             (Format::Yaml, "\u{feff}a: 1\n"),
@@ -711,10 +990,20 @@ mod tests {
             let installed = apply(format, text, &[Edit::set("z.y", "w")]).unwrap();
             let ends = |text: &str| (text.matches('\n').count(), text.matches("\r\n").count());
             let (lines, returns) = ends(&installed);
-            assert!(returns == if text.contains('\r') { lines } else { 0 }, "{installed:?}");
-            assert_eq!(installed.starts_with('\u{feff}'), text.starts_with('\u{feff}'), "{installed:?}");
+            assert!(
+                returns == if text.contains('\r') { lines } else { 0 },
+                "{installed:?}"
+            );
+            assert_eq!(
+                installed.starts_with('\u{feff}'),
+                text.starts_with('\u{feff}'),
+                "{installed:?}"
+            );
             assert_eq!(apply(format, text, &[]).unwrap(), text);
         }
-        assert!(apply(Format::Toml, "a = 1\r\nb = 2\n", &[]).is_err(), "two ends");
+        assert!(
+            apply(Format::Toml, "a = 1\r\nb = 2\n", &[]).is_err(),
+            "two ends"
+        );
     }
 }

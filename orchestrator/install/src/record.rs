@@ -40,19 +40,35 @@ pub struct Changed {
 impl Record {
     /// A record of an installation made now, for these programs.
     pub fn new(way: &str, programs: &Programs, files: Vec<Changed>) -> Self {
-        let Programs { lazaret, lazaret_bash, server } = programs.clone();
-        Self { way: way.to_owned(), lazaret, lazaret_bash, server, files }
+        let Programs {
+            lazaret,
+            lazaret_bash,
+            server,
+        } = programs.clone();
+        Self {
+            way: way.to_owned(),
+            lazaret,
+            lazaret_bash,
+            server,
+            files,
+        }
     }
 
     /// The programs that it names.
     pub fn programs(&self) -> Programs {
         let (lazaret, lazaret_bash) = (self.lazaret.clone(), self.lazaret_bash.clone());
-        Programs { lazaret, lazaret_bash, server: self.server.clone() }
+        Programs {
+            lazaret,
+            lazaret_bash,
+            server: self.server.clone(),
+        }
     }
 
     /// The path of a client's record; the client's settings are below `HOME`.
     pub fn path(client: &str) -> PathBuf {
-        state_directory::of_home().join("install").join(format!("{client}.json"))
+        state_directory::of_home()
+            .join("install")
+            .join(format!("{client}.json"))
     }
 
     /// The record of a client, if there is one.
@@ -60,8 +76,12 @@ impl Record {
     /// # Errors
     /// If it cannot be read.
     pub fn read(client: &str) -> io::Result<Option<Self>> {
-        let Some(text) = files::read(&Self::path(client))? else { return Ok(None) };
-        serde_json::from_str(&text).map(Some).map_err(io::Error::from)
+        let Some(text) = files::read(&Self::path(client))? else {
+            return Ok(None);
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(io::Error::from)
     }
 
     /// Writes it with mode 0600: settings contain keys.
@@ -71,7 +91,11 @@ impl Record {
     pub fn write(&self, client: &str) -> io::Result<()> {
         let path = Self::path(client);
         let before = files::read(&path)?;
-        files::replace(&path, before.as_deref(), Some(&serde_json::to_string(self)?))
+        files::replace(
+            &path,
+            before.as_deref(),
+            Some(&serde_json::to_string(self)?),
+        )
     }
 
     /// Removes the record of a client.

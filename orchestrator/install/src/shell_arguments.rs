@@ -25,7 +25,10 @@ impl Arguments {
             && !is_option(only)
             && !(is_word(only) && is_script(Path::new(only)))
         {
-            return Self { arguments: vec!["-c".into(), only.clone()], script: Some(1) };
+            return Self {
+                arguments: vec!["-c".into(), only.clone()],
+                script: Some(1),
+            };
         }
         let mut arguments = Vec::new();
         let mut given = given.into_iter().peekable();
@@ -42,7 +45,11 @@ impl Arguments {
                 false => bytes.iter().any(|letter| b"oO".contains(letter)),
             };
             takes_script |= !long && bytes.starts_with(b"-") && bytes.contains(&b'c');
-            arguments.extend(if long { Some(option) } else { without_login(&option) });
+            arguments.extend(if long {
+                Some(option)
+            } else {
+                without_login(&option)
+            });
             if takes_value {
                 arguments.extend(given.next());
             }
@@ -57,7 +64,9 @@ impl Arguments {
 
     /// The command line: `bash` and its arguments.
     pub fn words(&self) -> Vec<OsString> {
-        std::iter::once("bash".into()).chain(self.arguments.iter().cloned()).collect()
+        std::iter::once("bash".into())
+            .chain(self.arguments.iter().cloned())
+            .collect()
     }
 
     /// The index of the command string among the words, if there is one.
@@ -70,7 +79,9 @@ impl Arguments {
 /// may stand before one in any language, and as a command line it starts by its own first line, a shell's script as well. Nor is a
 /// file called like a command (`ls`, `cd`): who allows that command has not allowed what a project calls so.
 pub fn is_script(word: &Path) -> bool {
-    let Ok(metadata) = word.metadata() else { return false };
+    let Ok(metadata) = word.metadata() else {
+        return false;
+    };
     let is_program = metadata.permissions().mode() & 0o111 != 0;
     let bytes = word.as_os_str().as_bytes();
     metadata.is_file()
@@ -89,8 +100,9 @@ fn is_command(name: &Path) -> bool {
 /// Whether this is one word to a shell, and nothing that it expands. A file of the project's whose name looks like a command line
 /// must not run in place of that.
 fn is_word(argument: &OsStr) -> bool {
-    let is_of_word =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(byte) || !byte.is_ascii();
+    let is_of_word = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(byte) || !byte.is_ascii()
+    };
     !argument.is_empty() && argument.as_bytes().iter().all(is_of_word)
 }
 
@@ -101,7 +113,11 @@ fn is_option(argument: &OsStr) -> bool {
 /// A cluster of short options without `l`; `None` if it contained nothing else.
 fn without_login(option: &OsStr) -> Option<OsString> {
     let bytes = option.as_bytes();
-    let rest: Vec<u8> = bytes.iter().copied().filter(|letter| *letter != b'l').collect();
+    let rest: Vec<u8> = bytes
+        .iter()
+        .copied()
+        .filter(|letter| *letter != b'l')
+        .collect();
     (rest.len() > 1 || rest.len() == bytes.len()).then(|| OsString::from_vec(rest))
 }
 
@@ -113,7 +129,11 @@ mod tests {
     fn assert_parsed(given: &[&str], words: &[&str], script: Option<&str>) {
         let is_script = |word: &Path| [Path::new("s.sh"), Path::new("a b")].contains(&word);
         let parsed = Arguments::parse(given.iter().map(OsString::from).collect(), is_script);
-        assert_eq!(parsed.words()[1..], words.iter().map(OsString::from).collect::<Vec<_>>(), "{given:?}");
+        assert_eq!(
+            parsed.words()[1..],
+            words.iter().map(OsString::from).collect::<Vec<_>>(),
+            "{given:?}"
+        );
         let found = parsed.script().map(|at| parsed.words()[at].clone());
         assert_eq!(found, script.map(OsString::from), "{given:?}");
     }
@@ -121,7 +141,11 @@ mod tests {
     #[test]
     fn bash_gets_what_it_was_given_but_for_login() {
         assert_parsed(&[], &[], None);
-        assert_parsed(&["-c", "ls", "name", "a"], &["-c", "ls", "name", "a"], Some("ls"));
+        assert_parsed(
+            &["-c", "ls", "name", "a"],
+            &["-c", "ls", "name", "a"],
+            Some("ls"),
+        );
         assert_parsed(&["-c", "-l", "ls"], &["-c", "ls"], Some("ls"));
         assert_parsed(&["-lc", "ls -l"], &["-c", "ls -l"], Some("ls -l"));
         assert_parsed(&["-ilc", "ls"], &["-ic", "ls"], Some("ls"));
@@ -133,8 +157,16 @@ mod tests {
             &["--norc", "-euo", "pipefail", "-c", "x"],
             Some("x"),
         );
-        assert_parsed(&["+O", "extglob", "-c", "x"], &["+O", "extglob", "-c", "x"], Some("x"));
-        assert_parsed(&["--rcfile", "-c", "x", "y"], &["--rcfile", "-c", "x", "y"], None);
+        assert_parsed(
+            &["+O", "extglob", "-c", "x"],
+            &["+O", "extglob", "-c", "x"],
+            Some("x"),
+        );
+        assert_parsed(
+            &["--rcfile", "-c", "x", "y"],
+            &["--rcfile", "-c", "x", "y"],
+            None,
+        );
         assert_parsed(&["--", "script", "-l"], &["--", "script", "-l"], None);
         assert_parsed(&["-c"], &["-c"], None);
         assert_parsed(&["-"], &["-"], None);
@@ -142,7 +174,11 @@ mod tests {
 
     #[test]
     fn one_string_is_a_command() {
-        assert_parsed(&["cat -n 'a b'"], &["-c", "cat -n 'a b'"], Some("cat -n 'a b'"));
+        assert_parsed(
+            &["cat -n 'a b'"],
+            &["-c", "cat -n 'a b'"],
+            Some("cat -n 'a b'"),
+        );
         assert_parsed(&["ls"], &["-c", "ls"], Some("ls"));
         assert_parsed(&["ls", "-l"], &["ls", "-l"], None);
         // Not even where a file has such a name.

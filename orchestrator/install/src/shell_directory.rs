@@ -42,8 +42,9 @@ impl WorkingDirectory {
     /// and names the current directory. A file in the project is left to the command itself.
     pub fn of(script: &str, project: &Path) -> Option<(String, Self)> {
         std::env::var_os(CLAUDE_CODE)?;
-        let directory =
-            std::env::var_os("CLAUDE_CODE_TMPDIR").map(PathBuf::from).unwrap_or_else(std::env::temp_dir);
+        let directory = std::env::var_os("CLAUDE_CODE_TMPDIR")
+            .map(PathBuf::from)
+            .unwrap_or_else(std::env::temp_dir);
         let here = std::env::current_dir().ok()?;
         let (commands, path) = split(script, &directory)?;
         if fs::canonicalize(&directory).is_ok_and(|directory| directory.starts_with(project)) {
@@ -58,7 +59,16 @@ impl WorkingDirectory {
         );
         let file = make(&path, &here);
         let mark = [&[MARK], nonce.as_bytes()].concat();
-        Some((script, Self { project: project.to_owned(), file, mark, held: Vec::new(), reported: None }))
+        Some((
+            script,
+            Self {
+                project: project.to_owned(),
+                file,
+                mark,
+                held: Vec::new(),
+                reported: None,
+            },
+        ))
     }
 
     /// The part of the standard output to pass on, after the next `bytes`.
@@ -66,15 +76,20 @@ impl WorkingDirectory {
         self.held.extend_from_slice(bytes);
         let mut passed = Vec::new();
         loop {
-            let begin = find(&self.held, &self.mark).unwrap_or_else(|| self.held.len() - self.begun());
+            let begin =
+                find(&self.held, &self.mark).unwrap_or_else(|| self.held.len() - self.begun());
             passed.extend(self.held.drain(..begin));
-            let Some(report) = self.held.strip_prefix(self.mark.as_slice()) else { return passed };
+            let Some(report) = self.held.strip_prefix(self.mark.as_slice()) else {
+                return passed;
+            };
             match report.iter().position(|byte| *byte == MARK) {
                 Some(end) => {
                     self.reported = Some(report[..end].to_vec());
                     self.held.drain(..self.mark.len() + end + 1);
                 }
-                None if report.len() > REPORT_MAX => passed.extend(self.held.drain(..self.mark.len())),
+                None if report.len() > REPORT_MAX => {
+                    passed.extend(self.held.drain(..self.mark.len()))
+                }
                 None => return passed,
             }
         }
@@ -94,7 +109,10 @@ impl WorkingDirectory {
     /// How many of the last held bytes may begin a mark.
     fn begun(&self) -> usize {
         let longest = self.held.len().min(self.mark.len() - 1);
-        (0..=longest).rev().find(|count| self.held.ends_with(&self.mark[..*count])).unwrap_or(0)
+        (0..=longest)
+            .rev()
+            .find(|count| self.held.ends_with(&self.mark[..*count]))
+            .unwrap_or(0)
     }
 }
 
@@ -102,7 +120,10 @@ impl WorkingDirectory {
 fn split(script: &str, directory: &Path) -> Option<(String, PathBuf)> {
     let (commands, path) = script.trim_end().rsplit_once(ENDING)?;
     // Quoted if the shell would change it.
-    let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
+    let path = path
+        .strip_prefix('\'')
+        .and_then(|path| path.strip_suffix('\''))
+        .unwrap_or(path);
     let id = Path::new(path)
         .strip_prefix(directory)
         .ok()?
@@ -121,7 +142,12 @@ fn split(script: &str, directory: &Path) -> Option<(String, PathBuf)> {
 )]
 fn make(path: &Path, here: &Path) -> Option<File> {
     let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).ok()?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .ok()?;
     write(&mut file, here).ok()?;
     Some(file)
 }
@@ -153,7 +179,9 @@ fn below(project: &Path, report: &[u8]) -> Option<PathBuf> {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }
 
 /// 128 random bits, unique to this run.
@@ -169,7 +197,13 @@ mod tests {
 
     fn reporter() -> WorkingDirectory {
         let mark = b"\x01nonce".to_vec();
-        WorkingDirectory { project: "/".into(), file: None, mark, held: Vec::new(), reported: None }
+        WorkingDirectory {
+            project: "/".into(),
+            file: None,
+            mark,
+            held: Vec::new(),
+            reported: None,
+        }
     }
 
     #[test]
@@ -177,14 +211,26 @@ mod tests {
         let report = |path: &str| format!("\x01nonce{path}\n\x01");
         let long = "x".repeat(REPORT_MAX + 1);
         for (output, passed, reported) in [
-            (format!("out\n{}", report("/usr")), "out\n".to_owned(), Some("/usr")),
-            (format!("{}{}after", report("/usr"), report("/usr/bin")), "after".into(), Some("/usr/bin")),
+            (
+                format!("out\n{}", report("/usr")),
+                "out\n".to_owned(),
+                Some("/usr"),
+            ),
+            (
+                format!("{}{}after", report("/usr"), report("/usr/bin")),
+                "after".into(),
+                Some("/usr/bin"),
+            ),
             (
                 format!("\x01non\x01\x01nonc{}\x01n", report("/usr")),
                 "\x01non\x01\x01nonc\x01n".into(),
                 Some("/usr"),
             ),
-            (format!("a\x01nonce{long}"), format!("a\x01nonce{long}"), None),
+            (
+                format!("a\x01nonce{long}"),
+                format!("a\x01nonce{long}"),
+                None,
+            ),
             // The shell could not determine its directory.
             ("out\x01nonce".into(), "out".into(), None),
             (report("/no/such/directory"), String::new(), None),
@@ -192,15 +238,25 @@ mod tests {
         ] {
             for piece in [1, 2, 7, output.len()] {
                 let mut reporter = reporter();
-                let mut got: Vec<u8> =
-                    output.as_bytes().chunks(piece).flat_map(|bytes| reporter.filter(bytes)).collect();
+                let mut got: Vec<u8> = output
+                    .as_bytes()
+                    .chunks(piece)
+                    .flat_map(|bytes| reporter.filter(bytes))
+                    .collect();
                 assert_eq!(
-                    reporter.reported.as_deref().and_then(|reported| below(Path::new("/"), reported)),
+                    reporter
+                        .reported
+                        .as_deref()
+                        .and_then(|reported| below(Path::new("/"), reported)),
                     reported.map(PathBuf::from),
                     "{output:?} in pieces of {piece}"
                 );
                 got.extend(reporter.finish());
-                assert_eq!(String::from_utf8(got).unwrap(), passed, "{output:?} in pieces of {piece}");
+                assert_eq!(
+                    String::from_utf8(got).unwrap(),
+                    passed,
+                    "{output:?} in pieces of {piece}"
+                );
             }
         }
     }
@@ -208,7 +264,8 @@ mod tests {
     #[test]
     fn only_claude_codes_own_ending_is_one() {
         let tmp = Path::new("/tmp");
-        let (commands, path) = split("x && eval 'y' && pwd -P >| /tmp/claude-a1-b_cwd-cwd\n", tmp).unwrap();
+        let (commands, path) =
+            split("x && eval 'y' && pwd -P >| /tmp/claude-a1-b_cwd-cwd\n", tmp).unwrap();
         assert_eq!(
             (commands.as_str(), path.as_path()),
             ("x && eval 'y'", Path::new("/tmp/claude-a1-b_cwd-cwd"))
@@ -226,6 +283,12 @@ mod tests {
         ] {
             assert_eq!(split(script, tmp), None, "{script}");
         }
-        assert_eq!(split(&format!("x && pwd -P >| /tmp/claude-{}-cwd", "a".repeat(65)), tmp), None);
+        assert_eq!(
+            split(
+                &format!("x && pwd -P >| /tmp/claude-{}-cwd", "a".repeat(65)),
+                tmp
+            ),
+            None
+        );
     }
 }

@@ -9,8 +9,9 @@ pub struct Toml(DocumentMut, Frame);
 impl Toml {
     pub fn read(text: &str) -> Result<Self, EditError> {
         let (frame, text) = Frame::take(text)?;
-        let read =
-            text.parse().map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))?;
+        let read = text
+            .parse()
+            .map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))?;
         Ok(Self(read, frame))
     }
 
@@ -32,7 +33,9 @@ impl Toml {
     }
 
     fn item(&self, path: &[&str]) -> Option<&Item> {
-        path.iter().try_fold(self.0.as_item(), |item, name| item.as_table_like()?.get(name))
+        path.iter().try_fold(self.0.as_item(), |item, name| {
+            item.as_table_like()?.get(name)
+        })
     }
 
     fn array(&mut self, path: &[&str]) -> Result<&mut Array, EditError> {
@@ -41,13 +44,18 @@ impl Toml {
         if table.get(name).is_none() {
             table.insert(name, toml_edit::value(Array::new()));
         }
-        table.get_mut(name).and_then(Item::as_array_mut).ok_or_else(|| shape(path, "a list"))
+        table
+            .get_mut(name)
+            .and_then(Item::as_array_mut)
+            .ok_or_else(|| shape(path, "a list"))
     }
 
     /// Gives a key at the top another name.
     fn rename(&mut self, before: &str, now: &str) {
         let decor = self.0.key(before).map(|key| key.leaf_decor().clone());
-        let Some(item) = self.0.remove(before) else { return };
+        let Some(item) = self.0.remove(before) else {
+            return;
+        };
         self.0.insert(now, item);
         if let (Some(mut key), Some(decor)) = (self.0.key_mut(now), decor) {
             *key.leaf_decor_mut() = decor;
@@ -56,8 +64,12 @@ impl Toml {
 
     /// The list of tables with this heading.
     fn tables(&mut self, name: &str) -> Result<&mut ArrayOfTables, EditError> {
-        let item = self.0.entry(name).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-        item.as_array_of_tables_mut().ok_or_else(|| shape(&[name], "a list of tables"))
+        let item = self
+            .0
+            .entry(name)
+            .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        item.as_array_of_tables_mut()
+            .ok_or_else(|| shape(&[name], "a list of tables"))
     }
 }
 
@@ -71,7 +83,9 @@ impl Document for Toml {
     }
 
     fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
         if let Value::Object(fields) = value {
             for (field, value) in fields {
                 let path: Vec<&str> = path.iter().copied().chain([field.as_str()]).collect();
@@ -87,13 +101,17 @@ impl Document for Toml {
                 *old = new;
             }
             Some(Item::None) | None => drop(table.insert(name, Item::Value(new))),
-            Some(Item::Table(_) | Item::ArrayOfTables(_)) => return Err(shape(path, "a plain value")),
+            Some(Item::Table(_) | Item::ArrayOfTables(_)) => {
+                return Err(shape(path, "a plain value"));
+            }
         }
         Ok(())
     }
 
     fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
         if self.item(path).is_some() {
             self.table(parents)?.remove(name);
         }
@@ -107,7 +125,8 @@ impl Document for Toml {
 
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
         if self.item(path).is_some() {
-            self.array(path)?.retain(|value| value.as_str() != Some(item));
+            self.array(path)?
+                .retain(|value| value.as_str() != Some(item));
         }
         Ok(())
     }
@@ -135,13 +154,21 @@ fn into_value(value: &Value) -> Option<toml_edit::Value> {
 
 /// The value of an item with every key in it, those too whose value has no form in JSON.
 fn all_keys(item: &Item) -> Value {
-    let Some(table) = item.as_table_like() else { return from_item(item).unwrap_or(Value::Null) };
-    table.iter().map(|(name, item)| (name.to_owned(), all_keys(item))).collect::<Map<_, _>>().into()
+    let Some(table) = item.as_table_like() else {
+        return from_item(item).unwrap_or(Value::Null);
+    };
+    table
+        .iter()
+        .map(|(name, item)| (name.to_owned(), all_keys(item)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 fn from_item(item: &Item) -> Option<Value> {
     if let Some(table) = item.as_table_like() {
-        let fields = table.iter().filter_map(|(name, item)| Some((name.to_owned(), from_item(item)?)));
+        let fields = table
+            .iter()
+            .filter_map(|(name, item)| Some((name.to_owned(), from_item(item)?)));
         return Some(Value::Object(fields.collect::<Map<_, _>>()));
     }
     from_value(item.as_value()?)
@@ -152,8 +179,12 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
         toml_edit::Value::String(text) => Value::String(text.value().clone()),
         toml_edit::Value::Integer(number) => (*number.value()).into(),
         toml_edit::Value::Boolean(value) => Value::Bool(*value.value()),
-        toml_edit::Value::Array(items) => items.iter().map(from_value).collect::<Option<Value>>()?,
-        toml_edit::Value::Float(_) | toml_edit::Value::Datetime(_) | toml_edit::Value::InlineTable(_) => {
+        toml_edit::Value::Array(items) => {
+            items.iter().map(from_value).collect::<Option<Value>>()?
+        }
+        toml_edit::Value::Float(_)
+        | toml_edit::Value::Datetime(_)
+        | toml_edit::Value::InlineTable(_) => {
             return None;
         }
     })
@@ -163,7 +194,12 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
 ///
 /// # Errors
 /// If the text is not TOML, or the key has a value of another type.
-pub fn add_to_list(text: &str, path: &[&str], item: &str, comment: &str) -> Result<String, EditError> {
+pub fn add_to_list(
+    text: &str,
+    path: &[&str],
+    item: &str,
+    comment: &str,
+) -> Result<String, EditError> {
     let mut toml = Toml::read(text)?;
     let list = toml.array(path)?;
     if list.iter().any(|value| value.as_str() == Some(item)) {
@@ -210,7 +246,12 @@ pub struct Choices<'a> {
 /// If the text is not TOML, or has something else in its place.
 pub fn choose(text: &str, choices: &Choices) -> Result<String, EditError> {
     let mut toml = Toml::read(text)?;
-    let Choices { profile: (before, now), is_default, more, comment } = choices;
+    let Choices {
+        profile: (before, now),
+        is_default,
+        more,
+        comment,
+    } = choices;
     let head = format!("# {comment}\n");
     if *is_default {
         let is_new = toml.item(&["default_profile"]).is_none();
@@ -230,7 +271,10 @@ pub fn choose(text: &str, choices: &Choices) -> Result<String, EditError> {
     }
     for (files, profile) in more {
         let mut table = Table::new();
-        table.insert("files", toml_edit::value(files.iter().copied().collect::<Array>()));
+        table.insert(
+            "files",
+            toml_edit::value(files.iter().copied().collect::<Array>()),
+        );
         table.insert("profile", toml_edit::value(*profile));
         // The others are copies of entries elsewhere, which keep their order: nobody has allowed anything by them.
         let head = if profile == now { &head } else { "" };
@@ -248,17 +292,32 @@ mod tests {
     fn choices_change_what_they_name_and_nothing_else() {
         let text = "version = 1\n# Mine\nprofile = 'auto' # so\n";
         let extended = extend(text, "my-rust", "rust").unwrap();
-        let want =
-            "version = 1\n# Mine\ndefault_profile = 'auto' # so\n\n[profile.my-rust]\nextends = \"rust\"\n";
+        let want = "version = 1\n# Mine\ndefault_profile = 'auto' # so\n\n[profile.my-rust]\nextends = \"rust\"\n";
         assert_eq!(extended, want);
-        let more = vec![(vec!["package.json"], "node"), (vec!["Cargo.toml"], "my-rust")];
-        let by_auto = Choices { profile: ("rust", "my-rust"), is_default: false, more, comment: "Why" };
+        let more = vec![
+            (vec!["package.json"], "node"),
+            (vec!["Cargo.toml"], "my-rust"),
+        ];
+        let by_auto = Choices {
+            profile: ("rust", "my-rust"),
+            is_default: false,
+            more,
+            comment: "Why",
+        };
         let chosen = choose(want, &by_auto).unwrap();
         let copy = "\n[[auto]]\nfiles = [\"package.json\"]\nprofile = \"node\"\n";
         let entry = "\n# Why\n[[auto]]\nfiles = [\"Cargo.toml\"]\nprofile = \"my-rust\"\n";
         assert_eq!(chosen, format!("{want}{copy}{entry}"));
-        let default = Choices { is_default: true, more: vec![], ..by_auto };
-        let named = choose("version = 1\n[[auto]]\nfiles = []\nprofile = 'rust' # here\n", &default).unwrap();
+        let default = Choices {
+            is_default: true,
+            more: vec![],
+            ..by_auto
+        };
+        let named = choose(
+            "version = 1\n[[auto]]\nfiles = []\nprofile = 'rust' # here\n",
+            &default,
+        )
+        .unwrap();
         let want = "version = 1\n# Why\ndefault_profile = \"my-rust\"\n[[auto]]\nfiles = []\nprofile = \"my-rust\" # here\n";
         assert_eq!(named, want);
         assert_eq!(choose(want, &default).unwrap(), want, "once");
@@ -266,23 +325,38 @@ mod tests {
     }
 
     fn added(text: &str) -> Result<String, EditError> {
-        add_to_list(text, &["profile", "p", "network", "allow"], "a.example:443", "Why")
+        add_to_list(
+            text,
+            &["profile", "p", "network", "allow"],
+            "a.example:443",
+            "Why",
+        )
     }
 
     #[test]
     fn an_item_comes_behind_its_comment_and_nothing_else_changes() {
-        let want = "version = 1\n\n[profile.p.network]\nallow = [\n  # Why\n  \"a.example:443\",\n]\n";
+        let want =
+            "version = 1\n\n[profile.p.network]\nallow = [\n  # Why\n  \"a.example:443\",\n]\n";
         assert_eq!(added("version = 1\n").unwrap(), want);
         assert_eq!(added(want).unwrap(), want, "it is there");
-        let list = added("# Mine\n[profile.p.network] # here\nallow = [ 'b.example' ] # hosts\n").unwrap();
+        let list =
+            added("# Mine\n[profile.p.network] # here\nallow = [ 'b.example' ] # hosts\n").unwrap();
         assert_eq!(
             list,
             "# Mine\n[profile.p.network] # here\nallow = [ 'b.example' ,\n  # Why\n  \"a.example:443\",\n] # hosts\n"
         );
         let inline = added("profile.p.network = { presets = ['npm'] }\n").unwrap();
         let read: toml_edit::DocumentMut = inline.parse().unwrap();
-        assert_eq!(read["profile"]["p"]["network"]["allow"][0].as_str(), Some("a.example:443"), "{inline}");
-        for text in ["profile = 'auto'\n", "[profile.p.network]\nallow = 'x'\n", "no toml"] {
+        assert_eq!(
+            read["profile"]["p"]["network"]["allow"][0].as_str(),
+            Some("a.example:443"),
+            "{inline}"
+        );
+        for text in [
+            "profile = 'auto'\n",
+            "[profile.p.network]\nallow = 'x'\n",
+            "no toml",
+        ] {
             assert!(added(text).is_err(), "{text}");
         }
     }

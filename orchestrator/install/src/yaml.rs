@@ -54,13 +54,21 @@ impl Yaml {
         let indent = self.indent_between(begin, end)?;
         let is_key = |line: &String| {
             let rest = line.get(indent..).unwrap_or_default();
-            let key = rest.split(':').next().unwrap_or_default().trim_matches(['"', '\'']);
+            let key = rest
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .trim_matches(['"', '\'']);
             indent_of(line) == Some(indent) && key == name && rest.contains(':')
         };
         let line = (begin..end).find(|at| is_key(&self.lines[*at]))?;
-        let next =
-            (line + 1..end).find(|at| indent_of(&self.lines[*at]).is_some_and(|other| other <= indent));
-        Some(Block { line, end: self.trimmed(line, next.unwrap_or(end)), indent })
+        let next = (line + 1..end)
+            .find(|at| indent_of(&self.lines[*at]).is_some_and(|other| other <= indent));
+        Some(Block {
+            line,
+            end: self.trimmed(line, next.unwrap_or(end)),
+            indent,
+        })
     }
 
     /// The end of a block without the blank lines and comments that precede the next one.
@@ -72,11 +80,18 @@ impl Yaml {
     }
 
     fn indent_between(&self, begin: usize, end: usize) -> Option<usize> {
-        self.lines[begin..end].iter().filter_map(|line| indent_of(line)).min()
+        self.lines[begin..end]
+            .iter()
+            .filter_map(|line| indent_of(line))
+            .min()
     }
 
     fn block(&self, path: &[&str]) -> Option<Block> {
-        let mut found = Block { line: 0, end: self.lines.len(), indent: 0 };
+        let mut found = Block {
+            line: 0,
+            end: self.lines.len(),
+            indent: 0,
+        };
         let mut begin = 0;
         for name in path {
             found = self.find(begin, found.end, name)?;
@@ -87,7 +102,11 @@ impl Yaml {
 
     /// Whether the value of a block is in the lines below its key.
     fn opens(&self, block: &Block) -> bool {
-        let line = self.lines[block.line].split(" #").next().unwrap_or_default().trim_end();
+        let line = self.lines[block.line]
+            .split(" #")
+            .next()
+            .unwrap_or_default()
+            .trim_end();
         line.ends_with(':')
     }
 }
@@ -95,7 +114,8 @@ impl Yaml {
 /// The indent of a line; `None` for blank lines and comments.
 fn indent_of(line: &str) -> Option<usize> {
     let text = line.trim_start_matches(' ');
-    (!text.trim().is_empty() && !text.starts_with('#') && text != "---").then(|| line.len() - text.len())
+    (!text.trim().is_empty() && !text.starts_with('#') && text != "---")
+        .then(|| line.len() - text.len())
 }
 
 /// The lines of a key and its value.
@@ -103,12 +123,18 @@ fn lines_of(name: &str, value: &Value, indent: usize) -> Vec<String> {
     let blanks = " ".repeat(indent);
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            let inner = fields.iter().flat_map(|(name, value)| lines_of(name, value, indent + 2));
-            std::iter::once(format!("{blanks}{name}:")).chain(inner).collect()
+            let inner = fields
+                .iter()
+                .flat_map(|(name, value)| lines_of(name, value, indent + 2));
+            std::iter::once(format!("{blanks}{name}:"))
+                .chain(inner)
+                .collect()
         }
         Value::Array(items) if !items.is_empty() => {
             let items = items.iter().map(|item| format!("{blanks}- {item}"));
-            std::iter::once(format!("{blanks}{name}:")).chain(items).collect()
+            std::iter::once(format!("{blanks}{name}:"))
+                .chain(items)
+                .collect()
         }
         // JSON is a subset of YAML.
         plain => vec![format!("{blanks}{name}: {plain}")],
@@ -121,11 +147,14 @@ impl Document for Yaml {
     }
 
     fn get(&self, path: &[&str]) -> Option<Value> {
-        path.iter().try_fold(self.parse().ok()?, |value, name| value.get(*name).cloned())
+        path.iter()
+            .try_fold(self.parse().ok()?, |value, name| value.get(*name).cloned())
     }
 
     fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
-        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let Some((name, parents)) = path.split_last() else {
+            return Ok(());
+        };
         let mut made = value.clone();
         let mut depth = parents.len();
         let mut name = (*name).to_owned();
@@ -139,11 +168,20 @@ impl Document for Yaml {
             _ if depth == 0 => (self.trimmed(0, self.lines.len()).min(self.lines.len()), 0),
             Some(block) if self.opens(&block) => {
                 let inner = self.indent_between(block.line + 1, block.end);
-                (block.end, inner.filter(|inner| *inner > block.indent).unwrap_or(block.indent + 2))
+                (
+                    block.end,
+                    inner
+                        .filter(|inner| *inner > block.indent)
+                        .unwrap_or(block.indent + 2),
+                )
             }
             _ => return Err(EditError::Unsupported(parents[..depth].join("."))),
         };
-        let there: Vec<&str> = parents[..depth].iter().copied().chain([name.as_str()]).collect();
+        let there: Vec<&str> = parents[..depth]
+            .iter()
+            .copied()
+            .chain([name.as_str()])
+            .collect();
         let (at, until) = match self.block(&there) {
             Some(block) => (block.line, block.end),
             None => (at, at),
@@ -161,7 +199,11 @@ impl Document for Yaml {
         if let Some(block) = self.block(path) {
             self.lines.drain(block.line..block.end);
         }
-        if self.get(path).is_none() { Ok(()) } else { Err(EditError::Unsupported(path.join("."))) }
+        if self.get(path).is_none() {
+            Ok(())
+        } else {
+            Err(EditError::Unsupported(path.join(".")))
+        }
     }
 
     fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
@@ -175,7 +217,9 @@ impl Document for Yaml {
     }
 
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
-        let Some(Value::Array(items)) = self.get(path) else { return Ok(()) };
+        let Some(Value::Array(items)) = self.get(path) else {
+            return Ok(());
+        };
         self.set(path, &items.into_iter().filter(|one| one != item).collect())
     }
 

@@ -30,12 +30,18 @@ pub struct Remote<'a> {
 /// socket, not an address: with an address it would do more than we want.
 pub async fn connect(places: &[PathBuf]) -> Result<Option<Connection>, KeyringError> {
     for place in places {
-        let Some(stream) = reach(place).await? else { continue };
+        let Some(stream) = reach(place).await? else {
+            continue;
+        };
         let peer = stream.peer_cred().map_err(io_error)?.uid();
         if !is_believed(peer, Uid::effective().as_raw()) {
             return Err(KeyringError::ForeignBus(peer));
         }
-        return Builder::socket(BusSocket(stream)).build().await.map(Some).map_err(KeyringError::from);
+        return Builder::socket(BusSocket(stream))
+            .build()
+            .await
+            .map(Some)
+            .map_err(KeyringError::from);
     }
     Ok(None)
 }
@@ -73,7 +79,9 @@ pub async fn call<T: for<'d> DynamicDeserialize<'d>>(
     member: &str,
     body: &(impl Serialize + DynamicType),
 ) -> Result<T, KeyringError> {
-    let answer = connection.call_method(Some(to.owner), to.path, Some(to.interface), member, body).await?;
+    let answer = connection
+        .call_method(Some(to.owner), to.path, Some(to.interface), member, body)
+        .await?;
     if !is_from(&answer, to.owner) {
         return Err(KeyringError::Malformed("an answer of another process"));
     }
@@ -81,7 +89,10 @@ pub async fn call<T: for<'d> DynamicDeserialize<'d>>(
 }
 
 fn is_from(message: &Message, owner: &str) -> bool {
-    message.header().sender().is_some_and(|sender| sender.as_str() == owner)
+    message
+        .header()
+        .sender()
+        .is_some_and(|sender| sender.as_str() == owner)
 }
 
 fn io_error(error: io::Error) -> KeyringError {
@@ -96,7 +107,10 @@ impl From<zbus::Error> for KeyringError {
             zbus::Error::FDO(error) => Self::of_name(&error.name()),
             zbus::Error::Handshake(_) => Self::Unauthenticated,
             zbus::Error::InputOutput(error) if error.kind() == ErrorKind::FileTooLarge => {
-                Self::TooLarge { what: "what the bus sends", max: RECEIVED_MAX }
+                Self::TooLarge {
+                    what: "what the bus sends",
+                    max: RECEIVED_MAX,
+                }
             }
             zbus::Error::InputOutput(error) => Self::Io(error.kind()),
             _ => Self::Malformed("no message of the interface"),

@@ -11,14 +11,19 @@ const PLACES_MAX: usize = 8;
 /// The sockets that the environment names, in their order; none where there is no bus. One in the abstract namespace begins with a
 /// zero byte. Other transports than Unix sockets are left out: over them a key would leave this machine, or a program would be started.
 pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let runtime = variable("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute());
     let in_runtime = runtime.map(|folder| folder.join("bus"));
     match variable("DBUS_SESSION_BUS_ADDRESS").filter(|text| !text.is_empty()) {
         None => in_runtime.into_iter().collect(),
         Some(text) if text.len() > TEXT_MAX => Vec::new(),
         Some(text) => {
             let places = text.as_bytes().split(|byte| *byte == b';');
-            places.filter_map(|place| parse(place, in_runtime.as_ref())).take(PLACES_MAX).collect()
+            places
+                .filter_map(|place| parse(place, in_runtime.as_ref()))
+                .take(PLACES_MAX)
+                .collect()
         }
     }
 }
@@ -73,13 +78,31 @@ mod tests {
     fn the_address_of_the_environment_holds_and_else_the_socket_of_the_runtime_directory() {
         assert!(places(None, None).is_empty());
         assert!(places(None, Some("relative")).is_empty());
-        assert_eq!(places(None, Some("/run/user/1")), [PathBuf::from("/run/user/1/bus")]);
-        assert_eq!(places(Some(""), Some("/run/user/1")), [PathBuf::from("/run/user/1/bus")]);
-        assert_eq!(places(Some("unix:path=/x,guid=ab"), Some("/run/user/1")), [PathBuf::from("/x")]);
-        assert_eq!(places(Some("unix:runtime=yes"), Some("/run/user/1")), [PathBuf::from("/run/user/1/bus")]);
-        assert_eq!(places(Some("unix:guid=ab,path=/a%2db%20c"), None), [PathBuf::from("/a-b c")]);
         assert_eq!(
-            places(Some("tcp:host=example.com,port=1;unix:abstract=/tmp/dbus-1"), None),
+            places(None, Some("/run/user/1")),
+            [PathBuf::from("/run/user/1/bus")]
+        );
+        assert_eq!(
+            places(Some(""), Some("/run/user/1")),
+            [PathBuf::from("/run/user/1/bus")]
+        );
+        assert_eq!(
+            places(Some("unix:path=/x,guid=ab"), Some("/run/user/1")),
+            [PathBuf::from("/x")]
+        );
+        assert_eq!(
+            places(Some("unix:runtime=yes"), Some("/run/user/1")),
+            [PathBuf::from("/run/user/1/bus")]
+        );
+        assert_eq!(
+            places(Some("unix:guid=ab,path=/a%2db%20c"), None),
+            [PathBuf::from("/a-b c")]
+        );
+        assert_eq!(
+            places(
+                Some("tcp:host=example.com,port=1;unix:abstract=/tmp/dbus-1"),
+                None
+            ),
             [PathBuf::from("\0/tmp/dbus-1")]
         );
     }
@@ -97,8 +120,12 @@ mod tests {
         ] {
             assert!(places(Some(wrong), None).is_empty(), "{wrong}");
         }
-        assert_eq!(places(Some(&"unix:path=/x;".repeat(PLACES_MAX + 1)), None).len(), PLACES_MAX);
-        let long = |length: usize| format!("unix:path=/{}", "x".repeat(length - "unix:path=/".len()));
+        assert_eq!(
+            places(Some(&"unix:path=/x;".repeat(PLACES_MAX + 1)), None).len(),
+            PLACES_MAX
+        );
+        let long =
+            |length: usize| format!("unix:path=/{}", "x".repeat(length - "unix:path=/".len()));
         assert_eq!(places(Some(&long(TEXT_MAX)), None).len(), 1);
         assert_eq!(places(Some(&long(TEXT_MAX + 1)), None).len(), 0);
     }

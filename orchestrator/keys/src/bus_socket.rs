@@ -23,7 +23,13 @@ impl Socket for BusSocket {
 
     fn split(self) -> Split<BusReader, BusWriter> {
         let (read, write) = self.0.into_split();
-        Split::new(BusReader { stream: read, left: RECEIVED_MAX }, BusWriter(write))
+        Split::new(
+            BusReader {
+                stream: read,
+                left: RECEIVED_MAX,
+            },
+            BusWriter(write),
+        )
     }
 }
 

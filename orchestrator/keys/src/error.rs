@@ -48,7 +48,9 @@ pub enum KeyFileError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyringError {
     /// To open it, it would have to ask the user, and may do so long after we have gone.
-    #[error("it is locked; unlock it and try again, or switch it off with `keyring = false` in agent.toml")]
+    #[error(
+        "it is locked; unlock it and try again, or switch it off with `keyring = false` in agent.toml"
+    )]
     Locked,
     /// Whoever it was that did not answer.
     #[error("no answer within {seconds} s; `keyring = false` in agent.toml switches it off")]

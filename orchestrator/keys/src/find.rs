@@ -45,10 +45,19 @@ pub struct FoundKey {
 ///
 /// # Errors
 /// If a place has a key that cannot be used or read.
-pub fn find(vendor: Vendor, file: Option<&Path>, keyring: &Keyring) -> Result<Option<FoundKey>, KeyError> {
-    let Some((text, source)) = text(vendor, file, keyring)? else { return Ok(None) };
+pub fn find(
+    vendor: Vendor,
+    file: Option<&Path>,
+    keyring: &Keyring,
+) -> Result<Option<FoundKey>, KeyError> {
+    let Some((text, source)) = text(vendor, file, keyring)? else {
+        return Ok(None);
+    };
     let key = Key::new(&text).ok_or(KeyError::NotALine)?;
-    let secret = Secret { name: "MODEL_KEY".to_owned(), value: key.expose().as_bytes().to_vec() };
+    let secret = Secret {
+        name: "MODEL_KEY".to_owned(),
+        value: key.expose().as_bytes().to_vec(),
+    };
     redactor().learn(secret)?;
     Ok(Some(FoundKey { key, source }))
 }
@@ -60,13 +69,22 @@ fn text(
 ) -> Result<Option<(String, KeySource)>, KeyError> {
     if let Some(path) = file {
         let read = key_file::read(path);
-        let text = read.map_err(|error| KeyError::File { path: path.to_owned(), error })?;
+        let text = read.map_err(|error| KeyError::File {
+            path: path.to_owned(),
+            error,
+        })?;
         return Ok(Some((text, KeySource::File)));
     }
-    let Some(names) = vendor.key_names() else { return Ok(None) };
-    let variable = std::env::var(names.variable).ok().filter(|key| !key.trim().is_empty());
+    let Some(names) = vendor.key_names() else {
+        return Ok(None);
+    };
+    let variable = std::env::var(names.variable)
+        .ok()
+        .filter(|key| !key.trim().is_empty());
     if let Some(text) = variable {
         return Ok(Some((text, KeySource::Environment)));
     }
-    Ok(keyring.secret(names.issuer)?.map(|text| (text, KeySource::Keyring)))
+    Ok(keyring
+        .secret(names.issuer)?
+        .map(|text| (text, KeySource::Keyring)))
 }

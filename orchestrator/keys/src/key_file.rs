@@ -27,8 +27,14 @@ pub fn read(path: &Path) -> Result<String, KeyFileError> {
     Ok(text)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a file of the user's settings, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the user's settings, in neither root"
+)]
 fn open(path: &Path) -> io::Result<File> {
     // Opening a FIFO would otherwise wait for its writer.
-    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+        .open(path)
 }

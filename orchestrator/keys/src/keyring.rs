@@ -30,13 +30,18 @@ impl Default for Keyring {
 
 impl From<bool> for Keyring {
     fn from(is_asked: bool) -> Self {
-        Self { is_asked, found: RefCell::default() }
+        Self {
+            is_asked,
+            found: RefCell::default(),
+        }
     }
 }
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyring").field("is_asked", &self.is_asked).finish_non_exhaustive()
+        f.debug_struct("Keyring")
+            .field("is_asked", &self.is_asked)
+            .finish_non_exhaustive()
     }
 }
 

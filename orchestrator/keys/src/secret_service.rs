@@ -25,24 +25,42 @@ pub fn secret(
     attributes: &BTreeMap<&str, &str>,
     limit: Duration,
 ) -> Result<Option<String>, KeyringError> {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build();
     let runtime = runtime.map_err(|error| KeyringError::Io(error.kind()))?;
     let found = runtime.block_on(async { timeout(limit, find(places, attributes)).await });
-    found.unwrap_or(Err(KeyringError::Timeout { seconds: limit.as_secs() }))
+    found.unwrap_or(Err(KeyringError::Timeout {
+        seconds: limit.as_secs(),
+    }))
 }
 
-async fn find(places: &[PathBuf], attributes: &BTreeMap<&str, &str>) -> Result<Option<String>, KeyringError> {
-    let Some(bus) = connect(places).await? else { return Ok(None) };
-    let Some(owner) = owner(&bus).await? else { return Ok(None) };
+async fn find(
+    places: &[PathBuf],
+    attributes: &BTreeMap<&str, &str>,
+) -> Result<Option<String>, KeyringError> {
+    let Some(bus) = connect(places).await? else {
+        return Ok(None);
+    };
+    let Some(owner) = owner(&bus).await? else {
+        return Ok(None);
+    };
     let service = SecretService { bus, owner };
-    let Some(item) = service.item(attributes).await? else { return Ok(None) };
+    let Some(item) = service.item(attributes).await? else {
+        return Ok(None);
+    };
     let session = service.open_session().await?;
     service.secret(&item, &session).await.map(Some)
 }
 
 /// The owner of the service's name on the bus, which starts it if it can; `None` if there is none.
 async fn owner(bus: &Connection) -> Result<Option<String>, KeyringError> {
-    let on_bus = Remote { owner: BUS, path: "/org/freedesktop/DBus", interface: BUS };
+    let on_bus = Remote {
+        owner: BUS,
+        path: "/org/freedesktop/DBus",
+        interface: BUS,
+    };
     let started = call::<u32>(bus, &on_bus, "StartServiceByName", &(SERVICE, 0u32)).await;
     let owner = match started {
         Ok(_) => call(bus, &on_bus, "GetNameOwner", &SERVICE).await,
@@ -56,7 +74,10 @@ async fn owner(bus: &Connection) -> Result<Option<String>, KeyringError> {
 
 /// Whether the bus reports that the service neither runs nor can be started.
 fn is_absence(error: &str) -> bool {
-    let name = error.strip_prefix(BUS).and_then(|name| name.strip_prefix(".Error.")).unwrap_or_default();
+    let name = error
+        .strip_prefix(BUS)
+        .and_then(|name| name.strip_prefix(".Error."))
+        .unwrap_or_default();
     name == "ServiceUnknown" || name == "NameHasNoOwner" || name.starts_with("Spawn.")
 }
 
@@ -67,7 +88,10 @@ struct SecretService {
 
 impl SecretService {
     /// The item with `attributes`, unlocked.
-    async fn item(&self, attributes: &BTreeMap<&str, &str>) -> Result<Option<OwnedObjectPath>, KeyringError> {
+    async fn item(
+        &self,
+        attributes: &BTreeMap<&str, &str>,
+    ) -> Result<Option<OwnedObjectPath>, KeyringError> {
         let found = call(&self.bus, &self.remote(), "SearchItems", attributes).await?;
         let (mut unlocked, locked): (Vec<OwnedObjectPath>, Vec<OwnedObjectPath>) = found;
         match (unlocked.len() + locked.len(), unlocked.pop()) {
@@ -83,7 +107,8 @@ impl SecretService {
         let answer = call(&self.bus, &self.remote(), "Unlock", &items).await?;
         let (unlocked, prompt): (Vec<OwnedObjectPath>, OwnedObjectPath) = answer;
         let item = unlocked.into_iter().find(|item| items.contains(item));
-        item.filter(|_| prompt.as_str() == NO_OBJECT).ok_or(KeyringError::Locked)
+        item.filter(|_| prompt.as_str() == NO_OBJECT)
+            .ok_or(KeyringError::Locked)
     }
 
     /// A session whose secrets are sent unencrypted: the bus is a local socket, and whoever could listen there could request the
@@ -103,21 +128,36 @@ impl SecretService {
         item: &OwnedObjectPath,
         session: &OwnedObjectPath,
     ) -> Result<String, KeyringError> {
-        let item = Remote { owner: &self.owner, path: item.as_str(), interface: ITEM_INTERFACE };
+        let item = Remote {
+            owner: &self.owner,
+            path: item.as_str(),
+            interface: ITEM_INTERFACE,
+        };
         let answer = call(&self.bus, &item, "GetSecret", session).await?;
-        let ((of, parameters, secret, _content_type),): ((OwnedObjectPath, Vec<u8>, Vec<u8>, String),) =
-            answer;
+        let ((of, parameters, secret, _content_type),): ((
+            OwnedObjectPath,
+            Vec<u8>,
+            Vec<u8>,
+            String,
+        ),) = answer;
         if of != *session || !parameters.is_empty() {
             return Err(KeyringError::Malformed("a secret of another session"));
         }
         if secret.len() > SECRET_MAX {
-            return Err(KeyringError::TooLarge { what: "the secret", max: SECRET_MAX });
+            return Err(KeyringError::TooLarge {
+                what: "the secret",
+                max: SECRET_MAX,
+            });
         }
         String::from_utf8(secret).map_err(|_| KeyringError::Malformed("the secret is no text"))
     }
 
     fn remote(&self) -> Remote<'_> {
-        Remote { owner: &self.owner, path: SERVICE_PATH, interface: SERVICE_INTERFACE }
+        Remote {
+            owner: &self.owner,
+            path: SERVICE_PATH,
+            interface: SERVICE_INTERFACE,
+        }
     }
 }
 

@@ -87,10 +87,13 @@ impl Calls {
 
     /// Writes `ready`, once for each session.
     async fn announce(&self, opened: &Opened) {
-        let Opened { project, central, .. } = opened.clone();
+        let Opened {
+            project, central, ..
+        } = opened.clone();
         self.roots.replace(Some(Roots { project, central }));
         if self.ready.replace(opened.session.clone()) != opened.session {
-            self.write(&EventLine::Ready(Ready::new(opened, &self.announced))).await;
+            self.write(&EventLine::Ready(Ready::new(opened, &self.announced)))
+                .await;
         }
     }
 
@@ -110,7 +113,10 @@ impl Calls {
         tracing::trace!("start a call");
         let key = id.to_string();
         if self.by_id.borrow().contains_key(&key) {
-            return Err(RejectedLine { id, error: LineError::IdInUse.into() });
+            return Err(RejectedLine {
+                id,
+                error: LineError::IdInUse.into(),
+            });
         }
         let takes_input = match &invocation {
             Invocation::Tool { input, .. } => input.get("stdin") == Some(&Value::Bool(true)),
@@ -128,10 +134,16 @@ impl Calls {
         let call = self.session.call(context, invocation);
         let under_way = Rc::new(UnderWay::new(
             call.handle.clone(),
-            if takes_input { Input::Open } else { Input::None },
+            if takes_input {
+                Input::Open
+            } else {
+                Input::None
+            },
             permit,
         ));
-        self.by_id.borrow_mut().insert(key.clone(), under_way.clone());
+        self.by_id
+            .borrow_mut()
+            .insert(key.clone(), under_way.clone());
         self.unwritten.set(self.unwritten.get() + 1);
         let calls = self.clone();
         tokio::task::spawn_local(async move {
@@ -153,7 +165,9 @@ impl Calls {
                 }
                 Body::Started { .. } => under_way.drop_permit(),
                 // From here on the ID is free: a client that has read the result may reuse it at once.
-                Body::Result(_) if event.part.is_none() => drop(self.by_id.borrow_mut().remove(key)),
+                Body::Result(_) if event.part.is_none() => {
+                    drop(self.by_id.borrow_mut().remove(key))
+                }
                 _ => {}
             }
             if let Some(line) = EventLine::new(id, &event) {
@@ -225,7 +239,9 @@ impl Calls {
         };
         let registered = self.session.register(id.clone(), new).await;
         match registered {
-            Ok(Registered { name, .. }) => self.write(&EventLine::Registered { id, tool: &name }).await,
+            Ok(Registered { name, .. }) => {
+                self.write(&EventLine::Registered { id, tool: &name }).await
+            }
             Err(error) => self.reject(id, error.into()).await,
         }
     }
@@ -234,7 +250,10 @@ impl Calls {
     pub async fn unregister(&self, id: &Value, tool: String) {
         let gone = self.session.unregister(id.clone(), tool.clone()).await;
         match gone {
-            Ok(()) => self.write(&EventLine::Unregistered { id, tool: &tool }).await,
+            Ok(()) => {
+                self.write(&EventLine::Unregistered { id, tool: &tool })
+                    .await
+            }
             Err(error) => self.reject(id, error.into()).await,
         }
     }
@@ -253,13 +272,28 @@ impl Calls {
         end: bool,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), RejectedLine> {
-        let Some(under_way) = self.find(&id) else { return Ok(()) };
+        let Some(under_way) = self.find(&id) else {
+            return Ok(());
+        };
         match under_way.input() {
             Input::Open => {}
-            Input::None => return Err(RejectedLine { id, error: LineError::NoInput.into() }),
-            Input::Ended => return Err(RejectedLine { id, error: LineError::InputEnded.into() }),
+            Input::None => {
+                return Err(RejectedLine {
+                    id,
+                    error: LineError::NoInput.into(),
+                });
+            }
+            Input::Ended => {
+                return Err(RejectedLine {
+                    id,
+                    error: LineError::InputEnded.into(),
+                });
+            }
         }
-        under_way.handle.input(StdinChunk { bytes, permit: Some(permit) });
+        under_way.handle.input(StdinChunk {
+            bytes,
+            permit: Some(permit),
+        });
         if end {
             under_way.end_input();
         }
@@ -274,29 +308,53 @@ impl Calls {
     }
 
     async fn execute(&self, execution: Execution) {
-        let id = execution.client_id.clone().filter(|_| execution.asker == self.asker);
+        let id = execution
+            .client_id
+            .clone()
+            .filter(|_| execution.asker == self.asker);
         let found = id.and_then(|id| Some((self.find(&id)?, id)));
         let refused = match &found {
             // The owner of the tool would not know the call.
-            None => Some((ErrorKind::Internal, "a tool of the client was called by another front end")),
+            None => Some((
+                ErrorKind::Internal,
+                "a tool of the client was called by another front end",
+            )),
             Some(_) if self.input_ended.get() => Some((ErrorKind::Cancelled, UNANSWERED)),
             Some(_) => None,
         };
         if let Some((kind, message)) = refused {
             // The call may have been cancelled meanwhile.
-            let _ = execution.reply.send(Err(Failed { kind, message: message.into() }));
+            let _ = execution.reply.send(Err(Failed {
+                kind,
+                message: message.into(),
+            }));
             return;
         }
         if let Some((under_way, id)) = found {
-            let Execution { part, tool, input, reply, .. } = execution;
+            let Execution {
+                part,
+                tool,
+                input,
+                reply,
+                ..
+            } = execution;
             under_way.executing(part, reply);
-            self.write(&EventLine::Execute { id: &id, part, tool: &tool, input: &input }).await;
+            self.write(&EventLine::Execute {
+                id: &id,
+                part,
+                tool: &tool,
+                input: &input,
+            })
+            .await;
         }
     }
 
     /// Receives the client's answer to an `execute`. An unexpected answer gets a notice.
     pub async fn executed(&self, id: &Value, part: Option<usize>, result: Result<Reply, Failed>) {
-        if !self.find(id).is_some_and(|under_way| under_way.executed(part, result)) {
+        if !self
+            .find(id)
+            .is_some_and(|under_way| under_way.executed(part, result))
+        {
             self.notice(id, &LineError::NotExecuting.into()).await;
         }
     }
@@ -310,12 +368,19 @@ impl Calls {
     async fn reject(&self, id: &Value, failed: Failed) {
         match self.find(id) {
             Some(_) => self.notice(id, &failed).await,
-            None => self.write(&json::failed_result(Some(id), "", &failed)).await,
+            None => {
+                self.write(&json::failed_result(Some(id), "", &failed))
+                    .await
+            }
         }
     }
 
     async fn notice(&self, id: &Value, failed: &Failed) {
-        self.write(&EventLine::Notice { id, error: ErrorBody::new(failed) }).await;
+        self.write(&EventLine::Notice {
+            id,
+            error: ErrorBody::new(failed),
+        })
+        .await;
     }
 
     /// Whether the violations have ended the session.
@@ -331,7 +396,10 @@ impl Calls {
             if call.input() == Input::Open {
                 call.end_input();
             }
-            call.fail_executions(&Failed { kind: ErrorKind::Cancelled, message: UNANSWERED.into() });
+            call.fail_executions(&Failed {
+                kind: ErrorKind::Cancelled,
+                message: UNANSWERED.into(),
+            });
             for part in call.open_questions() {
                 call.handle.approve(part, Approval::No).await;
             }
@@ -356,6 +424,9 @@ const UNANSWERED: &str = "the input ended before the client had answered";
 
 impl From<LineError> for Failed {
     fn from(error: LineError) -> Self {
-        Failed { kind: ErrorKind::InvalidInput, message: error.to_string() }
+        Failed {
+            kind: ErrorKind::InvalidInput,
+            message: error.to_string(),
+        }
     }
 }

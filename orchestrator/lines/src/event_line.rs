@@ -12,7 +12,11 @@ use serde_json::Value;
 
 /// A line. `id` is the client's ID of the call or request.
 #[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "event",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum EventLine<'a> {
     Ready(Ready<'a>),
     /// No session could be opened.
@@ -92,7 +96,14 @@ impl<'a> EventLine<'a> {
                 let approval = ChallengeJson::from(&question.challenge);
                 let (tool, input) = (question.tool.as_str(), question.input.as_ref());
                 let rejected = question.rejected.map(GrantFault::name);
-                Self::Approval { id, part, approval, tool, input, rejected }
+                Self::Approval {
+                    id,
+                    part,
+                    approval,
+                    tool,
+                    input,
+                    rejected,
+                }
             }
             Body::Violation(security_event) => Self::SecurityEvent { id, security_event },
             Body::Result(result) if part.is_none() => {
@@ -113,12 +124,20 @@ impl<'a> EventLine<'a> {
     fn output(id: &'a Value, stderr: bool, bytes: &'a [u8]) -> Self {
         let chunk = std::str::from_utf8(bytes).ok();
         let chunk_base64 = chunk.is_none().then(|| STANDARD.encode(bytes));
-        Self::Output { id, stream: if stderr { "stderr" } else { "stdout" }, chunk, chunk_base64 }
+        Self::Output {
+            id,
+            stream: if stderr { "stderr" } else { "stdout" },
+            chunk,
+            chunk_base64,
+        }
     }
 
     /// The grants that last for the session.
     pub fn grants(id: &'a Value, standing: &'a [SessionGrant]) -> Self {
-        Self::Grants { id, grants: standing.iter().map(GrantJson::from).collect() }
+        Self::Grants {
+            id,
+            grants: standing.iter().map(GrantJson::from).collect(),
+        }
     }
 }
 

@@ -52,14 +52,20 @@ struct MetadataLine<'a> {
 
 impl<'a> MetadataLine<'a> {
     fn new(call: MetadataJson<'a>) -> Self {
-        Self { call, orchestrator_missing: MISSING.get().map(Vec::as_slice).unwrap_or_default() }
+        Self {
+            call,
+            orchestrator_missing: MISSING.get().map(Vec::as_slice).unwrap_or_default(),
+        }
     }
 }
 
 impl<'a> ResultLine<'a> {
     /// For a model: an error comes before the text.
     pub fn for_model(id: Option<&'a Value>, result: &'a CallResult) -> Self {
-        let mut line = Self { id, ..Self::plain(result) };
+        let mut line = Self {
+            id,
+            ..Self::plain(result)
+        };
         if let Some(error) = line.error.as_ref().filter(|_| !result.text.is_empty()) {
             line.result = error_and_result(&error.message, &line.result).into();
         }
@@ -78,7 +84,11 @@ impl<'a> ResultLine<'a> {
         Self {
             id: None,
             event: "result",
-            status: if result.error.is_some() { "error" } else { "success" },
+            status: if result.error.is_some() {
+                "error"
+            } else {
+                "success"
+            },
             result: text,
             result_base64: (!is_text).then(|| STANDARD.encode(&result.text)),
             error,
@@ -116,12 +126,19 @@ pub struct ErrorBody<'a> {
 impl<'a> ErrorBody<'a> {
     /// For an error that did not come from an event.
     pub fn new(failed: &'a Failed) -> Self {
-        Self { message: redactor().text(&failed.message), ..Self::sanitized(failed) }
+        Self {
+            message: redactor().text(&failed.message),
+            ..Self::sanitized(failed)
+        }
     }
 
     fn sanitized(failed: &'a Failed) -> Self {
         let (kind, layer) = (failed.kind.name(), failed.kind.layer().name());
-        Self { kind, layer, message: failed.message.as_str().into() }
+        Self {
+            kind,
+            layer,
+            message: failed.message.as_str().into(),
+        }
     }
 }
 
@@ -163,9 +180,16 @@ impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
 
 /// What a call wants; each kind only if not empty.
 fn wants_json(wants: &Wants) -> Value {
-    let lists = [("hosts", &wants.hosts), ("read", &wants.read), ("write", &wants.write)];
+    let lists = [
+        ("hosts", &wants.hosts),
+        ("read", &wants.read),
+        ("write", &wants.write),
+    ];
     let some = lists.into_iter().filter(|(_, list)| !list.is_empty());
-    Value::Object(some.map(|(name, list)| (name.to_owned(), json!(list))).collect())
+    Value::Object(
+        some.map(|(name, list)| (name.to_owned(), json!(list)))
+            .collect(),
+    )
 }
 
 /// A grant that lasts for a session.
@@ -197,7 +221,16 @@ pub struct GrantJson<'a> {
 
 impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
     fn from(standing: &'a SessionGrant) -> Self {
-        let SessionGrant { grant, rule, tool, calls, programs, only, opens, ends_s } = standing;
+        let SessionGrant {
+            grant,
+            rule,
+            tool,
+            calls,
+            programs,
+            only,
+            opens,
+            ends_s,
+        } = standing;
         let (host, read, write) = match opens {
             Some(Leased::Host(host)) => (Some(host.as_str()), None, None),
             Some(Leased::Read(path)) => (None, Some(path.as_str()), None),
@@ -232,14 +265,23 @@ mod tests {
 
     #[test]
     fn an_error_without_a_call_is_a_result_too() {
-        let failed = Failed { kind: ErrorKind::Io, message: "why".into() };
+        let failed = Failed {
+            kind: ErrorKind::Io,
+            message: "why".into(),
+        };
         orchestrator_text::known::learn(&[]).unwrap();
         let line = failed_result(Some(&json!("x")), "bash", &failed);
         assert_eq!(
             (&line["result"], &line["status"], &line["id"]),
             (&json!("why"), &json!("error"), &json!("x"))
         );
-        assert_eq!(line["error"], json!({"kind": "io", "layer": "result", "message": "why"}));
-        assert_eq!((&line["metadata"]["tool"], &line["metadata"]["layers"]), (&json!("bash"), &json!([])));
+        assert_eq!(
+            line["error"],
+            json!({"kind": "io", "layer": "result", "message": "why"})
+        );
+        assert_eq!(
+            (&line["metadata"]["tool"], &line["metadata"]["layers"]),
+            (&json!("bash"), &json!([]))
+        );
     }
 }

@@ -330,9 +330,10 @@ fn for_minutes(approval: Approval, minutes: Option<u16>) -> Result<Approval, Lin
         (Approval::Yes(_), Some(minutes)) if (1..=limit::LEASE_MINUTES).contains(&minutes) => {
             Ok(Approval::Yes(Extent::Minutes(minutes)))
         }
-        (Approval::Yes(_) | Approval::No, Some(_)) => {
-            Err(LineError::Rule { name: "minutes", rule: "1 to 1440, with a yes" })
-        }
+        (Approval::Yes(_) | Approval::No, Some(_)) => Err(LineError::Rule {
+            name: "minutes",
+            rule: "1 to 1440, with a yes",
+        }),
     }
 }
 
@@ -347,7 +348,9 @@ pub enum LineError {
     Fields(serde_json::Error),
     #[error("the line must be a JSON object")]
     NotAnObject,
-    #[error("the line needs an `id`: a string of at most {ID_MAX} bytes, or a whole number of 64 bits")]
+    #[error(
+        "the line needs an `id`: a string of at most {ID_MAX} bytes, or a whole number of 64 bits"
+    )]
     Id,
     #[error("the line needs an `op`, or one of {}", KEYS.map(|(key, _)| format!("`{key}`")).join(", "))]
     Op,
@@ -356,7 +359,10 @@ pub enum LineError {
     #[error(transparent)]
     Field(#[from] FieldError),
     #[error("field `{name}`: {rule}")]
-    Rule { name: &'static str, rule: &'static str },
+    Rule {
+        name: &'static str,
+        rule: &'static str,
+    },
     #[error("field `error.kind`: expected one of {}", KINDS.map(|kind| format!("`{}`", kind.name())).join(", "))]
     Kind,
     #[error("field `error.message`: at most {MESSAGE_MAX} bytes")]
@@ -395,7 +401,10 @@ pub struct RejectedLine {
 
 impl From<LineError> for RejectedLine {
     fn from(error: LineError) -> Self {
-        Self { id: Value::Null, error: error.into() }
+        Self {
+            id: Value::Null,
+            error: error.into(),
+        }
     }
 }
 
@@ -406,7 +415,10 @@ pub fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
     let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
     match op_name(&mut fields).and_then(|name| op(name, fields, line)) {
         Ok(op) => Ok(Line { id, op }),
-        Err(error) => Err(RejectedLine { id, error: error.into() }),
+        Err(error) => Err(RejectedLine {
+            id,
+            error: error.into(),
+        }),
     }
 }
 
@@ -439,7 +451,11 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
     let fields = Value::Object(fields);
     Ok(match name {
         OpName::Call => {
-            let CallFields { tool, input, wants: WantsFields { hosts, read, write } } = typed(fields, line)?;
+            let CallFields {
+                tool,
+                input,
+                wants: WantsFields { hosts, read, write },
+            } = typed(fields, line)?;
             let wants = Wants { hosts, read, write };
             wants.check().map_err(|_| LineError::Rule {
                 name: "wants",
@@ -453,7 +469,11 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
             marked("cancel", cancel, Op::Cancel)?
         }
         OpName::Approve => {
-            let ApproveFields { approve: Answer(approval), part, minutes } = typed(fields, line)?;
+            let ApproveFields {
+                approve: Answer(approval),
+                part,
+                minutes,
+            } = typed(fields, line)?;
             let approval = for_minutes(approval, minutes)?;
             Op::Approve { part, approval }
         }
@@ -463,15 +483,27 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
         }
         OpName::Revoke => {
             let RevokeFields { revoke } = typed(fields, line)?;
-            Op::Grants { revoke: Some(revoke) }
+            Op::Grants {
+                revoke: Some(revoke),
+            }
         }
         OpName::History => {
             let HistoryFields { history, limit } = typed(fields, line)?;
-            marked("history", history, Op::History { limit: limit.unwrap_or(HISTORY) })?
+            marked(
+                "history",
+                history,
+                Op::History {
+                    limit: limit.unwrap_or(HISTORY),
+                },
+            )?
         }
         OpName::Undo => {
             let UndoFields { undo, path, force } = typed(fields, line)?;
-            Op::Undo { change: undo, path, force }
+            Op::Undo {
+                change: undo,
+                path,
+                force,
+            }
         }
         OpName::Register => Op::Register(typed::<RegisterFields>(fields, line)?.register),
         OpName::Unregister => Op::Unregister(typed::<UnregisterFields>(fields, line)?.unregister),
@@ -480,12 +512,22 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
             marked("tools", tools, Op::Tools)?
         }
         OpName::Result => {
-            let ResultFields { result, structured, part } = typed(fields, line)?;
-            Op::Executed { part, result: Ok(reply(result, structured)?) }
+            let ResultFields {
+                result,
+                structured,
+                part,
+            } = typed(fields, line)?;
+            Op::Executed {
+                part,
+                result: Ok(reply(result, structured)?),
+            }
         }
         OpName::Error => {
             let ErrorFields { error, part } = typed(fields, line)?;
-            Op::Executed { part, result: Err(reported(error)?) }
+            Op::Executed {
+                part,
+                result: Err(reported(error)?),
+            }
         }
     })
 }
@@ -494,7 +536,9 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
 fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result<T, LineError> {
     serde_json::from_value(fields).map_err(|error| {
         let mut fields = object(line).unwrap_or_default();
-        ["id", "op"].iter().for_each(|name| drop(fields.remove(*name)));
+        ["id", "op"]
+            .iter()
+            .for_each(|name| drop(fields.remove(*name)));
         explain::<T>(&Value::Object(fields)).map_or(LineError::Fields(error), LineError::Field)
     })
 }
@@ -503,20 +547,33 @@ fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result
 fn marked(name: &'static str, mark: Option<bool>, op: Op) -> Result<Op, LineError> {
     match mark {
         None | Some(true) => Ok(op),
-        Some(false) => Err(LineError::Rule { name, rule: "true, or absent" }),
+        Some(false) => Err(LineError::Rule {
+            name,
+            rule: "true, or absent",
+        }),
     }
 }
 
 fn stdin(fields: StdinFields) -> Result<Op, LineError> {
-    let StdinFields { stdin, stdin_base64, stdin_end: end } = fields;
+    let StdinFields {
+        stdin,
+        stdin_base64,
+        stdin_end: end,
+    } = fields;
     let bytes = match (stdin, stdin_base64) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(encoded)) => {
             let rule = "a string in base64, with its padding";
-            json::decode(&encoded).map_err(|_| LineError::Rule { name: "stdinBase64", rule })?
+            json::decode(&encoded).map_err(|_| LineError::Rule {
+                name: "stdinBase64",
+                rule,
+            })?
         }
         (Some(_), Some(_)) => {
-            return Err(LineError::Rule { name: "stdinBase64", rule: "not together with `stdin`" });
+            return Err(LineError::Rule {
+                name: "stdinBase64",
+                rule: "not together with `stdin`",
+            });
         }
         (None, None) if end => Vec::new(),
         (None, None) => {
@@ -531,10 +588,20 @@ fn stdin(fields: StdinFields) -> Result<Op, LineError> {
 
 fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<Reply, LineError> {
     let structured = structured.map(Value::Object);
-    if structured.as_ref().is_some_and(|value| value.to_string().len() > STRUCTURED_MAX) {
-        return Err(LineError::Rule { name: "structured", rule: "an object of at most 64 KiB" });
+    if structured
+        .as_ref()
+        .is_some_and(|value| value.to_string().len() > STRUCTURED_MAX)
+    {
+        return Err(LineError::Rule {
+            name: "structured",
+            rule: "an object of at most 64 KiB",
+        });
     }
-    Ok(Reply { text: text.into_bytes(), structured, image: None })
+    Ok(Reply {
+        text: text.into_bytes(),
+        structured,
+        image: None,
+    })
 }
 
 fn reported(ReportedError { kind, message }: ReportedError) -> Result<Failed, LineError> {
@@ -554,61 +621,135 @@ mod tests {
     #[test]
     fn each_op_is_understood_with_its_name_and_by_its_key() {
         let yes = Approval::Yes(Extent::Once);
-        let stdin = |bytes: &[u8], end| Op::Stdin { bytes: bytes.to_vec(), end };
+        let stdin = |bytes: &[u8], end| Op::Stdin {
+            bytes: bytes.to_vec(),
+            end,
+        };
         let approve = |part, approval| Op::Approve { part, approval };
-        let done = |text: &str| Reply { text: text.into(), ..Reply::default() };
-        let failed = |kind| Op::Executed { part: None, result: Err(Failed { kind, message: "m".into() }) };
+        let done = |text: &str| Reply {
+            text: text.into(),
+            ..Reply::default()
+        };
+        let failed = |kind| Op::Executed {
+            part: None,
+            result: Err(Failed {
+                kind,
+                message: "m".into(),
+            }),
+        };
         let cases = [
             (
                 "call",
                 r#""tool":"ls""#,
-                Op::Call { tool: "ls".into(), input: json!({}), wants: Wants::default() },
+                Op::Call {
+                    tool: "ls".into(),
+                    input: json!({}),
+                    wants: Wants::default(),
+                },
             ),
             ("cancel", r#""cancel":true"#, Op::Cancel),
             ("approve", r#""approve":"once""#, approve(None, yes)),
             ("approve", r#""approve":true"#, approve(None, yes)),
-            ("approve", r#""approve":"session""#, approve(None, Approval::Yes(Extent::Session))),
-            ("approve", r#""part":2,"approve":true"#, approve(Some(2), yes)),
+            (
+                "approve",
+                r#""approve":"session""#,
+                approve(None, Approval::Yes(Extent::Session)),
+            ),
+            (
+                "approve",
+                r#""part":2,"approve":true"#,
+                approve(Some(2), yes),
+            ),
             ("approve", r#""approve":"no""#, approve(None, Approval::No)),
             ("approve", r#""approve":false"#, approve(None, Approval::No)),
             ("grants", r#""grants":true"#, Op::Grants { revoke: None }),
             ("revoke", r#""revoke":2"#, Op::Grants { revoke: Some(2) }),
-            ("history", r#""history":true"#, Op::History { limit: HISTORY }),
-            ("history", r#""history":true,"limit":3"#, Op::History { limit: 3 }),
-            ("undo", r#""undo":7,"path":"a""#, Op::Undo { change: 7, path: "a".into(), force: false }),
+            (
+                "history",
+                r#""history":true"#,
+                Op::History { limit: HISTORY },
+            ),
+            (
+                "history",
+                r#""history":true,"limit":3"#,
+                Op::History { limit: 3 },
+            ),
+            (
+                "undo",
+                r#""undo":7,"path":"a""#,
+                Op::Undo {
+                    change: 7,
+                    path: "a".into(),
+                    force: false,
+                },
+            ),
             (
                 "undo",
                 r#""undo":7,"path":"a","force":true"#,
-                Op::Undo { change: 7, path: "a".into(), force: true },
+                Op::Undo {
+                    change: 7,
+                    path: "a".into(),
+                    force: true,
+                },
             ),
-            ("unregister", r#""unregister":"t""#, Op::Unregister("t".into())),
+            (
+                "unregister",
+                r#""unregister":"t""#,
+                Op::Unregister("t".into()),
+            ),
             ("tools", r#""tools":true"#, Op::Tools),
-            ("result", r#""result":"é""#, Op::Executed { part: None, result: Ok(done("é")) }),
+            (
+                "result",
+                r#""result":"é""#,
+                Op::Executed {
+                    part: None,
+                    result: Ok(done("é")),
+                },
+            ),
             (
                 "result",
                 r#""part":1,"result":"","structured":{"n":1}"#,
                 Op::Executed {
                     part: Some(1),
-                    result: Ok(Reply { structured: Some(json!({"n": 1})), ..done("") }),
+                    result: Ok(Reply {
+                        structured: Some(json!({"n": 1})),
+                        ..done("")
+                    }),
                 },
             ),
             ("error", r#""error":{"message":"m"}"#, failed(ErrorKind::Io)),
-            ("error", r#""error":{"kind":"not_found","message":"m"}"#, failed(ErrorKind::NotFound)),
+            (
+                "error",
+                r#""error":{"kind":"not_found","message":"m"}"#,
+                failed(ErrorKind::NotFound),
+            ),
             ("stdin", r#""stdin":"é""#, stdin("é".as_bytes(), false)),
-            ("stdin", r#""stdinBase64":"AP8=""#, stdin(b"\x00\xff", false)),
+            (
+                "stdin",
+                r#""stdinBase64":"AP8=""#,
+                stdin(b"\x00\xff", false),
+            ),
             ("stdin", r#""stdinEnd":true"#, stdin(b"", true)),
             ("stdin", r#""stdin":"x","stdinEnd":true"#, stdin(b"x", true)),
         ];
         for (name, fields, op) in cases {
             let by_key = parse(format!(r#"{{"id":15,{fields}}}"#).as_bytes()).unwrap();
-            let by_name = parse(format!(r#"{{"id":15,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
+            let by_name =
+                parse(format!(r#"{{"id":15,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
             assert_eq!(by_key, by_name, "{fields}");
             assert_eq!(by_name, Line { id: json!(15), op }, "{fields}");
         }
-        for (name, op) in
-            [("cancel", Op::Cancel), ("tools", Op::Tools), ("grants", Op::Grants { revoke: None })]
-        {
-            assert_eq!(parse(format!(r#"{{"id":"a","op":"{name}"}}"#).as_bytes()).unwrap().op, op);
+        for (name, op) in [
+            ("cancel", Op::Cancel),
+            ("tools", Op::Tools),
+            ("grants", Op::Grants { revoke: None }),
+        ] {
+            assert_eq!(
+                parse(format!(r#"{{"id":"a","op":"{name}"}}"#).as_bytes())
+                    .unwrap()
+                    .op,
+                op
+            );
         }
     }
 
@@ -625,17 +766,29 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let schema = json!({"type": "object"});
-        assert_eq!(registered(r#""timeout":5"#), (RiskName::High, Some(5), schema.clone()));
+        assert_eq!(
+            registered(r#""timeout":5"#),
+            (RiskName::High, Some(5), schema.clone())
+        );
         assert_eq!(registered(r#""risk":"low""#), (RiskName::Low, None, schema));
     }
 
     #[test]
     fn what_a_client_reports_is_bounded() {
         let error = |bytes: usize| {
-            parse(format!(r#"{{"id":1,"error":{{"message":"{}"}}}}"#, "x".repeat(bytes)).as_bytes())
+            parse(
+                format!(
+                    r#"{{"id":1,"error":{{"message":"{}"}}}}"#,
+                    "x".repeat(bytes)
+                )
+                .as_bytes(),
+            )
         };
         assert!(error(MESSAGE_MAX).is_ok());
-        assert!(matches!(*error(MESSAGE_MAX + 1).unwrap_err().error, LineError::Message));
+        assert!(matches!(
+            *error(MESSAGE_MAX + 1).unwrap_err().error,
+            LineError::Message
+        ));
         // {"a":"…"} are 8 bytes more.
         let structured = |bytes: usize| {
             let text = "x".repeat(bytes - 8);
@@ -657,67 +810,187 @@ mod tests {
             // They would not come back exactly as given.
             (r#"{"id":1.5,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":-0,"cancel":true}"#, json!(null), "needs an `id`"),
-            (r#"{"id":123456789012345678901234567890,"cancel":true}"#, json!(null), "needs an `id`"),
+            (
+                r#"{"id":123456789012345678901234567890,"cancel":true}"#,
+                json!(null),
+                "needs an `id`",
+            ),
             (r#"{"id":"a","tool":"ls","wants":[]}"#, json!("a"), "field"),
             (r#"{"id":"a","error":["io","why"]}"#, json!("a"), "field"),
-            (r#"{"id":"a","history":true,"limit":99999999999}"#, json!("a"), "field `limit`"),
-            (r#"{"id":"a","revoke":99999999999999999999}"#, json!("a"), "field `revoke`"),
-            (r#"{"id":"a","undo":1e30,"path":"x"}"#, json!("a"), "field `undo`"),
-            (r#"{"id":"a","result":"x","part":99999999999999999999}"#, json!("a"), "field `part`"),
-            (r#"{"id":"a","approve":"once","minutes":70000}"#, json!("a"), "field `minutes`"),
+            (
+                r#"{"id":"a","history":true,"limit":99999999999}"#,
+                json!("a"),
+                "field `limit`",
+            ),
+            (
+                r#"{"id":"a","revoke":99999999999999999999}"#,
+                json!("a"),
+                "field `revoke`",
+            ),
+            (
+                r#"{"id":"a","undo":1e30,"path":"x"}"#,
+                json!("a"),
+                "field `undo`",
+            ),
+            (
+                r#"{"id":"a","result":"x","part":99999999999999999999}"#,
+                json!("a"),
+                "field `part`",
+            ),
+            (
+                r#"{"id":"a","approve":"once","minutes":70000}"#,
+                json!("a"),
+                "field `minutes`",
+            ),
             (
                 r#"{"id":"a","register":{"name":"x","description":"d","inputSchema":{},"timeout":5000000000}}"#,
                 json!("a"),
                 "field `register.timeout`",
             ),
             (long.as_str(), json!(null), "needs an `id`"),
-            (r#"{"id":"a"}"#, json!("a"), "needs an `op`, or one of `tool`, `cancel`, "),
+            (
+                r#"{"id":"a"}"#,
+                json!("a"),
+                "needs an `op`, or one of `tool`, `cancel`, ",
+            ),
             (
                 r#"{"id":"a","op":"cal"}"#,
                 json!("a"),
                 "field `op`: unknown variant `cal`, expected one of `call`, ",
             ),
             (r#"{"id":"a","op":1}"#, json!("a"), "field `op`: "),
-            (r#"{"id":"a","op":"call"}"#, json!("a"), "missing field `tool`"),
-            (r#"{"id":"a","tool":1}"#, json!("a"), "field `tool`: expected a string, this is 1"),
-            (r#"{"id":"a","cancel":false}"#, json!("a"), "field `cancel`: true"),
+            (
+                r#"{"id":"a","op":"call"}"#,
+                json!("a"),
+                "missing field `tool`",
+            ),
+            (
+                r#"{"id":"a","tool":1}"#,
+                json!("a"),
+                "field `tool`: expected a string, this is 1",
+            ),
+            (
+                r#"{"id":"a","cancel":false}"#,
+                json!("a"),
+                "field `cancel`: true",
+            ),
             (
                 r#"{"id":"a","tool":"ls","inputs":{}}"#,
                 json!("a"),
                 "unknown field `inputs`, expected one of `tool`, `input`, `wants`; did you mean `input`?",
             ),
-            (r#"{"id":"a","tool":"ls","cancel":true}"#, json!("a"), "unknown field `cancel`"),
+            (
+                r#"{"id":"a","tool":"ls","cancel":true}"#,
+                json!("a"),
+                "unknown field `cancel`",
+            ),
             (r#"{"id":"a","toool":"ls"}"#, json!("a"), "needs an `op`"),
-            (r#"{"id":"a","stdin":"x","stdinBase64":""}"#, json!("a"), "not together with `stdin`"),
+            (
+                r#"{"id":"a","stdin":"x","stdinBase64":""}"#,
+                json!("a"),
+                "not together with `stdin`",
+            ),
             (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
             (r#"{"id":"a","op":"stdin"}"#, json!("a"), "must be there"),
-            (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: expected a string, this is 1"),
-            (r#"{"id":"a","approve":"always"}"#, json!("a"), "field `approve`: expected "),
-            (r#"{"id":"a","approve":"no","part":-1}"#, json!("a"), "field `part`: expected "),
-            (r#"{"id":"a","revoke":-1}"#, json!("a"), "field `revoke`: expected "),
-            (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: expected "),
-            (r#"{"id":"a","register":1}"#, json!("a"), "field `register`: expected an object"),
-            (r#"{"id":"a","register":{"name":"n"}}"#, json!("a"), "missing field `register.description`"),
-            (register(r#""risk":"none""#).leak(), json!("a"), "field `register.risk`: expected "),
-            (register(r#""timeout":-1"#).leak(), json!("a"), "field `register.timeout`: expected "),
-            (register(r#""x":1"#).leak(), json!("a"), "unknown field `register.x`"),
-            (r#"{"id":"a","unregister":1}"#, json!("a"), "field `unregister`: expected a string"),
-            (r#"{"id":"a","tools":1}"#, json!("a"), "field `tools`: expected "),
-            (r#"{"id":"a","result":1}"#, json!("a"), "field `result`: expected a string"),
+            (
+                r#"{"id":"a","stdin":1}"#,
+                json!("a"),
+                "field `stdin`: expected a string, this is 1",
+            ),
+            (
+                r#"{"id":"a","approve":"always"}"#,
+                json!("a"),
+                "field `approve`: expected ",
+            ),
+            (
+                r#"{"id":"a","approve":"no","part":-1}"#,
+                json!("a"),
+                "field `part`: expected ",
+            ),
+            (
+                r#"{"id":"a","revoke":-1}"#,
+                json!("a"),
+                "field `revoke`: expected ",
+            ),
+            (
+                r#"{"id":"a","approve":null}"#,
+                json!("a"),
+                "field `approve`: expected ",
+            ),
+            (
+                r#"{"id":"a","register":1}"#,
+                json!("a"),
+                "field `register`: expected an object",
+            ),
+            (
+                r#"{"id":"a","register":{"name":"n"}}"#,
+                json!("a"),
+                "missing field `register.description`",
+            ),
+            (
+                register(r#""risk":"none""#).leak(),
+                json!("a"),
+                "field `register.risk`: expected ",
+            ),
+            (
+                register(r#""timeout":-1"#).leak(),
+                json!("a"),
+                "field `register.timeout`: expected ",
+            ),
+            (
+                register(r#""x":1"#).leak(),
+                json!("a"),
+                "unknown field `register.x`",
+            ),
+            (
+                r#"{"id":"a","unregister":1}"#,
+                json!("a"),
+                "field `unregister`: expected a string",
+            ),
+            (
+                r#"{"id":"a","tools":1}"#,
+                json!("a"),
+                "field `tools`: expected ",
+            ),
+            (
+                r#"{"id":"a","result":1}"#,
+                json!("a"),
+                "field `result`: expected a string",
+            ),
             (
                 r#"{"id":"a","result":"x","structured":1}"#,
                 json!("a"),
                 "field `structured`: expected an object",
             ),
-            (r#"{"id":"a","result":"x","error":{}}"#, json!("a"), "unknown field `error`"),
-            (r#"{"id":"a","result":"x","part":"y"}"#, json!("a"), "field `part`: expected "),
-            (r#"{"id":"a","error":"x"}"#, json!("a"), "field `error`: expected an object"),
-            (r#"{"id":"a","error":{"kind":"violation","message":"x"}}"#, json!("a"), "field `error.kind`: "),
+            (
+                r#"{"id":"a","result":"x","error":{}}"#,
+                json!("a"),
+                "unknown field `error`",
+            ),
+            (
+                r#"{"id":"a","result":"x","part":"y"}"#,
+                json!("a"),
+                "field `part`: expected ",
+            ),
+            (
+                r#"{"id":"a","error":"x"}"#,
+                json!("a"),
+                "field `error`: expected an object",
+            ),
+            (
+                r#"{"id":"a","error":{"kind":"violation","message":"x"}}"#,
+                json!("a"),
+                "field `error.kind`: ",
+            ),
         ];
         for (text, id, message) in cases {
             let rejected = parse(text.as_bytes()).unwrap_err();
             assert_eq!(rejected.id, id, "{text}");
-            assert!(rejected.error.to_string().contains(message), "{text}: {}", rejected.error);
+            assert!(
+                rejected.error.to_string().contains(message),
+                "{text}: {}",
+                rejected.error
+            );
         }
         assert!(parse(b"{\"id\":\"\xff\"}").is_err());
     }

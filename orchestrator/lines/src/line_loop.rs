@@ -23,7 +23,10 @@ pub struct LineLoop {
 impl LineLoop {
     /// Creates a loop that passes lines to `calls`.
     pub fn new(calls: Rc<Calls>) -> Self {
-        Self { calls, waiting: Arc::new(Semaphore::new(WAITING)) }
+        Self {
+            calls,
+            waiting: Arc::new(Semaphore::new(WAITING)),
+        }
     }
 
     /// Handles every line until the input ends, then waits for the calls in progress.
@@ -50,28 +53,49 @@ impl LineLoop {
         let calls = &self.calls;
         match op {
             Op::Call { tool, input, wants } => {
-                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                let Some(permit) = self.permit(cost).await else {
+                    return Ok(());
+                };
                 calls.start(id, (Invocation::Tool { name: tool, input }, wants), permit)?;
                 // The call goes out before more is read.
                 tokio::task::yield_now().await;
             }
             Op::History { limit } => {
-                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                let Some(permit) = self.permit(cost).await else {
+                    return Ok(());
+                };
                 let history = Invocation::Request(Request::History(History { limit }));
                 calls.start(id, (history, Wants::default()), permit)?;
             }
-            Op::Undo { change, path, force } => {
-                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+            Op::Undo {
+                change,
+                path,
+                force,
+            } => {
+                let Some(permit) = self.permit(cost).await else {
+                    return Ok(());
+                };
                 match calls.path(&path) {
                     Ok(path) => {
-                        let undo = Request::Undo(Undo { change, path, force });
+                        let undo = Request::Undo(Undo {
+                            change,
+                            path,
+                            force,
+                        });
                         calls.start(id, (Invocation::Request(undo), Wants::default()), permit)?;
                     }
-                    Err(error) => return Err(RejectedLine { id, error: error.into() }),
+                    Err(error) => {
+                        return Err(RejectedLine {
+                            id,
+                            error: error.into(),
+                        });
+                    }
                 }
             }
             Op::Stdin { bytes, end } => {
-                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                let Some(permit) = self.permit(cost).await else {
+                    return Ok(());
+                };
                 calls.stdin(id, bytes, end, permit)?;
             }
             Op::Cancel => calls.cancel(&id),

@@ -27,7 +27,11 @@ pub enum Next {
 impl Lines {
     /// Reads lines from `input`.
     pub fn new(input: Input) -> Self {
-        Self { input, cutter: Cutter::default(), chunk: vec![0; READ].into() }
+        Self {
+            input,
+            cutter: Cutter::default(),
+            chunk: vec![0; READ].into(),
+        }
     }
 
     /// The next line. A read error counts as the end.
@@ -78,7 +82,9 @@ impl Cutter {
     }
 
     fn next(&mut self) -> Option<Next> {
-        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let found = self.buffer[self.searched..]
+            .iter()
+            .position(|byte| *byte == b'\n');
         let Some(end) = found.map(|end| self.searched + end) else {
             self.searched = self.buffer.len();
             if self.searched > LINE_MAX {
@@ -91,7 +97,11 @@ impl Cutter {
         self.searched = 0;
         self.buffer.shrink_to(2 * READ);
         let skipped = std::mem::take(&mut self.skipping) || line.len() > LINE_MAX;
-        Some(if skipped { Next::TooLong } else { Next::Line(line) })
+        Some(if skipped {
+            Next::TooLong
+        } else {
+            Next::Line(line)
+        })
     }
 
     fn forget(&mut self) {

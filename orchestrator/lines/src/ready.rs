@@ -71,29 +71,45 @@ impl Announced {
         max_violations: Option<u32>,
     ) -> Self {
         let narrowed = policy.as_ref().ok().cloned();
-        let narrowed = narrowed.and_then(|policy| policy.narrow(open.scope.as_ref(), open.trust).ok());
+        let narrowed =
+            narrowed.and_then(|policy| policy.narrow(open.scope.as_ref(), open.trust).ok());
         let trust = narrowed.as_ref().map(|policy| policy.trust);
         let cwd = directory.map_or(".".to_owned(), ToString::to_string);
         let channel = narrowed.map(|policy| policy.approval.channel);
-        Self { cwd, trust, channel, max_violations, found: None }
+        Self {
+            cwd,
+            trust,
+            channel,
+            max_violations,
+            found: None,
+        }
     }
 
     /// Adds how the profile was chosen.
     #[must_use]
     pub fn chosen(self, choice: &Choice) -> Self {
-        Self { found: choice.found.clone(), ..self }
+        Self {
+            found: choice.found.clone(),
+            ..self
+        }
     }
 }
 
 fn hosts(opened: &Opened) -> &[String] {
-    let own = opened.network.as_ref().and_then(|network| network.lists.first());
+    let own = opened
+        .network
+        .as_ref()
+        .and_then(|network| network.lists.first());
     own.and_then(|own| own.allow.as_deref()).unwrap_or_default()
 }
 
 impl<'a> Ready<'a> {
     /// The line for a session that the executor has opened.
     pub fn new(opened: &'a Opened, announced: &'a Announced) -> Self {
-        let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
+        let in_force = opened
+            .layers
+            .iter()
+            .filter(|report| matches!(report.state, LayerState::InForce(_)));
         let found = announced.found.as_ref();
         let session = SessionJson {
             id: &opened.session,
@@ -113,6 +129,10 @@ impl<'a> Ready<'a> {
             channel: announced.channel.map(Channel::name),
             max_violations: announced.max_violations,
         };
-        Self { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION"), session }
+        Self {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION"),
+            session,
+        }
     }
 }

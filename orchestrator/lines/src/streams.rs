@@ -55,7 +55,10 @@ impl Input {
     /// What can be read from `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         let stream = Stream::of(fd, OFlag::O_RDONLY, Interest::READABLE)?;
-        Ok(Self { stream, terminal: fd.is_terminal() })
+        Ok(Self {
+            stream,
+            terminal: fd.is_terminal(),
+        })
     }
 
     /// Whether standard input is /dev/null, which never has data.
@@ -114,10 +117,13 @@ impl Output {
         while !bytes.is_empty() {
             let attempt = |fd: &OwnedFd, how: How| match how {
                 How::Plain => write(fd, bytes),
-                How::NoWait => send(fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
-                How::AskFirst => {
-                    ready(fd, PollFlags::POLLOUT).and_then(|()| write(fd, &bytes[..bytes.len().min(PIECE)]))
-                }
+                How::NoWait => send(
+                    fd.as_raw_fd(),
+                    bytes,
+                    MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+                ),
+                How::AskFirst => ready(fd, PollFlags::POLLOUT)
+                    .and_then(|()| write(fd, &bytes[..bytes.len().min(PIECE)])),
             };
             let count = self.0.attempt(Interest::WRITABLE, attempt).await?;
             bytes = &bytes[count..];
@@ -158,7 +164,11 @@ impl Stream {
             Err(refused) => refused.into_parts(),
         };
         // What `epoll` refuses to watch is always ready.
-        if cause.kind() == io::ErrorKind::PermissionDenied { Ok(Self::File(fd)) } else { Err(cause) }
+        if cause.kind() == io::ErrorKind::PermissionDenied {
+            Ok(Self::File(fd))
+        } else {
+            Err(cause)
+        }
     }
 
     async fn attempt(
@@ -172,9 +182,18 @@ impl Stream {
                 tokio::task::yield_now().await;
                 uninterrupted(|| once(fd, How::Plain))
             }
-            Self::Reopened(fd) => fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::Plain))).await,
-            Self::Socket(fd) => fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::NoWait))).await,
-            Self::Shared(fd) => fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::AskFirst))).await,
+            Self::Reopened(fd) => {
+                fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::Plain)))
+                    .await
+            }
+            Self::Socket(fd) => {
+                fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::NoWait)))
+                    .await
+            }
+            Self::Shared(fd) => {
+                fd.async_io(interest, |fd| uninterrupted(|| once(fd, How::AskFirst)))
+                    .await
+            }
         }
     }
 }
@@ -206,33 +225,54 @@ mod tests {
     const MUCH: usize = 1_000_000;
 
     fn block_on<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     fn is_blocking(fd: &impl AsFd) -> bool {
-        !OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL).unwrap()).contains(OFlag::O_NONBLOCK)
+        !OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL).unwrap())
+            .contains(OFlag::O_NONBLOCK)
     }
 
     /// Writes [`MUCH`] through what `wrap` makes of `end`, while another thread reads the other end late.
-    fn writes(mut other: impl Read + Send + 'static, end: &OwnedFd, wrap: fn(BorrowedFd) -> Stream) -> usize {
+    fn writes(
+        mut other: impl Read + Send + 'static,
+        end: &OwnedFd,
+        wrap: fn(BorrowedFd) -> Stream,
+    ) -> usize {
         let reader = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             let mut got = vec![0; MUCH];
             other.read_exact(&mut got).map(|()| got.len()).unwrap()
         });
-        block_on(async { Output(wrap(end.as_fd())).write_all(&vec![b'x'; MUCH]).await.unwrap() });
+        block_on(async {
+            Output(wrap(end.as_fd()))
+                .write_all(&vec![b'x'; MUCH])
+                .await
+                .unwrap()
+        });
         assert!(is_blocking(end));
         reader.join().unwrap()
     }
 
     /// Reads to the end through what `wrap` makes of `end`, while another thread writes [`MUCH`].
-    fn reads(mut other: impl Write + Send + 'static, end: &OwnedFd, wrap: fn(BorrowedFd) -> Stream) -> usize {
+    fn reads(
+        mut other: impl Write + Send + 'static,
+        end: &OwnedFd,
+        wrap: fn(BorrowedFd) -> Stream,
+    ) -> usize {
         let writer = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             other.write_all(&vec![b'x'; MUCH]).unwrap();
         });
         let total = block_on(async {
-            let input = Input { stream: wrap(end.as_fd()), terminal: false };
+            let input = Input {
+                stream: wrap(end.as_fd()),
+                terminal: false,
+            };
             let (mut total, mut buffer) = (0, [0; 5000]);
             while let count @ 1.. = input.read(&mut buffer).await.unwrap() {
                 total += count;
@@ -261,7 +301,9 @@ mod tests {
     #[test]
     fn a_pipe_that_cannot_be_opened_anew_is_asked_first() {
         #[allow(deprecated)]
-        let shared = |fd: BorrowedFd| Stream::Shared(AsyncFd::new(fd.try_clone_to_owned().unwrap()).unwrap());
+        let shared = |fd: BorrowedFd| {
+            Stream::Shared(AsyncFd::new(fd.try_clone_to_owned().unwrap()).unwrap())
+        };
         let (reader, writer) = std::io::pipe().unwrap();
         assert_eq!(writes(reader, &writer.into(), shared), MUCH);
         let (reader, writer) = std::io::pipe().unwrap();
@@ -271,7 +313,8 @@ mod tests {
     #[test]
     fn a_socket_takes_a_flag_with_each_call() {
         let socket = |fd: BorrowedFd| {
-            let stream = Stream::of(fd, OFlag::O_RDWR, Interest::READABLE | Interest::WRITABLE).unwrap();
+            let stream =
+                Stream::of(fd, OFlag::O_RDWR, Interest::READABLE | Interest::WRITABLE).unwrap();
             assert!(matches!(stream, Stream::Socket(_)));
             stream
         };

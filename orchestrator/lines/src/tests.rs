@@ -38,7 +38,10 @@ impl tracing::Subscriber for Passed {
     fn event(&self, event: &Event<'_>) {
         let file = event.metadata().file().unwrap_or_default();
         if let Some(at) = file.find("orchestrator/") {
-            self.0.lock().unwrap().push(file[at + "orchestrator/".len()..].to_owned());
+            self.0
+                .lock()
+                .unwrap()
+                .push(file[at + "orchestrator/".len()..].to_owned());
         }
     }
 
@@ -67,8 +70,17 @@ impl Dial for One {
 /// The files that the README lists, in order.
 fn listed() -> Vec<String> {
     let readme = include_str!("../../README.md");
-    let list = readme.split("```path\n").nth(1).unwrap().split("```").next().unwrap();
-    list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    let list = readme
+        .split("```path\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    list.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -87,7 +99,10 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
     let passed = Passed::default();
     // With only one subscriber, a callsite that another thread without a subscriber reaches first is disabled for all threads.
     let _second = tracing::Dispatch::new(Passed::default());
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .unwrap();
     runtime.block_on(async {
         let open = Open {
             project: "/p".into(),
@@ -105,7 +120,10 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
             reveal: Vec::new(),
             answer_s: None,
         };
-        let host = Host { home: "/nowhere".into(), variables: Default::default() };
+        let host = Host {
+            home: "/nowhere".into(),
+            variables: Default::default(),
+        };
         let policy = Policies::load(vec![]).and_then(|policies| policies.resolve("default", &host));
         let announced = Announced::new(&policy, &open, None, None);
         let config = Config {
@@ -118,15 +136,22 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
         calls.open().await.unwrap();
         let _recording = tracing::subscriber::set_default(passed.clone());
         lines
-            .write_all(b"{\"op\":\"call\",\"id\":1,\"tool\":\"bash\",\"input\":{\"command\":\"x\"}}\n")
+            .write_all(
+                b"{\"op\":\"call\",\"id\":1,\"tool\":\"bash\",\"input\":{\"command\":\"x\"}}\n",
+            )
             .unwrap();
         drop(lines);
-        LineLoop::new(calls).run(&mut Lines::new(Input::of(input.as_fd()).unwrap())).await;
+        LineLoop::new(calls)
+            .run(&mut Lines::new(Input::of(input.as_fd()).unwrap()))
+            .await;
     });
     drop((runtime, output));
     let mut written = String::new();
     read.read_to_string(&mut written).unwrap();
-    assert!(written.contains("\"event\":\"result\"") && written.contains("hello"), "{written}");
+    assert!(
+        written.contains("\"event\":\"result\"") && written.contains("hello"),
+        "{written}"
+    );
     broker.join().unwrap();
     let mut first_visits: Vec<String> = Vec::new();
     for file in passed.0.lock().unwrap().iter() {

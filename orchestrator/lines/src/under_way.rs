@@ -76,9 +76,16 @@ impl UnderWay {
     pub fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
         let mut executing = self.executing.borrow_mut();
         executing.retain(|_, reply| !reply.is_closed());
-        let mut meant = executing.keys().filter(|of| part.is_none() || **of == part).copied();
-        let (Some(meant), None) = (meant.next(), meant.next()) else { return false };
-        executing.remove(&meant).is_some_and(|reply| reply.send(result).is_ok())
+        let mut meant = executing
+            .keys()
+            .filter(|of| part.is_none() || **of == part)
+            .copied();
+        let (Some(meant), None) = (meant.next(), meant.next()) else {
+            return false;
+        };
+        executing
+            .remove(&meant)
+            .is_some_and(|reply| reply.send(result).is_ok())
     }
 
     /// Fails pending executions, which the client can no longer answer.

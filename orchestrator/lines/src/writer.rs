@@ -26,7 +26,12 @@ pub struct Writer {
 impl Writer {
     /// Writes to `output`.
     pub fn new(output: Output) -> Self {
-        Self { output, line: Mutex::default(), error: OnceCell::new(), failed: Notify::new() }
+        Self {
+            output,
+            line: Mutex::default(),
+            error: OnceCell::new(),
+            failed: Notify::new(),
+        }
     }
 
     /// Writes `value` as one line.

@@ -34,16 +34,24 @@ pub async fn ask(
     asking: &mut Asking,
 ) -> Answerer {
     let challenge = &question.challenge;
-    let why = format!("{} (rule `{}`, {} risk)", challenge.why, challenge.rule, challenge.risk.name());
+    let why = format!(
+        "{} (rule `{}`, {} risk)",
+        challenge.why,
+        challenge.rule,
+        challenge.risk.name()
+    );
     if challenge.channel == Channel::Separate {
         return Answerer::Elsewhere(format!(
             "waiting for `lazaret approve`, {} s: {why}",
             challenge.expires_s
         ));
     }
-    let declared = peer.peer_info().and_then(|client| client.capabilities.elicitation.clone());
+    let declared = peer
+        .peer_info()
+        .and_then(|client| client.capabilities.elicitation.clone());
     // Without a mode it means forms: the first version of the protocol declared them like this.
-    let has_forms = declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
+    let has_forms =
+        declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
     let rows = question.rows();
     // After an invalid answer, the question is not put again.
     let (true, None, Some(rows)) = (has_forms, &question.rejected, &rows) else {
@@ -63,7 +71,9 @@ pub async fn ask(
     let request = form(question, &why, rows);
     let wait = Duration::from_secs(challenge.expires_s.into());
     asking.push(Box::pin(async move {
-        let answer = peer.create_elicitation_with_timeout(request, Some(wait)).await;
+        let answer = peer
+            .create_elicitation_with_timeout(request, Some(wait))
+            .await;
         let approval = answer.map_or(Approval::No, |answer| approval(&answer));
         call.approve(part, approval).await;
     }));
@@ -72,8 +82,10 @@ pub async fn ask(
 
 fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitRequestParams {
     let (count, input) = (rows.len(), rows.join("\n"));
-    let message =
-        format!("May `{}` run? {why}\nIts input, {count} lines to the end:\n{input}\n(end)", question.tool);
+    let message = format!(
+        "May `{}` run? {why}\nIts input, {count} lines to the end:\n{input}\n(end)",
+        question.tool
+    );
     // A client may offer the first value as the default.
     let mut answers = vec!["no", "once"];
     if question.challenge.covers.name() != "once" {
@@ -84,15 +96,24 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
         "properties": { "answer": { "type": "string", "title": "Answer", "enum": answers } },
         "required": ["answer"]
     });
-    let Value::Object(schema) = schema else { unreachable!("an object was written") };
+    let Value::Object(schema) = schema else {
+        unreachable!("an object was written")
+    };
     let requested_schema = ElicitationSchema::from_json_schema(schema)
         .unwrap_or_else(|_| ElicitationSchema::new(Default::default()));
-    ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema }
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema,
+    }
 }
 
 /// Only an explicit yes is a yes.
 fn approval(answer: &ElicitResult) -> Approval {
-    let said = answer.content.as_ref().and_then(|content| content["answer"].as_str());
+    let said = answer
+        .content
+        .as_ref()
+        .and_then(|content| content["answer"].as_str());
     match (&answer.action, said) {
         (ElicitationAction::Accept, Some("once")) => Approval::Yes(Extent::Once),
         (ElicitationAction::Accept, Some("session")) => Approval::Yes(Extent::Session),
@@ -115,14 +136,21 @@ mod tests {
             answered(ElicitationAction::Accept, json!({"answer": "session"})),
             Approval::Yes(Extent::Session)
         );
-        for content in
-            [json!({}), json!({"answer": "no"}), json!({"answer": true}), json!("once"), json!(null)]
-        {
+        for content in [
+            json!({}),
+            json!({"answer": "no"}),
+            json!({"answer": true}),
+            json!("once"),
+            json!(null),
+        ] {
             assert_eq!(answered(ElicitationAction::Accept, content), Approval::No);
         }
         for action in [ElicitationAction::Decline, ElicitationAction::Cancel] {
             assert_eq!(answered(action, json!({"answer": "once"})), Approval::No);
         }
-        assert_eq!(approval(&ElicitResult::new(ElicitationAction::Accept)), Approval::No);
+        assert_eq!(
+            approval(&ElicitResult::new(ElicitationAction::Accept)),
+            Approval::No
+        );
     }
 }

@@ -1,5 +1,8 @@
 //! One call of a tool, from its request to its result.
-#![expect(deprecated, reason = "a later version of the protocol has no log; clients of today's have")]
+#![expect(
+    deprecated,
+    reason = "a later version of the protocol has no log; clients of today's have"
+)]
 
 use crate::approvals::{self, Answerer, Asking};
 use crate::log::Level;
@@ -11,7 +14,8 @@ use futures_util::StreamExt;
 use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use orchestrator_tools::result::error_and_result;
 use rmcp::model::{
-    CallToolResult, ContentBlock, LoggingLevel, MetaObject, ProgressNotificationParam, ProgressToken,
+    CallToolResult, ContentBlock, LoggingLevel, MetaObject, ProgressNotificationParam,
+    ProgressToken,
 };
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
@@ -50,10 +54,17 @@ impl Caller<'_> {
         input: Value,
         request: &RequestContext<RoleServer>,
     ) -> Called {
-        let progress = request.meta.get_progress_token().map(|token| Progress::new(&request.peer, token));
+        let progress = request
+            .meta
+            .get_progress_token()
+            .map(|token| Progress::new(&request.peer, token));
         let context = CallContext {
             client_id: serde_json::to_value(&request.id).ok(),
-            live: if progress.is_some() { Live::Sanitized } else { Live::Off },
+            live: if progress.is_some() {
+                Live::Sanitized
+            } else {
+                Live::Off
+            },
             raw: self.raw,
             cancel: request.ct.child_token(),
             ..CallContext::new(self.asker.clone())
@@ -65,9 +76,12 @@ impl Caller<'_> {
             session.put_back(result);
         }
         match result {
-            Some(result) if result.error.as_ref().is_some_and(is_no_tool) => {
-                Called::NoTool(result.error.as_ref().map_or_else(String::new, |error| error.message.clone()))
-            }
+            Some(result) if result.error.as_ref().is_some_and(is_no_tool) => Called::NoTool(
+                result
+                    .error
+                    .as_ref()
+                    .map_or_else(String::new, |error| error.message.clone()),
+            ),
             Some(result) => Called::Result(self.result(&result, refusal)),
             None => Called::Result(failed("the session has ended")),
         }
@@ -87,11 +101,15 @@ impl Caller<'_> {
                 event = call.next() => event,
                 Some(()) = asking.next() => continue,
             };
-            let Some(event) = event else { return (None, refusal) };
+            let Some(event) = event else {
+                return (None, refusal);
+            };
             match &*event.body {
                 Body::Output { bytes, .. } => {
                     if let Some(progress) = &mut progress {
-                        progress.send(String::from_utf8_lossy(bytes).into_owned()).await;
+                        progress
+                            .send(String::from_utf8_lossy(bytes).into_owned())
+                            .await;
                     }
                 }
                 Body::ApprovalWanted(question) => {
@@ -107,11 +125,19 @@ impl Caller<'_> {
                         Answerer::Nobody(why) => refusal = Some(why),
                     }
                 }
-                Body::Violation(event) => self.log.send(peer, LoggingLevel::Warning, json!(event)).await,
-                Body::SessionOpened(opened) => {
-                    self.log.send(peer, LoggingLevel::Info, describe(opened)).await
+                Body::Violation(event) => {
+                    self.log
+                        .send(peer, LoggingLevel::Warning, json!(event))
+                        .await
                 }
-                Body::Result(result) if event.part.is_none() => return (Some(result.clone()), refusal),
+                Body::SessionOpened(opened) => {
+                    self.log
+                        .send(peer, LoggingLevel::Info, describe(opened))
+                        .await
+                }
+                Body::Result(result) if event.part.is_none() => {
+                    return (Some(result.clone()), refusal);
+                }
                 Body::Result(_)
                 | Body::Requested { .. }
                 | Body::Started { .. }
@@ -126,7 +152,10 @@ impl Caller<'_> {
 
     fn result(&self, result: &CallResult, refusal: Option<String>) -> CallToolResult {
         let text = String::from_utf8_lossy(&result.text);
-        let error = result.error.as_ref().map(|error| refusal.unwrap_or_else(|| error.message.clone()));
+        let error = result
+            .error
+            .as_ref()
+            .map(|error| refusal.unwrap_or_else(|| error.message.clone()));
         let shown = match &error {
             Some(message) if text.is_empty() => message.clone(),
             Some(message) => error_and_result(message, &text),
@@ -134,10 +163,17 @@ impl Caller<'_> {
         };
         let mut content = vec![ContentBlock::text(shown)];
         if let Some(image) = &result.image {
-            content.push(ContentBlock::image(STANDARD.encode(&image.data), image.media_type));
+            content.push(ContentBlock::image(
+                STANDARD.encode(&image.data),
+                image.media_type,
+            ));
         }
         let metadata = json!(result.metadata());
-        content.extend(self.outputs.note(&metadata).map(ContentBlock::resource_link));
+        content.extend(
+            self.outputs
+                .note(&metadata)
+                .map(ContentBlock::resource_link),
+        );
         let is_error = error.is_some();
         let mut structured = json!({
             "status": if is_error { "error" } else { "success" },
@@ -166,13 +202,20 @@ pub fn no_session(error: &Failed) -> CallToolResult {
         "error": { "kind": kind, "layer": layer, "message": error.message },
         "metadata": {},
     });
-    with_structure(vec![ContentBlock::text(error.message.clone())], structured, true)
+    with_structure(
+        vec![ContentBlock::text(error.message.clone())],
+        structured,
+        true,
+    )
 }
 
 fn for_model(metadata: &Value) -> Value {
     let fields = metadata.as_object().into_iter().flatten();
     let kept = fields.filter(|(name, _)| !NOT_FOR_MODELS.contains(&name.as_str()));
-    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+    Value::Object(
+        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    )
 }
 
 fn failed(message: &str) -> CallToolResult {
@@ -180,7 +223,11 @@ fn failed(message: &str) -> CallToolResult {
 }
 
 fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool) -> CallToolResult {
-    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    let mut result = if is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    };
     result.structured_content = Some(structured);
     result
 }
@@ -191,7 +238,10 @@ fn is_no_tool(error: &Failed) -> bool {
 
 /// A session that has opened, for the client's log.
 fn describe(opened: &Opened) -> Value {
-    let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
+    let in_force = opened
+        .layers
+        .iter()
+        .filter(|report| matches!(report.state, LayerState::InForce(_)));
     json!({
         "session": opened.session,
         "project": opened.project,
@@ -213,13 +263,17 @@ struct Progress {
 
 impl Progress {
     fn new(peer: &Peer<RoleServer>, token: ProgressToken) -> Self {
-        Self { peer: peer.clone(), token, sent: 0 }
+        Self {
+            peer: peer.clone(),
+            token,
+            sent: 0,
+        }
     }
 
     async fn send(&mut self, message: String) {
         self.sent += 1;
-        let progress =
-            ProgressNotificationParam::new(self.token.clone(), self.sent.into()).with_message(message);
+        let progress = ProgressNotificationParam::new(self.token.clone(), self.sent.into())
+            .with_message(message);
         // If the client is gone, the call ends by itself.
         let _ = self.peer.notify_progress(progress).await;
     }

@@ -111,11 +111,18 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
-        Self { asked: Instant::now(), streams: Vec::new() }
+        Self {
+            asked: Instant::now(),
+            streams: Vec::new(),
+        }
     }
 
     fn listening(&mut self) -> usize {
-        self.streams.retain(|stream| stream.upgrade().is_some_and(|stream| stream.given.borrow().is_some()));
+        self.streams.retain(|stream| {
+            stream
+                .upgrade()
+                .is_some_and(|stream| stream.given.borrow().is_some())
+        });
         self.streams.len()
     }
 
@@ -141,7 +148,9 @@ impl Http {
         let offer = Offer::new(settings);
         let http = Self::serving(move |place| {
             let (sessions, requests) = unbounded_channel();
-            arrivals.send(requests).map_err(|_| io::Error::other("lazaret is ending"))?;
+            arrivals
+                .send(requests)
+                .map_err(|_| io::Error::other("lazaret is ending"))?;
             Ok(offer.clone().server(sessions, Some(place)))
         });
         (http, clients)
@@ -156,8 +165,9 @@ impl Http {
         manager.session_config.keep_alive = None;
         let manager = Arc::new(manager);
         // The guard has checked the Host against the address that received the request.
-        let config =
-            StreamableHttpServerConfig::default().disable_allowed_hosts().with_sse_keep_alive(Some(ALIVE));
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .with_sse_keep_alive(Some(ALIVE));
         let places = Arc::new(Semaphore::new(SESSIONS_MAX));
         let free = places.clone();
         let handler = move || handler(free.clone().try_acquire_owned().map_err(io::Error::other)?);
@@ -166,7 +176,12 @@ impl Http {
             let service = service.clone();
             Box::pin(async move { service.handle(request).await })
         };
-        Self { answering: Box::new(answering), manager, clients: RefCell::default(), places }
+        Self {
+            answering: Box::new(answering),
+            manager,
+            clients: RefCell::default(),
+            places,
+        }
     }
 
     /// Answers a request whose body was already read within its limits.
@@ -182,7 +197,10 @@ impl Http {
         stream.given.replace(Some(given));
         stream.polled.set(Instant::now());
         if let Some(name) = begun.filter(|_| named.is_none()) {
-            let client = Client { streams: vec![Rc::downgrade(&stream)], ..Client::new() };
+            let client = Client {
+                streams: vec![Rc::downgrade(&stream)],
+                ..Client::new()
+            };
             self.clients.borrow_mut().insert(name, client);
         }
         Ok(Response::from_parts(head, Answer(stream)))
@@ -200,7 +218,9 @@ impl Http {
         let stream = Rc::new(Stream::of(&message));
         let Some(session) = session else {
             return match message["method"].as_str() {
-                Some("initialize") if self.places.available_permits() == 0 => Err(Refused::Sessions),
+                Some("initialize") if self.places.available_permits() == 0 => {
+                    Err(Refused::Sessions)
+                }
                 // Clients of later versions send the second one first.
                 Some("initialize" | "server/discover") => Ok(stream),
                 Some(_) | None => Err(Refused::NoSession),
@@ -232,8 +252,14 @@ impl Http {
         clients.retain(|name, _| open.iter().any(|session| **session == **name));
         let is_idle = |session: &&Arc<str>| {
             // A client may have disconnected before it learnt the ID of its session.
-            let client = clients.entry(session.to_string()).or_insert_with(Client::new);
-            client.streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.end_if_stalled());
+            let client = clients
+                .entry(session.to_string())
+                .or_insert_with(Client::new);
+            client
+                .streams
+                .iter()
+                .filter_map(Weak::upgrade)
+                .for_each(|stream| stream.end_if_stalled());
             client.listening() == 0 && client.asked.elapsed() >= IDLE
         };
         open.iter().filter(is_idle).cloned().collect()
@@ -242,7 +268,10 @@ impl Http {
 
 /// The session named in the header.
 fn session(headers: &HeaderMap) -> Option<String> {
-    headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned)
+    headers
+        .get(SESSION)
+        .and_then(|name| name.to_str().ok())
+        .map(str::to_owned)
 }
 
 struct Stream {
@@ -256,9 +285,16 @@ struct Stream {
 impl Stream {
     /// A stream for the answer to `message`, which does not exist yet.
     fn of(message: &Value) -> Self {
-        let request = message["method"].is_string().then(|| message["id"].clone()).filter(|id| !id.is_null());
+        let request = message["method"]
+            .is_string()
+            .then(|| message["id"].clone())
+            .filter(|id| !id.is_null());
         let given = RefCell::new(Some(Full::default().boxed()));
-        Self { given, polled: Cell::new(Instant::now()), request }
+        Self {
+            given,
+            polled: Cell::new(Instant::now()),
+            request,
+        }
     }
 
     /// Ends the stream if its client does not read: the session would wait for it.
@@ -282,7 +318,9 @@ impl Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.polled.set(Instant::now());
         let mut given = self.0.given.borrow_mut();
-        let Some(body) = given.as_mut() else { return Poll::Ready(None) };
+        let Some(body) = given.as_mut() else {
+            return Poll::Ready(None);
+        };
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(None) = polled {
             *given = None;
@@ -291,11 +329,19 @@ impl Body for Answer {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.given.borrow().as_ref().is_none_or(Body::is_end_stream)
+        self.0
+            .given
+            .borrow()
+            .as_ref()
+            .is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.given.borrow().as_ref().map_or_else(SizeHint::default, Body::size_hint)
+        self.0
+            .given
+            .borrow()
+            .as_ref()
+            .map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 
@@ -321,18 +367,23 @@ mod tests {
         session: Option<&str>,
         body: Value,
     ) -> Result<Response<Answer>, Refused> {
-        let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+        let mut request = Request::builder()
+            .method(method)
+            .uri("/mcp")
+            .header("host", "localhost");
         request = request.header("content-type", "application/json");
         request = request.header("accept", "application/json, text/event-stream");
         if let Some(session) = session {
             request = request.header(SESSION, session);
         }
-        http.answer(request.body(body.to_string().into()).unwrap()).await
+        http.answer(request.body(body.to_string().into()).unwrap())
+            .await
     }
 
     async fn open(http: &Http) -> String {
         let client = json!({ "name": "test", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
         let answer = send(http, Method::POST, None, begin).await.unwrap();
         let name = session(answer.headers()).unwrap();
@@ -342,7 +393,10 @@ mod tests {
     }
 
     async fn status(http: &Http, session: &str, message: Value) -> StatusCode {
-        send(http, Method::POST, Some(session), message).await.unwrap().status()
+        send(http, Method::POST, Some(session), message)
+            .await
+            .unwrap()
+            .status()
     }
 
     fn ping() -> Value {
@@ -361,7 +415,10 @@ mod tests {
     async fn a_session_ends_when_it_is_idle_and_not_before() {
         let http = http();
         let [idle, asked, heard] = [open(&http).await, open(&http).await, open(&http).await];
-        let mut listening = send(&http, Method::GET, Some(&heard), json!(null)).await.unwrap().into_body();
+        let mut listening = send(&http, Method::GET, Some(&heard), json!(null))
+            .await
+            .unwrap()
+            .into_body();
         // Signs of life use the machine's clock, which stands still here, so they would never end.
         let hearing = async {
             while listening.frame().await.is_some() {
@@ -386,13 +443,20 @@ mod tests {
     async fn a_stream_that_nobody_takes_is_dropped() {
         let http = http();
         let session = open(&http).await;
-        let mut stream = send(&http, Method::GET, Some(&session), json!(null)).await.unwrap().into_body();
+        let mut stream = send(&http, Method::GET, Some(&session), json!(null))
+            .await
+            .unwrap()
+            .into_body();
         assert!(stream.frame().await.is_some());
         pass(&http, STALLED - SWEEP).await;
         assert!(!stream.is_end_stream());
         pass(&http, STALLED + SWEEP).await;
         assert!(stream.is_end_stream() && stream.frame().await.is_none());
-        assert_eq!(status(&http, &session, ping()).await, StatusCode::OK, "its session goes on");
+        assert_eq!(
+            status(&http, &session, ping()).await,
+            StatusCode::OK,
+            "its session goes on"
+        );
     }
 
     /// Never answers a call, and counts the calls.
@@ -416,7 +480,12 @@ mod tests {
     async fn requests_that_come_at_once_find_no_more_room_than_there_is() {
         let asked = Arc::new(Semaphore::new(0));
         let count = asked.clone();
-        let http = Http::serving(move |place| Ok(Waiting { asked: count.clone(), _place: place }));
+        let http = Http::serving(move |place| {
+            Ok(Waiting {
+                asked: count.clone(),
+                _place: place,
+            })
+        });
         let session = open(&http).await;
         let list = |id: usize| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
         let requests =
@@ -424,22 +493,35 @@ mod tests {
         let answers = futures_util::future::join_all(requests).await;
         let open = answers.iter().filter(|answer| answer.is_ok()).count();
         assert_eq!(open, STREAMS_MAX);
-        assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|no| *no == Refused::Streams));
+        assert!(
+            answers
+                .iter()
+                .flat_map(|answer| answer.as_ref().err())
+                .all(|no| *no == Refused::Streams)
+        );
     }
 
     #[tokio::test]
     async fn an_id_is_not_used_twice_at_once() {
         let asked = Arc::new(Semaphore::new(0));
-        let http = Http::serving(move |place| Ok(Waiting { asked: asked.clone(), _place: place }));
+        let http = Http::serving(move |place| {
+            Ok(Waiting {
+                asked: asked.clone(),
+                _place: place,
+            })
+        });
         let session = open(&http).await;
         let list = |id: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
         let ask = |id: Value| send(&http, Method::POST, Some(&session), list(id));
         let first = ask(json!(7)).await.unwrap();
         assert_eq!(ask(json!(7)).await.err(), Some(Refused::Twice));
         let others = [ask(json!("7")).await.unwrap(), ask(json!(8)).await.unwrap()];
-        let told =
-            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });
-        assert_eq!(status(&http, &session, told).await, StatusCode::ACCEPTED, "what has no id is no request");
+        let told = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });
+        assert_eq!(
+            status(&http, &session, told).await,
+            StatusCode::ACCEPTED,
+            "what has no id is no request"
+        );
         drop((first, others));
         assert!(ask(json!(7)).await.is_ok(), "it is free again");
     }

@@ -1,5 +1,8 @@
 //! Messages to the client's log, of at least the level that it has set.
-#![expect(deprecated, reason = "a later version of the protocol has no log; clients of today's have")]
+#![expect(
+    deprecated,
+    reason = "a later version of the protocol has no log; clients of today's have"
+)]
 
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
 use rmcp::{Peer, RoleServer};

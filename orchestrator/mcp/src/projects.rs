@@ -1,5 +1,8 @@
 //! The session of the client's project. The program decides which that is, since it has the user's options.
-#![expect(deprecated, reason = "a later version of the protocol has no roots; clients of today's have")]
+#![expect(
+    deprecated,
+    reason = "a later version of the protocol has no roots; clients of today's have"
+)]
 
 use crate::log::Level;
 use broker_protocol::{ErrorKind, Failed};
@@ -40,7 +43,10 @@ pub struct Projects {
 
 impl Projects {
     pub fn new(sessions: Sessions) -> Self {
-        Self { sessions, current: Mutex::default() }
+        Self {
+            sessions,
+            current: Mutex::default(),
+        }
     }
 
     /// The session, opened for the first call.
@@ -50,8 +56,14 @@ impl Projects {
             return Ok(session.clone());
         }
         let (reply, answer) = oneshot::channel();
-        let request = SessionRequest { roots: roots(peer, log).await, reply };
-        let gone = || Failed { kind: ErrorKind::ExecutorLost, message: "lazaret is ending".into() };
+        let request = SessionRequest {
+            roots: roots(peer, log).await,
+            reply,
+        };
+        let gone = || Failed {
+            kind: ErrorKind::ExecutorLost,
+            message: "lazaret is ending".into(),
+        };
         self.sessions.send(request).map_err(|_| gone())?;
         let session = answer.await.map_err(|_| gone())??;
         Ok(current.insert(session).clone())
@@ -64,19 +76,25 @@ impl Projects {
 }
 
 async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
-    if peer.peer_info().is_none_or(|client| client.capabilities.roots.is_none()) {
+    if peer
+        .peer_info()
+        .is_none_or(|client| client.capabilities.roots.is_none())
+    {
         return Vec::new();
     }
     // A client that does not answer has named no roots.
-    let Ok(Ok(listed)) = timeout(ROOTS, peer.list_roots()).await else { return Vec::new() };
+    let Ok(Ok(listed)) = timeout(ROOTS, peer.list_roots()).await else {
+        return Vec::new();
+    };
     let mut roots = Vec::new();
     for root in listed.roots.iter().take(ROOTS_MAX) {
         match path(&root.uri) {
             Some(path) => roots.push(path),
             None => {
                 let uri = escape::fitted(&root.uri, URI_COLUMNS);
-                let note =
-                    format!("the root {uri} is not used: it is no directory of this machine (file:///...)");
+                let note = format!(
+                    "the root {uri} is not used: it is no directory of this machine (file:///...)"
+                );
                 log.send(peer, LoggingLevel::Warning, json!(note)).await;
             }
         }
@@ -86,5 +104,9 @@ async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
 
 /// The local directory of a root.
 fn path(uri: &str) -> Option<PathBuf> {
-    url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
+    url::Url::parse(uri)
+        .ok()
+        .filter(|url| url.scheme() == "file")?
+        .to_file_path()
+        .ok()
 }

@@ -27,8 +27,13 @@ impl Outputs {
     /// Remembers the output that a result has saved, if any; returns it as a resource.
     pub fn note(&self, metadata: &Value) -> Option<Resource> {
         let full = [&metadata["spill"]["path"], &metadata["truncated"]["full"]];
-        let name = full.into_iter().find_map(|path| output_name(path.as_str()?))?;
-        let mut names = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let name = full
+            .into_iter()
+            .find_map(|path| output_name(path.as_str()?))?;
+        let mut names = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if !names.contains(&name) {
             names.push_back(name.clone());
         }
@@ -45,8 +50,13 @@ impl Outputs {
                 "What the file tools have changed, newest first; `lazaret undo` takes the numbers.",
             )
             .with_mime_type("text/plain");
-        let names = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        std::iter::once(history).chain(names.iter().rev().map(|name| output(name))).collect()
+        let names = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::iter::once(history)
+            .chain(names.iter().rev().map(|name| output(name)))
+            .collect()
     }
 }
 
@@ -76,17 +86,29 @@ fn output_name(path: &str) -> Option<String> {
 ///
 /// # Errors
 /// The errors of the call that reads it.
-pub async fn read(session: &Session, asker: &Arc<str>, uri: &str) -> Result<Option<String>, Failed> {
+pub async fn read(
+    session: &Session,
+    asker: &Arc<str>,
+    uri: &str,
+) -> Result<Option<String>, Failed> {
     if uri == HISTORY {
         let listed = call(session, asker, Request::History(History { limit: CHANGES })).await?;
         return Ok(Some(text(&listed)));
     }
-    let Some(name) = uri.strip_prefix(OUTPUT).filter(|name| !name.contains('/')) else { return Ok(None) };
-    let Ok(path) = ZonePath::new(Zone::Central, &format!("{OUTPUTS}/{name}")) else { return Ok(None) };
+    let Some(name) = uri.strip_prefix(OUTPUT).filter(|name| !name.contains('/')) else {
+        return Ok(None);
+    };
+    let Ok(path) = ZonePath::new(Zone::Central, &format!("{OUTPUTS}/{name}")) else {
+        return Ok(None);
+    };
     let mut whole = String::new();
     let mut offset = None;
     loop {
-        let request = Request::FileRead(FileRead { path: path.clone(), offset, limit: None });
+        let request = Request::FileRead(FileRead {
+            path: path.clone(),
+            offset,
+            limit: None,
+        });
         let result = call(session, asker, request).await?;
         match &result.error {
             Some(error) if error.kind == ErrorKind::NotFound => return Ok(None),
@@ -112,20 +134,32 @@ fn text(result: &CallResult) -> String {
     String::from_utf8_lossy(&result.text).into_owned()
 }
 
-async fn call(session: &Session, asker: &Arc<str>, request: Request) -> Result<Arc<CallResult>, Failed> {
-    let context = CallContext { found: FoundIn::LaterResult, ..CallContext::new(asker.clone()) };
+async fn call(
+    session: &Session,
+    asker: &Arc<str>,
+    request: Request,
+) -> Result<Arc<CallResult>, Failed> {
+    let context = CallContext {
+        found: FoundIn::LaterResult,
+        ..CallContext::new(asker.clone())
+    };
     let mut call = session.call(context, Invocation::Request(request));
     while let Some(event) = call.next().await {
         match &*event.body {
             // Reading must not ask the user; if the policy requires approval, the resource is not read.
             Body::ApprovalWanted(_) => {
-                call.handle.approve(None, orchestrator_session::Approval::No).await;
+                call.handle
+                    .approve(None, orchestrator_session::Approval::No)
+                    .await;
             }
             Body::Result(result) => return Ok(result.clone()),
             _ => {}
         }
     }
-    Err(Failed { kind: ErrorKind::ExecutorLost, message: "the session has ended".into() })
+    Err(Failed {
+        kind: ErrorKind::ExecutorLost,
+        message: "the session has ended".into(),
+    })
 }
 
 #[cfg(test)]
@@ -145,12 +179,23 @@ mod tests {
         }
         let outputs = Outputs::default();
         for number in 0..LISTED_MAX + 5 {
-            outputs.note(&json!({ "spill": { "path": format!("/c/outputs/{number}") } })).unwrap();
-            outputs.note(&json!({ "truncated": { "full": format!("/c/outputs/{number}") } })).unwrap();
+            outputs
+                .note(&json!({ "spill": { "path": format!("/c/outputs/{number}") } }))
+                .unwrap();
+            outputs
+                .note(&json!({ "truncated": { "full": format!("/c/outputs/{number}") } }))
+                .unwrap();
         }
         assert!(outputs.note(&json!({ "path": "/c/outputs/x" })).is_none());
         let listed = outputs.list();
-        assert_eq!((listed.len(), listed[0].uri.as_str()), (1 + LISTED_MAX, HISTORY));
-        assert_eq!(listed[1].uri, format!("{OUTPUT}{}", LISTED_MAX + 4), "the last one first");
+        assert_eq!(
+            (listed.len(), listed[0].uri.as_str()),
+            (1 + LISTED_MAX, HISTORY)
+        );
+        assert_eq!(
+            listed[1].uri,
+            format!("{OUTPUT}{}", LISTED_MAX + 4),
+            "the last one first"
+        );
     }
 }

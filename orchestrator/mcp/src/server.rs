@@ -16,7 +16,8 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
     Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
+    ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
@@ -64,7 +65,9 @@ pub async fn serve(
 ) {
     let server = Offer::new(settings).server(sessions, None);
     // A client that leaves before it has introduced itself needs nothing.
-    let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else { return };
+    let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else {
+        return;
+    };
     let _ = running.waiting().await;
 }
 
@@ -87,7 +90,11 @@ impl Offer {
     }
 
     /// The server of one client; it requests sessions through `sessions`. If there may be several clients, `place` is its permit.
-    pub fn server(self: Arc<Self>, sessions: Sessions, place: Option<OwnedSemaphorePermit>) -> Server {
+    pub fn server(
+        self: Arc<Self>,
+        sessions: Sessions,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Server {
         Server {
             offer: self,
             projects: Projects::new(sessions),
@@ -119,13 +126,18 @@ const SHOW_STRUCTURE: [&str; 2] = ["claude-code", "codex-mcp-client"];
 
 /// Whether this client gets structured content besides the text.
 fn takes_structure(context: &RequestContext<RoleServer>) -> bool {
-    context.client_info().is_none_or(|client| !SHOW_STRUCTURE.contains(&client.name.as_str()))
+    context
+        .client_info()
+        .is_none_or(|client| !SHOW_STRUCTURE.contains(&client.name.as_str()))
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_resources().enable_logging().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_logging()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("lazaret", env!("CARGO_PKG_VERSION")))
             .with_instructions(self.offer.instructions.clone())
@@ -154,9 +166,18 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut tools: Vec<Tool> = self.offer.tools.wait().await.iter().filter_map(tools::tool).collect();
+        let mut tools: Vec<Tool> = self
+            .offer
+            .tools
+            .wait()
+            .await
+            .iter()
+            .filter_map(tools::tool)
+            .collect();
         if takes_structure(&context) {
-            tools.iter_mut().for_each(|tool| tool.output_schema = Some(self.offer.output.clone()));
+            tools
+                .iter_mut()
+                .for_each(|tool| tool.output_schema = Some(self.offer.output.clone()));
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -167,7 +188,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Ok(_permit) = self.calls.try_acquire() else {
-            let message = format!("{CALLS_MAX} calls are under way: one has to end before the next begins");
+            let message =
+                format!("{CALLS_MAX} calls are under way: one has to end before the next begins");
             return Err(ErrorData::new(TOO_MANY, message, None));
         };
         let name = request.name.into_owned();
@@ -196,7 +218,10 @@ impl ServerHandler for Server {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
         if !WITH_PARAMETERS.contains(&method.as_str()) {
-            let message = format!("there is no method {:?}", Sanitizer::new(redactor()).text(&method));
+            let message = format!(
+                "there is no method {:?}",
+                Sanitizer::new(redactor()).text(&method)
+            );
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None));
         }
         let call = "; `name` is a string, and `arguments` an object or absent";
@@ -218,7 +243,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+        Ok(ListResourceTemplatesResult::with_all_items(vec![
+            resources::template(),
+        ]))
     }
 
     async fn read_resource(
@@ -226,9 +253,16 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let internal = |error: broker_protocol::Failed| ErrorData::internal_error(error.message, None);
-        let session = self.projects.session(&context.peer, &self.log).await.map_err(internal)?;
-        let text = resources::read(&session, &self.asker, &request.uri).await.map_err(internal)?;
+        let internal =
+            |error: broker_protocol::Failed| ErrorData::internal_error(error.message, None);
+        let session = self
+            .projects
+            .session(&context.peer, &self.log)
+            .await
+            .map_err(internal)?;
+        let text = resources::read(&session, &self.asker, &request.uri)
+            .await
+            .map_err(internal)?;
         let uri = Sanitizer::new(redactor()).text(&request.uri);
         let none = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
         let contents = ResourceContents::text(text.ok_or_else(none)?, request.uri.clone());

@@ -18,16 +18,23 @@ const KEEP_STATE: [&str; 7] = [
 /// The tool in one entry of a list of tools.
 pub fn tool(listed: &Value) -> Option<Tool> {
     let name = listed["name"].as_str()?;
-    let Value::Object(input) = &listed["inputSchema"] else { return None };
-    let description = listed["description"].as_str().unwrap_or_default().to_owned();
+    let Value::Object(input) = &listed["inputSchema"] else {
+        return None;
+    };
+    let description = listed["description"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let tool = Tool::new(name.to_owned(), description, Arc::new(input.clone()));
     let annotations = annotations(name, &listed["risk"], &listed["category"]);
     Some(tool.with_annotations(annotations))
 }
 
 fn annotations(name: &str, risk: &Value, category: &Value) -> ToolAnnotations {
-    let changes = risk != "low" || KEEP_STATE.contains(&name) || name == "memory" || name == "batch";
-    let is_open = category == "web" || category == "remote" || name == "batch" || name == "view_image";
+    let changes =
+        risk != "low" || KEEP_STATE.contains(&name) || name == "memory" || name == "batch";
+    let is_open =
+        category == "web" || category == "remote" || name == "batch" || name == "view_image";
     ToolAnnotations::from_raw(
         None,
         Some(!changes),
@@ -61,6 +68,8 @@ pub fn output_schema() -> Arc<JsonObject> {
         },
         "required": ["status", "result", "metadata"]
     });
-    let Value::Object(schema) = schema else { return Arc::default() };
+    let Value::Object(schema) = schema else {
+        return Arc::default();
+    };
     Arc::new(schema)
 }

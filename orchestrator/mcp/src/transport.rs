@@ -58,33 +58,52 @@ impl UnderWay {
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
         if let Some(id) = id {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(id);
         }
     }
 }
 
 impl Lines {
     pub fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
-        Self { incoming, outgoing, under_way: UnderWay::default(), begun: false, refusal: None }
+        Self {
+            incoming,
+            outgoing,
+            under_way: UnderWay::default(),
+            begun: false,
+            refusal: None,
+        }
     }
 }
 
 /// Whether a client begins with this request. In the version after ours each request says by itself which it speaks, and the library
 /// answers which there are.
 fn begins(request: &ClientRequest) -> bool {
-    matches!(request, ClientRequest::InitializeRequest(_)) || request.get_meta().protocol_version().is_some()
+    matches!(request, ClientRequest::InitializeRequest(_))
+        || request.get_meta().protocol_version().is_some()
 }
 
 /// The answer to a line that is no message.
 fn rejection(line: &[u8]) -> Vec<u8> {
     let value = serde_json::from_slice::<Value>(line).ok();
-    let code = if value.is_some() { ErrorCode::INVALID_REQUEST } else { ErrorCode::PARSE_ERROR };
-    let id = value.as_ref().and_then(|value| serde_json::from_value::<RequestId>(value["id"].clone()).ok());
+    let code = if value.is_some() {
+        ErrorCode::INVALID_REQUEST
+    } else {
+        ErrorCode::PARSE_ERROR
+    };
+    let id = value
+        .as_ref()
+        .and_then(|value| serde_json::from_value::<RequestId>(value["id"].clone()).ok());
     refusal(code, "the line is no message of the protocol", id)
 }
 
 fn refusal(code: ErrorCode, why: &'static str, id: Option<RequestId>) -> Vec<u8> {
-    line_of(&TxJsonRpcMessage::<RoleServer>::error(ErrorData::new(code, why, None), id))
+    line_of(&TxJsonRpcMessage::<RoleServer>::error(
+        ErrorData::new(code, why, None),
+        id,
+    ))
 }
 
 fn line_of(message: &TxJsonRpcMessage<RoleServer>) -> Vec<u8> {
@@ -124,8 +143,13 @@ impl Transport<RoleServer> for Lines {
             if let Ok(JsonRpcMessage::Request(request)) = &message {
                 self.begun |= begins(&request.request);
                 if !self.begun && !matches!(request.request, ClientRequest::PingRequest(_)) {
-                    let why = "a session begins with `initialize`; before it only `ping` is answered";
-                    self.refusal = Some(refusal(ErrorCode::INVALID_REQUEST, why, Some(request.id.clone())));
+                    let why =
+                        "a session begins with `initialize`; before it only `ping` is answered";
+                    self.refusal = Some(refusal(
+                        ErrorCode::INVALID_REQUEST,
+                        why,
+                        Some(request.id.clone()),
+                    ));
                     continue;
                 }
             }

@@ -28,7 +28,11 @@ pub fn findings(places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, 
         // Our own working directory is all that is known.
         Caller::Unknown | Caller::Lost => None,
     };
-    let places = places.iter().copied().chain([Path::new(".")]).chain(caller.as_deref());
+    let places = places
+        .iter()
+        .copied()
+        .chain([Path::new(".")])
+        .chain(caller.as_deref());
     findings_in(places, client)
 }
 
@@ -61,7 +65,12 @@ fn refuse(findings: &[Finding]) -> Result<(), Failed> {
 
 /// The findings in one sentence, with what helps.
 pub fn advice(findings: &[Finding]) -> String {
-    let shown = findings.iter().take(SHOWN).map(Finding::to_string).collect::<Vec<_>>().join("; ");
+    let shown = findings
+        .iter()
+        .take(SHOWN)
+        .map(Finding::to_string)
+        .collect::<Vec<_>>()
+        .join("; ");
     let more = match findings.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
@@ -79,12 +88,16 @@ fn findings_in<'p>(
 ) -> Result<Vec<Finding>, Failed> {
     let directories = directories(places)?;
     let is_set = |name: &str| {
-        variable(name).is_some_and(|value| ["1", "true"].iter().any(|set| value.eq_ignore_ascii_case(set)))
+        variable(name).is_some_and(|value| {
+            ["1", "true"]
+                .iter()
+                .any(|set| value.eq_ignore_ascii_case(set))
+        })
     };
     let mut found = examine(&directories, client, &is_set);
     if !found.is_empty() {
-        let accepted =
-            Accepted::read().map_err(|error| Failed::internal(format!("what was accepted: {error}")))?;
+        let accepted = Accepted::read()
+            .map_err(|error| Failed::internal(format!("what was accepted: {error}")))?;
         found.retain(|finding| !accepted.has(finding));
     }
     Ok(found)
@@ -95,13 +108,20 @@ fn directories<'p>(places: impl Iterator<Item = &'p Path>) -> Result<Vec<PathBuf
     let mut homes: Vec<PathBuf> = account_home().into_iter().collect();
     // A project may have set `HOME`; where a repository is, it is no home.
     homes.extend(
-        variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_repository(home)),
+        variable("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute() && !is_repository(home)),
     );
-    let homes: Vec<PathBuf> = homes.into_iter().map(|home| fs::canonicalize(&home).unwrap_or(home)).collect();
+    let homes: Vec<PathBuf> = homes
+        .into_iter()
+        .map(|home| fs::canonicalize(&home).unwrap_or(home))
+        .collect();
     let mut all: Vec<PathBuf> = Vec::new();
     for place in places.filter_map(|place| fs::canonicalize(place).ok()) {
         // What lies in a home is its user's; no session opens there.
-        for directory in place.ancestors().take_while(|directory| !homes.iter().any(|home| home == directory))
+        for directory in place
+            .ancestors()
+            .take_while(|directory| !homes.iter().any(|home| home == directory))
         {
             if !all.iter().any(|known| known == directory) {
                 all.push(directory.to_owned());
@@ -127,8 +147,9 @@ impl Examiner {
     /// If it cannot be started.
     pub fn start(client: Option<&str>) -> Result<Self, Failed> {
         let started = start::start_examiner(client);
-        let failed =
-            |error: io::Error| Failed::internal(format!("cannot start what examines projects: {error}"));
+        let failed = |error: io::Error| {
+            Failed::internal(format!("cannot start what examines projects: {error}"))
+        };
         started.map(Self).map_err(failed)
     }
 
@@ -146,7 +167,9 @@ impl Examiner {
         match serde_json::from_str::<Option<String>>(&answer) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(Failed::invalid(why)),
-            Err(error) => Err(Failed::internal(format!("what examines the project has failed: {error}"))),
+            Err(error) => Err(Failed::internal(format!(
+                "what examines the project has failed: {error}"
+            ))),
         }
     }
 }
@@ -156,7 +179,10 @@ pub fn answer(client: Option<&str>) -> io::Result<()> {
     for question in io::stdin().lines() {
         let root: String = serde_json::from_str(&question?)?;
         let checked = check(&[Path::new(&root)], client);
-        println!("{}", serde_json::Value::from(checked.err().map(|failed| failed.message)));
+        println!(
+            "{}",
+            serde_json::Value::from(checked.err().map(|failed| failed.message))
+        );
     }
     Ok(())
 }
@@ -172,12 +198,24 @@ mod tests {
         let sub = folder.path().join("a/b");
         fs::create_dir_all(&sub).unwrap();
         assert_eq!(findings_at(&sub, Some("opencode")).unwrap(), []);
-        fs::write(folder.path().join("opencode.json"), r#"{"shell":"/bin/sh"}"#).unwrap();
+        fs::write(
+            folder.path().join("opencode.json"),
+            r#"{"shell":"/bin/sh"}"#,
+        )
+        .unwrap();
         let found = findings_at(&sub, Some("opencode")).unwrap();
-        assert!(advice(&found).contains("opencode.json sets `shell`; look at it"), "{}", advice(&found));
+        assert!(
+            advice(&found).contains("opencode.json sets `shell`; look at it"),
+            "{}",
+            advice(&found)
+        );
         assert!(refuse(&found).is_err() && refuse(&[]).is_ok());
         std::os::unix::fs::symlink("x", sub.join("opencode.json")).unwrap();
         let found = findings_at(&sub, Some("opencode")).unwrap();
-        assert!(found.len() == 2 && !advice(&found).contains("lazaret accept"), "{}", advice(&found));
+        assert!(
+            found.len() == 2 && !advice(&found).contains("lazaret accept"),
+            "{}",
+            advice(&found)
+        );
     }
 }

@@ -16,7 +16,8 @@ use policies::resolve::DEFAULT;
 use policies::value::AUTO;
 use policies::web::{HostPattern, WebTable};
 use policies::{
-    Access, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, WebPolicy, directories, network,
+    Access, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, WebPolicy,
+    directories, network,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -52,13 +53,23 @@ pub enum AllowError {
     #[error("a profile cannot grant a directory to write in; grant {0} for a session")]
     Written(String),
     #[error("{file} cannot be extended ({source}); {advice}", file = .file.display())]
-    Edit { file: PathBuf, advice: String, source: EditError },
+    Edit {
+        file: PathBuf,
+        advice: String,
+        source: EditError,
+    },
     #[error("the edit would change more in {file} than this grant; {advice}", file = .file.display())]
     Other { file: PathBuf, advice: String },
     #[error("{file}: {source}", file = .file.display())]
     File { file: PathBuf, source: io::Error },
-    #[error("{profile} is not yours to change, and your profile {own} does not extend it; {advice}")]
-    Taken { profile: String, own: String, advice: String },
+    #[error(
+        "{profile} is not yours to change, and your profile {own} does not extend it; {advice}"
+    )]
+    Taken {
+        profile: String,
+        own: String,
+        advice: String,
+    },
     #[error("nothing was written: the profile {profile} has it already, {what}")]
     Already { profile: String, what: String },
 }
@@ -66,7 +77,10 @@ pub enum AllowError {
 impl From<AllowError> for Failed {
     fn from(error: AllowError) -> Self {
         match error {
-            AllowError::Policy(error) => Failed { kind: error.kind(), message: error.to_string() },
+            AllowError::Policy(error) => Failed {
+                kind: error.kind(),
+                message: error.to_string(),
+            },
             other => Failed::invalid(other.to_string()),
         }
     }
@@ -79,8 +93,14 @@ impl Allowed {
             true => String::new(),
             false => format!(" (and to what extends it: {})", self.also.join(", ")),
         };
-        let backup = self.backup.as_ref().map(|backup| format!("; the old file is {}", backup.display()));
-        let has_it = self.has_it.as_ref().map_or_else(String::new, |has_it| format!("; {has_it}"));
+        let backup = self
+            .backup
+            .as_ref()
+            .map(|backup| format!("; the old file is {}", backup.display()));
+        let has_it = self
+            .has_it
+            .as_ref()
+            .map_or_else(String::new, |has_it| format!("; {has_it}"));
         let (what, profile, file) = (opens.parts().1, &self.profile, self.file.display());
         let backup = backup.unwrap_or_default();
         format!("{what} is open to the profile {profile}{also}, in {file}{has_it}{backup}")
@@ -105,7 +125,13 @@ impl Gain {
     }
 
     /// Adds it to the list of `profile` in a policy file.
-    fn add(&self, text: &str, opens: &Leased, profile: &str, comment: &str) -> Result<String, EditError> {
+    fn add(
+        &self,
+        text: &str,
+        opens: &Leased,
+        profile: &str,
+        comment: &str,
+    ) -> Result<String, EditError> {
         let list: &[&str] = match self {
             Self::Network(_) => &["network", "allow"],
             Self::Read(_) => &["read"],
@@ -134,10 +160,19 @@ struct UserProfile<'a> {
 }
 
 impl<'a> UserProfile<'a> {
-    fn of(named: &'a str, user: &PolicyFile, old: &Policies, advice: &str) -> Result<Self, AllowError> {
+    fn of(
+        named: &'a str,
+        user: &PolicyFile,
+        old: &Policies,
+        advice: &str,
+    ) -> Result<Self, AllowError> {
         let find = |name: &str| user.profiles().find(|(known, _)| known.as_str() == name);
         if find(named).is_some() {
-            return Ok(Self { named, name: named.to_owned(), is_new: false });
+            return Ok(Self {
+                named,
+                name: named.to_owned(),
+                is_new: false,
+            });
         }
         let name = format!("my-{named}");
         let is_ours = find(&name).is_some_and(|(_, profile)| match &profile.extends {
@@ -146,15 +181,26 @@ impl<'a> UserProfile<'a> {
         });
         let is_new = !old.profiles().any(|known| known == name);
         if is_new || is_ours {
-            return Ok(Self { named, name, is_new });
+            return Ok(Self {
+                named,
+                name,
+                is_new,
+            });
         }
-        Err(AllowError::Taken { profile: named.to_owned(), own: name, advice: advice.to_owned() })
+        Err(AllowError::Taken {
+            profile: named.to_owned(),
+            own: name,
+            advice: advice.to_owned(),
+        })
     }
 
     /// Its policy before the edit: if it is new, that of what it extends.
     fn before(&self, old: &Policies, machine: &Host) -> Result<EffectivePolicy, PolicyError> {
         let name = if self.is_new { self.named } else { &self.name };
-        Ok(EffectivePolicy { profile: self.name.clone(), ..old.resolve(name, machine)? })
+        Ok(EffectivePolicy {
+            profile: self.name.clone(),
+            ..old.resolve(name, machine)?
+        })
     }
 
     /// The user's file with it, chosen where the files have chosen the named one, and which sessions that are. `own` is how many
@@ -166,19 +212,38 @@ impl<'a> UserProfile<'a> {
         own: usize,
         comment: &str,
     ) -> Result<(String, Option<String>), EditError> {
-        let Self { named, name, is_new } = self;
+        let Self {
+            named,
+            name,
+            is_new,
+        } = self;
         if name == named {
             return Ok((text, None));
         }
-        let text = if *is_new { extend(&text, name, named)? } else { text };
+        let text = if *is_new {
+            extend(&text, name, named)?
+        } else {
+            text
+        };
         let is_default = old.default_profile() == *named;
         let has_it = match old.default_profile() {
-            default if default == *named => "sessions that name no profile have it from now on".to_owned(),
+            default if default == *named => {
+                "sessions that name no profile have it from now on".to_owned()
+            }
             AUTO => format!("`auto` chooses it from now on in place of {named}"),
             _ => return Ok((text, Some(format!("name it with --profile {name}")))),
         };
-        let more = if is_default { Vec::new() } else { self.entries(old, own) };
-        let choices = Choices { profile: (named, name), is_default, more, comment };
+        let more = if is_default {
+            Vec::new()
+        } else {
+            self.entries(old, own)
+        };
+        let choices = Choices {
+            profile: (named, name),
+            is_default,
+            more,
+            comment,
+        };
         Ok((choose(&text, &choices)?, Some(has_it)))
     }
 
@@ -187,10 +252,18 @@ impl<'a> UserProfile<'a> {
     fn entries<'b>(&'b self, old: &'b Policies, own: usize) -> Vec<(Vec<&'b str>, &'b str)> {
         let all: Vec<(Vec<&str>, &str)> = old
             .auto()
-            .map(|entry| (entry.files.iter().map(|file| file.as_str()).collect(), entry.profile.as_str()))
+            .map(|entry| {
+                (
+                    entry.files.iter().map(|file| file.as_str()).collect(),
+                    entry.profile.as_str(),
+                )
+            })
             .collect();
         let (mine, others) = all.split_at(own.min(all.len()));
-        let end = others.iter().rposition(|(_, profile)| *profile == self.named).map_or(0, |last| last + 1);
+        let end = others
+            .iter()
+            .rposition(|(_, profile)| *profile == self.named)
+            .map_or(0, |last| last + 1);
         let mut more: Vec<(Vec<&str>, &str)> = Vec::new();
         let fallback = (Vec::new(), DEFAULT);
         let has_fallback = all.iter().any(|(files, _)| files.is_empty());
@@ -198,7 +271,14 @@ impl<'a> UserProfile<'a> {
         for (files, profile) in others[..end].iter().chain(fallback) {
             let known = |list: &[(Vec<&str>, &str)]| list.iter().any(|(other, _)| other == files);
             if !known(mine) && !known(&more) {
-                more.push((files.clone(), if *profile == self.named { &self.name } else { profile }));
+                more.push((
+                    files.clone(),
+                    if *profile == self.named {
+                        &self.name
+                    } else {
+                        profile
+                    },
+                ));
             }
         }
         more
@@ -229,9 +309,12 @@ impl<'a> UserProfile<'a> {
 pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowError> {
     let machine = policy_files::host();
     let sources = policy_files::sources(&machine)?;
-    let file = directories::configuration(&machine.home, &state_directory::variable).join("policy.toml");
-    let before =
-        sources.iter().find(|source| source.kind == SourceKind::User).map(|source| source.text.clone());
+    let file =
+        directories::configuration(&machine.home, &state_directory::variable).join("policy.toml");
+    let before = sources
+        .iter()
+        .find(|source| source.kind == SourceKind::User)
+        .map(|source| source.text.clone());
     let old = Policies::load(sources.clone())?;
     let name = file.display().to_string();
     let text = before.clone().unwrap_or_else(|| "version = 1\n".to_owned());
@@ -246,27 +329,64 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
     let policy = own.before(&old, &machine)?;
     let gain = Gain::of(opens, &policy)?;
     if gain.is_nothing(&policy) {
-        return Err(AllowError::Already { profile: own.name, what: what.to_owned() });
+        return Err(AllowError::Already {
+            profile: own.name,
+            what: what.to_owned(),
+        });
     }
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let comment = format!("Allowed always by {by}, {}", time::utc(seconds));
-    let edit = |source| AllowError::Edit { file: file.clone(), advice: advice.clone(), source };
-    let (after, has_it) = own.put(text.clone(), &old, user.auto.len(), &comment).map_err(edit)?;
+    let edit = |source| AllowError::Edit {
+        file: file.clone(),
+        advice: advice.clone(),
+        source,
+    };
+    let (after, has_it) = own
+        .put(text.clone(), &old, user.auto.len(), &comment)
+        .map_err(edit)?;
     let after = gain.add(&after, opens, &own.name, &comment).map_err(edit)?;
-    let user = Source { name, kind: SourceKind::User, text: after.clone() };
-    let others = sources.into_iter().filter(|source| source.kind != SourceKind::User);
+    let user = Source {
+        name,
+        kind: SourceKind::User,
+        text: after.clone(),
+    };
+    let others = sources
+        .into_iter()
+        .filter(|source| source.kind != SourceKind::User);
     let new = Policies::load(others.chain([user]).collect())?;
     let also = compare(&old, &new, (&own, &gain), &machine);
-    let also = also.ok_or_else(|| AllowError::Other { file: file.clone(), advice })?;
-    let backup = write(&file, before.as_deref(), &after, seconds)
-        .map_err(|source| AllowError::File { file: file.clone(), source })?;
-    Ok(Allowed { profile: own.name, has_it, file, backup, also })
+    let also = also.ok_or_else(|| AllowError::Other {
+        file: file.clone(),
+        advice,
+    })?;
+    let backup =
+        write(&file, before.as_deref(), &after, seconds).map_err(|source| AllowError::File {
+            file: file.clone(),
+            source,
+        })?;
+    Ok(Allowed {
+        profile: own.name,
+        has_it,
+        file,
+        backup,
+        also,
+    })
 }
 
 /// Writes the file, and beside it a backup of its previous text, if there was any.
-fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Result<Option<PathBuf>> {
+fn write(
+    file: &Path,
+    before: Option<&str>,
+    after: &str,
+    seconds: u64,
+) -> io::Result<Option<PathBuf>> {
     let backup = file.with_file_name(format!("policy.toml.{}", time::compact(seconds)));
-    let backup = before.map(|before| files::save_new(&backup, before)).transpose()?;
+    let backup = before
+        .map(|before| files::save_new(&backup, before))
+        .transpose()?;
     files::replace(file, before, Some(after))?;
     Ok(backup)
 }
@@ -285,7 +405,12 @@ fn compare(
     for name in new.profiles() {
         let is_meant = name == own.name;
         let now = new.resolve(name, machine).ok()?;
-        let before = if is_meant { own.before(old, machine) } else { old.resolve(name, machine) }.ok()?;
+        let before = if is_meant {
+            own.before(old, machine)
+        } else {
+            old.resolve(name, machine)
+        }
+        .ok()?;
         if !is_meant && is_same(&before, &now, &before.network) {
             continue;
         }
@@ -319,20 +444,38 @@ fn with_read(policy: &EffectivePolicy, path: &Path) -> EffectivePolicy {
 /// `network` plus what `expected` has in addition to `was`.
 fn with_gain(network: &WebPolicy, expected: &WebPolicy, was: WebPolicy) -> WebPolicy {
     let had = texts(&was);
-    let gained = expected.own.allow.iter().flatten().filter(|host| !had.contains(host.text()));
+    let gained = expected
+        .own
+        .allow
+        .iter()
+        .flatten()
+        .filter(|host| !had.contains(host.text()));
     let mut network = network.clone();
-    network.own.allow.get_or_insert_default().extend(gained.cloned());
+    network
+        .own
+        .allow
+        .get_or_insert_default()
+        .extend(gained.cloned());
     network
 }
 
 /// Whether `now` equals `before` with `network`; the order of its hosts does not matter.
 fn is_same(before: &EffectivePolicy, now: &EffectivePolicy, network: &WebPolicy) -> bool {
     let rest = |policy: &WebPolicy| WebPolicy {
-        own: WebTable { allow: None, ..policy.own.clone() },
+        own: WebTable {
+            allow: None,
+            ..policy.own.clone()
+        },
         bounds: policy.bounds.clone(),
     };
-    let others = EffectivePolicy { network: before.network.clone(), ..now.clone() };
-    let unchanged = others.compute_digest().ok().zip(before.compute_digest().ok());
+    let others = EffectivePolicy {
+        network: before.network.clone(),
+        ..now.clone()
+    };
+    let unchanged = others
+        .compute_digest()
+        .ok()
+        .zip(before.compute_digest().ok());
     unchanged.is_some_and(|(now, before)| now == before)
         && rest(&now.network) == rest(network)
         && texts(&now.network) == texts(network)
@@ -340,5 +483,12 @@ fn is_same(before: &EffectivePolicy, now: &EffectivePolicy, network: &WebPolicy)
 
 /// The hosts that a profile allows.
 fn texts(policy: &WebPolicy) -> BTreeSet<String> {
-    policy.own.allow.iter().flatten().map(HostPattern::text).map(str::to_owned).collect()
+    policy
+        .own
+        .allow
+        .iter()
+        .flatten()
+        .map(HostPattern::text)
+        .map(str::to_owned)
+        .collect()
 }

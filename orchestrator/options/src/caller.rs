@@ -50,14 +50,17 @@ impl Caller {
         let mut process = getppid().as_raw();
         for _ in 0..WRAPPERS_MAX {
             let at = PathBuf::from(format!("/proc/{process}"));
-            let own = fs::metadata(&at).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
+            let own =
+                fs::metadata(&at).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
             if process <= 1 || !own {
                 return Self::Unknown;
             }
             if !is_wrapper(&at) {
                 return directory(&at);
             }
-            let Some(parent) = holder::parent(&at) else { return Self::Unknown };
+            let Some(parent) = holder::parent(&at) else {
+                return Self::Unknown;
+            };
             process = parent;
         }
         Self::Lost
@@ -69,7 +72,9 @@ fn directory(process: &Path) -> Caller {
     match (fs::read_link(&link), fs::metadata(&link)) {
         // A removed directory has a name that leads nowhere, or to a different directory.
         (Ok(path), Ok(there)) => match fs::metadata(&path) {
-            Ok(named) if (named.dev(), named.ino()) == (there.dev(), there.ino()) => Caller::At(path),
+            Ok(named) if (named.dev(), named.ino()) == (there.dev(), there.ino()) => {
+                Caller::At(path)
+            }
             Ok(_) | Err(_) => Caller::Lost,
         },
         _ => Caller::Lost,
@@ -78,13 +83,23 @@ fn directory(process: &Path) -> Caller {
 
 /// Whether it only runs what it was given. A shell without a command line counts as a person's or an agent's.
 fn is_wrapper(process: &Path) -> bool {
-    let Ok(program) = fs::read_link(process.join("exe")) else { return false };
-    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Ok(program) = fs::read_link(process.join("exe")) else {
+        return false;
+    };
+    let name = program
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     if !SHELLS.contains(&name) {
         return WRAPPERS.contains(&name);
     }
     // Arguments that cannot be read, because they are no text or too long, must contain a command line.
-    let Ok(words) = source::read_named(&process.join("cmdline"), WORDS_MAX) else { return true };
-    let mut options = words.split('\0').skip(1).take_while(|word| word.starts_with('-'));
+    let Ok(words) = source::read_named(&process.join("cmdline"), WORDS_MAX) else {
+        return true;
+    };
+    let mut options = words
+        .split('\0')
+        .skip(1)
+        .take_while(|word| word.starts_with('-'));
     options.any(|word| !word.starts_with("--") && word.contains('c'))
 }

@@ -41,8 +41,13 @@ pub fn variables() -> Option<BTreeMap<OsString, OsString>> {
 
 /// Whether the process is our program, as it is or as it was before an update, and holds an agent.
 fn holds(process: &Path, ours: &Path) -> bool {
-    let Ok(program) = fs::read_link(process.join("exe")) else { return false };
-    let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(Path::new);
+    let Ok(program) = fs::read_link(process.join("exe")) else {
+        return false;
+    };
+    let replaced = program
+        .to_str()
+        .and_then(|path| path.strip_suffix(" (deleted)"))
+        .map(Path::new);
     let is_ours = program == ours || replaced == Some(ours);
     let words = || source::read_named(&process.join("cmdline"), BLOCK_MAX).ok();
     is_ours && words().is_some_and(|words| words.split('\0').skip(1).take(HOLDS.len()).eq(HOLDS))
@@ -61,5 +66,10 @@ fn read_variables(process: &Path) -> Option<BTreeMap<OsString, OsString>> {
 /// The fourth field of `/proc/PID/stat`; the second is in parentheses and may contain anything.
 pub fn parent(process: &Path) -> Option<i32> {
     let stat = source::read_named(&process.join("stat"), STAT_MAX).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }

@@ -19,24 +19,43 @@ pub const EXECUTOR: &str = "LAZARET_EXECUTOR";
 #[allow(missing_docs, reason = "the fields say what the messages do")]
 pub enum Unbelieved {
     /// It depends on the working directory, or on what is made later.
-    #[error("{variable} is not an absolute path without `..`, so a project decides what it names; {REMEDY}")]
+    #[error(
+        "{variable} is not an absolute path without `..`, so a project decides what it names; {REMEDY}"
+    )]
     Relative { variable: &'static str },
     /// A session may write there, or it came with the project.
     #[error("{variable} names {path}, which lies in {root}: a project may have set it; {REMEDY}", path = .path.display(), root = .root.display())]
-    InRoot { variable: &'static str, path: PathBuf, root: PathBuf },
+    InRoot {
+        variable: &'static str,
+        path: PathBuf,
+        root: PathBuf,
+    },
     /// It came with a repository, this project's or another.
     #[error("{variable} names {path}, which lies in the repository {root}: a project may have set it; {REMEDY}", path = .path.display(), root = .root.display())]
-    InRepository { variable: &'static str, path: PathBuf, root: PathBuf },
+    InRepository {
+        variable: &'static str,
+        path: PathBuf,
+        root: PathBuf,
+    },
     /// Somebody else can change it.
     #[error("{variable} names {path}, which is not yours alone: {why}; {REMEDY}", path = .path.display())]
-    Foreign { variable: &'static str, path: PathBuf, why: FileFault },
+    Foreign {
+        variable: &'static str,
+        path: PathBuf,
+        why: FileFault,
+    },
 }
 
 const REMEDY: &str = "unset it, or name a place outside all projects that only you can write";
 
 /// Whether a variable names any such place. Most environments have none.
 pub fn is_any_named() -> bool {
-    let names = [EXECUTOR, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
+    let names = [
+        EXECUTOR,
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "XDG_DATA_HOME",
+    ];
     names.into_iter().any(|name| variable(name).is_some()) || account_home().is_none()
 }
 
@@ -56,18 +75,28 @@ impl Origins {
             Caller::Unknown | Caller::Lost => None,
         };
         let named = [project, central, caller.as_deref(), Some(Path::new("."))];
-        let roots = named.into_iter().flatten().filter_map(|root| fs::canonicalize(root).ok());
+        let roots = named
+            .into_iter()
+            .flatten()
+            .filter_map(|root| fs::canonicalize(root).ok());
         let home = account_home().unwrap_or_else(home);
         Self::new(roots.collect(), fs::canonicalize(&home).unwrap_or(home))
     }
 
     fn new(found: Vec<PathBuf>, home: PathBuf) -> Self {
         // What lies beside the working directory may have come with it, as in an archive: below a home all of its top directory counts.
-        let top = |root: &PathBuf| Some(home.join(root.strip_prefix(&home).ok()?.components().next()?));
+        let top =
+            |root: &PathBuf| Some(home.join(root.strip_prefix(&home).ok()?.components().next()?));
         let tops: Vec<_> = found.iter().filter_map(top).collect();
         let holds_home = |root: &PathBuf| home.starts_with(root);
-        let roots = found.into_iter().chain(tops).filter(|root| !holds_home(root));
-        Self { roots: roots.collect(), home }
+        let roots = found
+            .into_iter()
+            .chain(tops)
+            .filter(|root| !holds_home(root));
+        Self {
+            roots: roots.collect(),
+            home,
+        }
     }
 
     /// Checks all variables of ours that name a place.
@@ -77,17 +106,28 @@ impl Origins {
     pub fn check_environment(&self) -> Result<(), Unbelieved> {
         executor().map_or(Ok(()), |program| self.check(EXECUTOR, &program, true))?;
         let usual: directories::Variable = &|_| None;
-        let of_account = [directories::configuration, directories::state, directories::data];
+        let of_account = [
+            directories::configuration,
+            directories::state,
+            directories::data,
+        ];
         let of_account = of_account.map(|of| of(&self.home, usual));
         let used = [
-            ("XDG_CONFIG_HOME", directories::configuration(&home(), &variable)),
+            (
+                "XDG_CONFIG_HOME",
+                directories::configuration(&home(), &variable),
+            ),
             ("XDG_STATE_HOME", state_directory::directory()),
             ("XDG_DATA_HOME", state_directory::data()),
         ];
         for ((name, used), usual) in used.into_iter().zip(of_account) {
             if used != usual {
                 // Without the variable it lies below `HOME`, since the account has no home.
-                let name = if variable(name).is_some() { name } else { "HOME" };
+                let name = if variable(name).is_some() {
+                    name
+                } else {
+                    "HOME"
+                };
                 self.check(name, &used, name == "XDG_CONFIG_HOME")?;
             }
         }
@@ -101,15 +141,31 @@ impl Origins {
         }
         let (path, found) = resolve(named);
         if let Some(root) = self.roots.iter().find(|root| path.starts_with(root)) {
-            return Err(Unbelieved::InRoot { variable, root: root.clone(), path });
+            return Err(Unbelieved::InRoot {
+                variable,
+                root: root.clone(),
+                path,
+            });
         }
-        let above = path.ancestors().filter(|above| !self.home.starts_with(above));
-        if let Some(root) = above.filter(|above| above.parent().is_some()).find(|above| is_repository(above))
+        let above = path
+            .ancestors()
+            .filter(|above| !self.home.starts_with(above));
+        if let Some(root) = above
+            .filter(|above| above.parent().is_some())
+            .find(|above| is_repository(above))
         {
-            return Err(Unbelieved::InRepository { variable, root: root.to_owned(), path });
+            return Err(Unbelieved::InRepository {
+                variable,
+                root: root.to_owned(),
+                path,
+            });
         }
         match source::check_place(&found) {
-            Err(why) if alone => Err(Unbelieved::Foreign { variable, path, why }),
+            Err(why) if alone => Err(Unbelieved::Foreign {
+                variable,
+                path,
+                why,
+            }),
             Err(_) | Ok(()) => Ok(()),
         }
     }
@@ -123,7 +179,9 @@ pub fn account_home() -> Option<PathBuf> {
 
 /// The executor that the variable names, if it names one.
 pub fn executor() -> Option<PathBuf> {
-    variable(EXECUTOR).filter(|path| !path.is_empty()).map(PathBuf::from)
+    variable(EXECUTOR)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 /// The path without links, and as much of it as exists.
@@ -172,8 +230,13 @@ mod tests {
         symlink(at("home/src/p"), at("free/link")).unwrap();
         let origins = Origins::new(vec![at("home/src/p/sub")], at("home"));
         let check = |path: PathBuf| origins.check("V", &path, true);
-        for path in ["home/src/p/sub/cfg", "home/src/cfg", "home/src/none", "free/link/x", "free/link/none/x"]
-        {
+        for path in [
+            "home/src/p/sub/cfg",
+            "home/src/cfg",
+            "home/src/none",
+            "free/link/x",
+            "free/link/none/x",
+        ] {
             assert!(
                 matches!(check(at(path)), Err(Unbelieved::InRoot { .. })),
                 "{path}: {:?}",
@@ -181,7 +244,10 @@ mod tests {
             );
         }
         for path in ["other/cfg", "other/a/b", "bare/x", "other"] {
-            assert!(matches!(check(at(path)), Err(Unbelieved::InRepository { .. })), "{path}");
+            assert!(
+                matches!(check(at(path)), Err(Unbelieved::InRepository { .. })),
+                "{path}"
+            );
         }
         for path in ["program".into(), at("free/none/../../other/x")] {
             assert_eq!(check(path), Err(Unbelieved::Relative { variable: "V" }));
@@ -190,7 +256,10 @@ mod tests {
             assert_eq!(check(at(path)), Ok(()), "{path}");
         }
         fs::set_permissions(at("free"), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(check(at("free/program")), Err(Unbelieved::Foreign { .. })));
+        assert!(matches!(
+            check(at("free/program")),
+            Err(Unbelieved::Foreign { .. })
+        ));
         assert_eq!(origins.check("V", &at("free/program"), false), Ok(()));
     }
 

@@ -19,7 +19,8 @@ impl Parent {
     /// before the filter is in force.
     pub fn now(matters: bool) -> Self {
         let open = |parent| {
-            pidfd_open(parent, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(parent, PidfdFlags::empty()))
+            pidfd_open(parent, PidfdFlags::NONBLOCK)
+                .or_else(|_| pidfd_open(parent, PidfdFlags::empty()))
         };
         let parent = getppid().filter(|parent| matters && !parent.is_init());
         let opened = parent.and_then(|parent| open(parent).ok());
@@ -29,7 +30,10 @@ impl Parent {
 
     /// Waits until the parent has ended; for ever if there is none. Needs the runtime.
     pub async fn ended(&self) {
-        let watched = self.0.as_ref().and_then(|parent| watch(parent.as_fd()).ok());
+        let watched = self
+            .0
+            .as_ref()
+            .and_then(|parent| watch(parent.as_fd()).ok());
         match watched {
             // An error does not mean that it ended.
             Some(watched) if watched.readable().await.is_ok() => {}

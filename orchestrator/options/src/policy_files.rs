@@ -13,9 +13,13 @@ use std::path::{Path, PathBuf};
 
 /// The facts about this machine that a policy uses.
 pub fn host() -> Host {
-    let text =
-        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-    Host { home: state_directory::home(), variables: std::env::vars_os().filter_map(text).collect() }
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Host {
+        home: state_directory::home(),
+        variables: std::env::vars_os().filter_map(text).collect(),
+    }
 }
 
 /// The existing files of the administrator and the user.
@@ -32,7 +36,10 @@ fn notes(home: &Path, variable: Variable, exists: impl Fn(&Path) -> bool) -> Vec
     let none = !places.iter().any(|path| exists(path));
     let none = none.then(|| format!("there is no policy file: neither {system} nor {user} exists"));
     let elsewhere = |home: &PathBuf| home.join(".config/lazaret/policy.toml");
-    let others = directories::homes(home, variable).iter().map(elsewhere).collect::<Vec<_>>();
+    let others = directories::homes(home, variable)
+        .iter()
+        .map(elsewhere)
+        .collect::<Vec<_>>();
     let unread = others.iter().skip(1).filter(|path| !places.contains(path) && exists(path)).map(|path| {
         format!(
             "{} is not read: the account's home counts, {}, not HOME; move the file to {user}, or set XDG_CONFIG_HOME",
@@ -57,7 +64,12 @@ impl PolicyFiles {
     /// Reads the files. Errors in them are reported when a policy is resolved.
     pub fn read() -> Self {
         let host = host();
-        Self { sources: sources(&host), host, policies: OnceCell::new(), resolved: OnceCell::new() }
+        Self {
+            sources: sources(&host),
+            host,
+            policies: OnceCell::new(),
+            resolved: OnceCell::new(),
+        }
     }
 
     /// The profile of a session in the project at `root` that requests `named`, or none if that is empty. The executor reports any
@@ -68,7 +80,10 @@ impl PolicyFiles {
             return Choice::named(if is_chosen { named } else { DEFAULT });
         }
         let has = |name: &str| root.is_some_and(|root| has_file(root)(name));
-        self.policies().map_or_else(|_| Choice::named(named), |policies| policies.choose(named, has))
+        self.policies().map_or_else(
+            |_| Choice::named(named),
+            |policies| policies.choose(named, has),
+        )
     }
 
     /// The policy of a session with `profile`, before a scope narrows it.
@@ -83,12 +98,18 @@ impl PolicyFiles {
 
     /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
     pub fn changed(&self, profile: &str) -> Option<EffectivePolicy> {
-        if self.is_unchanged() && profile == DEFAULT { None } else { self.resolve(profile).ok() }
+        if self.is_unchanged() && profile == DEFAULT {
+            None
+        } else {
+            self.resolve(profile).ok()
+        }
     }
 
     /// What to know about the places where policy files are looked for.
     pub fn notes(&self) -> Vec<String> {
-        notes(&self.host.home, &state_directory::variable, |path| path.exists())
+        notes(&self.host.home, &state_directory::variable, |path| {
+            path.exists()
+        })
     }
 
     /// Whether only the shipped files exist.
@@ -116,14 +137,20 @@ mod tests {
             "XDG_CONFIG_HOME" => config.map(OsString::from),
             _ => None,
         };
-        notes(Path::new("/home/u"), &variable, |path| files.iter().any(|file| path == Path::new(file)))
+        notes(Path::new("/home/u"), &variable, |path| {
+            files.iter().any(|file| path == Path::new(file))
+        })
     }
 
     #[test]
     fn a_policy_that_is_missing_or_not_read_is_reported() {
-        let (own, other) = ("/home/u/.config/lazaret/policy.toml", "/other/.config/lazaret/policy.toml");
+        let (own, other) = (
+            "/home/u/.config/lazaret/policy.toml",
+            "/other/.config/lazaret/policy.toml",
+        );
         assert_eq!(notes_with(&[own], None), [""; 0]);
-        let none = format!("there is no policy file: neither /etc/lazaret/policy.toml nor {own} exists");
+        let none =
+            format!("there is no policy file: neither /etc/lazaret/policy.toml nor {own} exists");
         assert_eq!(notes_with(&[], None), [none.as_str()]);
         let notes = notes_with(&[other], None);
         assert_eq!(notes[0], none);
@@ -132,6 +159,10 @@ mod tests {
             "{notes:?}"
         );
         assert_eq!(notes_with(&[own, other], None).len(), 1);
-        assert_eq!(notes_with(&[other], Some("/other/.config")), [""; 0], "a variable names it");
+        assert_eq!(
+            notes_with(&[other], Some("/other/.config")),
+            [""; 0],
+            "a variable names it"
+        );
     }
 }

@@ -69,7 +69,9 @@ impl Project {
                 }
             }
         };
-        let below = here.as_deref().and_then(|here| here.strip_prefix(&root).ok());
+        let below = here
+            .as_deref()
+            .and_then(|here| here.strip_prefix(&root).ok());
         let directory = match (below, directory) {
             (Some(below), _) => in_project(below)?,
             (None, None) => None,
@@ -80,7 +82,11 @@ impl Project {
                 )));
             }
         };
-        Ok(Self { root, directory, chosen })
+        Ok(Self {
+            root,
+            directory,
+            chosen,
+        })
     }
 
     /// The project of an agent that runs one command in `directory`. It is the project of the agent's own working directory, since
@@ -89,16 +95,25 @@ impl Project {
     ///
     /// # Errors
     /// If the directory is not in that project, or the project cannot be determined.
-    pub fn of_agent(caller: &Caller, said: Option<&Path>, directory: &Path) -> Result<Self, Failed> {
+    pub fn of_agent(
+        caller: &Caller,
+        said: Option<&Path>,
+        directory: &Path,
+    ) -> Result<Self, Failed> {
         let stands = match caller {
             Caller::At(stands) => stands,
             Caller::Unknown => return Self::choose(said, Some(directory)),
             Caller::Lost => {
-                return Err(unknown_project("the working directory of the calling program cannot be read"));
+                return Err(unknown_project(
+                    "the working directory of the calling program cannot be read",
+                ));
             }
         };
         if let Some(broken) = stands.ancestors().find(|path| is_broken_repository(path)) {
-            let why = format!("{} is not a complete repository", broken.join(".git").display());
+            let why = format!(
+                "{} is not a complete repository",
+                broken.join(".git").display()
+            );
             return Err(unknown_project(&why));
         }
         let theirs = Self::choose(None, Some(stands))?;
@@ -124,7 +139,9 @@ impl Project {
     /// Whether `said`, which an agent's variable names, is the project of the working directory or in it. Where the working directory
     /// can be no project, there is nothing else to go by.
     pub fn is_believed(said: &Path) -> bool {
-        let Ok(here) = Self::choose(None, None) else { return true };
+        let Ok(here) = Self::choose(None, None) else {
+            return true;
+        };
         let known = here.chosen == Chosen::Repository || may_be_project(&here.root);
         let said = fs::canonicalize(said).unwrap_or_else(|_| said.to_owned());
         !known || said.starts_with(&here.root) || is_worktree_of(&said, &here.root)
@@ -134,21 +151,30 @@ impl Project {
     fn fault(&self) -> Option<String> {
         match system_at(&self.root) {
             Some(system) => Some(format!("it would open {system} to commands")),
-            None if holds_home(&self.root) => Some("it contains your whole home directory".to_owned()),
+            None if holds_home(&self.root) => {
+                Some("it contains your whole home directory".to_owned())
+            }
             None => None,
         }
     }
 
     /// Whether the path allows a session on it at all; the executor makes the decision.
     pub(crate) fn check(&self) -> Result<(), Failed> {
-        let Some(why) = self.fault() else { return Ok(()) };
+        let Some(why) = self.fault() else {
+            return Ok(());
+        };
         let root = self.root.display();
-        Err(Failed::invalid(format!("{root} cannot be the project: {why}; name another with --project")))
+        Err(Failed::invalid(format!(
+            "{root} cannot be the project: {why}; name another with --project"
+        )))
     }
 
     /// The same where only a working directory was named: who names one does not think of a project.
     pub(crate) fn check_chosen_by_directory(&self) -> Result<(), Failed> {
-        let Some(why) = self.fault().filter(|_| self.chosen == Chosen::WorkingDirectory) else {
+        let Some(why) = self
+            .fault()
+            .filter(|_| self.chosen == Chosen::WorkingDirectory)
+        else {
             return Ok(());
         };
         let root = self.root.display();
@@ -165,25 +191,39 @@ impl Project {
             Chosen::Repository => "the repository around the working directory",
             Chosen::WorkingDirectory => "the working directory, in no repository of yours",
         };
-        let directory = self.directory.as_ref().map_or(".".to_owned(), ZonePath::to_string);
-        format!("the project is {} ({how}); commands start in {directory}", self.root.display())
+        let directory = self
+            .directory
+            .as_ref()
+            .map_or(".".to_owned(), ZonePath::to_string);
+        format!(
+            "the project is {} ({how}); commands start in {directory}",
+            self.root.display()
+        )
     }
 }
 
 fn unknown_project(why: &str) -> Failed {
-    Failed::invalid(format!("cannot tell which project this is: {why}; name it with LAZARET_PROJECT"))
+    Failed::invalid(format!(
+        "cannot tell which project this is: {why}; name it with LAZARET_PROJECT"
+    ))
 }
 
 /// Whether this can be a project: a directory of the user's own that neither is nor contains a home.
 fn may_be_project(directory: &Path) -> bool {
-    let own = fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
+    let own =
+        fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
     own && directory.parent().is_some() && !holds_home(directory)
 }
 
 fn holds_home(directory: &Path) -> bool {
     let variable: directories::Variable = &variable;
     let homes = directories::homes(&home(), variable);
-    homes.iter().any(|home| fs::canonicalize(home).as_ref().unwrap_or(home).starts_with(directory))
+    homes.iter().any(|home| {
+        fs::canonicalize(home)
+            .as_ref()
+            .unwrap_or(home)
+            .starts_with(directory)
+    })
 }
 
 /// A directory `.git` that git ignores, and that a command may have broken.
@@ -211,7 +251,10 @@ pub fn is_worktree_of(root: &Path, main: &Path) -> bool {
 /// If it does not exist.
 pub fn real(path: &Path, what: &str) -> Result<PathBuf, Failed> {
     fs::canonicalize(path).map_err(|error| {
-        Failed::invalid(format!("cannot use {} {what}: {error}; name another with --project", path.display()))
+        Failed::invalid(format!(
+            "cannot use {} {what}: {error}; name another with --project",
+            path.display()
+        ))
     })
 }
 
@@ -222,7 +265,8 @@ fn in_project(below: &Path) -> Result<Option<ZonePath>, Failed> {
             "commands cannot start in {below:?}: it is not UTF-8; choose another with --cwd"
         ))
     })?;
-    let path = ZonePath::new(Zone::Project, text).map_err(|error| Failed::invalid(error.to_string()))?;
+    let path =
+        ZonePath::new(Zone::Project, text).map_err(|error| Failed::invalid(error.to_string()))?;
     Ok(Some(path).filter(|path| !path.relative().is_empty()))
 }
 
@@ -237,9 +281,16 @@ fn repository_around(directory: &Path, closed: &[PathBuf], user: u32) -> Option<
         if !is_repository(root) {
             continue;
         }
-        let holds = |closed: &PathBuf| fs::canonicalize(closed).as_ref().unwrap_or(closed).starts_with(root);
+        let holds = |closed: &PathBuf| {
+            fs::canonicalize(closed)
+                .as_ref()
+                .unwrap_or(closed)
+                .starts_with(root)
+        };
         let own = [root.to_owned(), root.join(".git")];
-        let own = own.iter().all(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user));
+        let own = own
+            .iter()
+            .all(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user));
         // Another user's repository also ends the search, as it does for git.
         return (own && !closed.iter().any(holds)).then(|| root.to_owned());
     }
@@ -267,9 +318,15 @@ mod tests {
             let tree = Self(tempfile::tempdir().unwrap());
             for repository in repositories {
                 fs::create_dir_all(tree.at(repository).join(".git")).unwrap();
-                fs::write(tree.at(repository).join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+                fs::write(
+                    tree.at(repository).join(".git/HEAD"),
+                    "ref: refs/heads/main\n",
+                )
+                .unwrap();
             }
-            directories.iter().for_each(|directory| fs::create_dir_all(tree.at(directory)).unwrap());
+            directories
+                .iter()
+                .for_each(|directory| fs::create_dir_all(tree.at(directory)).unwrap());
             tree
         }
 
@@ -285,13 +342,28 @@ mod tests {
 
     #[test]
     fn the_nearest_repository_counts() {
-        let tree = Tree::new(&["r", "r/inner"], &["r/a/b", "r/inner/c", "r/empty/.git", "r/linked/x"]);
-        for (directory, root) in
-            [("r", "r"), ("r/a/b", "r"), ("r/inner/c", "r/inner"), ("r/empty", "r"), ("r/.git", "r")]
-        {
-            assert_eq!(tree.around(directory, &[]), Some(tree.at(root)), "{directory}");
+        let tree = Tree::new(
+            &["r", "r/inner"],
+            &["r/a/b", "r/inner/c", "r/empty/.git", "r/linked/x"],
+        );
+        for (directory, root) in [
+            ("r", "r"),
+            ("r/a/b", "r"),
+            ("r/inner/c", "r/inner"),
+            ("r/empty", "r"),
+            ("r/.git", "r"),
+        ] {
+            assert_eq!(
+                tree.around(directory, &[]),
+                Some(tree.at(root)),
+                "{directory}"
+            );
         }
-        fs::write(tree.at("r/linked/.git"), "gitdir: ../.git/worktrees/linked\n").unwrap();
+        fs::write(
+            tree.at("r/linked/.git"),
+            "gitdir: ../.git/worktrees/linked\n",
+        )
+        .unwrap();
         assert_eq!(tree.around("r/linked/x", &[]), Some(tree.at("r/linked")));
     }
 
@@ -299,8 +371,16 @@ mod tests {
     fn no_home_and_nothing_of_another_user_is_chosen() {
         let tree = Tree::new(&["home", "home/r"], &["home/r/a", "home/other/a"]);
         assert_eq!(tree.around("home/other/a", &["home"]), None);
-        assert_eq!(tree.around("home/other/a", &["elsewhere"]), Some(tree.at("home")), "control");
-        assert_eq!(tree.around("home/other/a", &["home/.config/lazaret"]), None, "it holds the policy");
+        assert_eq!(
+            tree.around("home/other/a", &["elsewhere"]),
+            Some(tree.at("home")),
+            "control"
+        );
+        assert_eq!(
+            tree.around("home/other/a", &["home/.config/lazaret"]),
+            None,
+            "it holds the policy"
+        );
         assert_eq!(tree.around("home/r/a", &["home"]), Some(tree.at("home/r")));
         let stranger = Uid::effective().as_raw() + 1;
         assert_eq!(repository_around(&tree.at("home/r/a"), &[], stranger), None);
@@ -310,30 +390,69 @@ mod tests {
     fn options_say_otherwise() {
         let tree = Tree::new(&["r"], &["r/a/b", "other"]);
         let choose = |project: Option<&str>, directory: Option<&str>| {
-            let [project, directory] = [project, directory].map(|path| path.map(|path| tree.at(path)));
+            let [project, directory] =
+                [project, directory].map(|path| path.map(|path| tree.at(path)));
             Project::choose(project.as_deref(), directory.as_deref())
         };
         let chosen = |project: Option<&str>, directory: Option<&str>| {
-            let Project { root, directory, chosen } = choose(project, directory).unwrap();
-            (root, directory.map(|directory| directory.to_string()), chosen)
+            let Project {
+                root,
+                directory,
+                chosen,
+            } = choose(project, directory).unwrap();
+            (
+                root,
+                directory.map(|directory| directory.to_string()),
+                chosen,
+            )
         };
-        assert_eq!(chosen(None, Some("r/a")), (tree.at("r"), Some("a".into()), Chosen::Repository));
-        assert_eq!(chosen(None, Some("r")), (tree.at("r"), None, Chosen::Repository));
-        assert_eq!(chosen(None, Some("other")), (tree.at("other"), None, Chosen::WorkingDirectory));
-        assert_eq!(chosen(Some("r/a"), Some("r/a/b")), (tree.at("r/a"), Some("b".into()), Chosen::Named));
-        assert_eq!(chosen(Some("r/a"), None), (tree.at("r/a"), None, Chosen::Named), "it is not here");
-        assert!(choose(Some("r/a"), Some("other")).unwrap_err().message.contains("not in the project"));
+        assert_eq!(
+            chosen(None, Some("r/a")),
+            (tree.at("r"), Some("a".into()), Chosen::Repository)
+        );
+        assert_eq!(
+            chosen(None, Some("r")),
+            (tree.at("r"), None, Chosen::Repository)
+        );
+        assert_eq!(
+            chosen(None, Some("other")),
+            (tree.at("other"), None, Chosen::WorkingDirectory)
+        );
+        assert_eq!(
+            chosen(Some("r/a"), Some("r/a/b")),
+            (tree.at("r/a"), Some("b".into()), Chosen::Named)
+        );
+        assert_eq!(
+            chosen(Some("r/a"), None),
+            (tree.at("r/a"), None, Chosen::Named),
+            "it is not here"
+        );
+        assert!(
+            choose(Some("r/a"), Some("other"))
+                .unwrap_err()
+                .message
+                .contains("not in the project")
+        );
         assert!(choose(None, Some("none")).is_err() && choose(Some("none"), None).is_err());
     }
 
     #[test]
     fn a_directory_that_would_be_the_project_is_no_complaint_about_a_project() {
-        let check =
-            |directory: &Path| Project::choose(None, Some(directory)).unwrap().check_chosen_by_directory();
+        let check = |directory: &Path| {
+            Project::choose(None, Some(directory))
+                .unwrap()
+                .check_chosen_by_directory()
+        };
         let said = check(Path::new("/etc")).unwrap_err().message;
-        assert!(said.starts_with("cannot start commands in /etc: it is in no repository"), "{said}");
+        assert!(
+            said.starts_with("cannot start commands in /etc: it is in no repository"),
+            "{said}"
+        );
         let tree = Tree::new(&["r"], &["r/a", "other"]);
-        assert_eq!([check(&tree.at("r/a")), check(&tree.at("other"))], [Ok(()), Ok(())]);
+        assert_eq!(
+            [check(&tree.at("r/a")), check(&tree.at("other"))],
+            [Ok(()), Ok(())]
+        );
     }
 
     #[test]
@@ -345,13 +464,28 @@ mod tests {
         for (worktree, back) in [("w", "w/.git"), ("x", "w/.git")] {
             let entry = tree.at("r/.git/worktrees").join(worktree);
             fs::create_dir_all(&entry).unwrap();
-            fs::write(tree.at(worktree).join(".git"), format!("gitdir: {}\n", entry.display())).unwrap();
-            fs::write(entry.join("gitdir"), format!("{}\n", tree.at(back).display())).unwrap();
+            fs::write(
+                tree.at(worktree).join(".git"),
+                format!("gitdir: {}\n", entry.display()),
+            )
+            .unwrap();
+            fs::write(
+                entry.join("gitdir"),
+                format!("{}\n", tree.at(back).display()),
+            )
+            .unwrap();
         }
         fs::remove_file(tree.at("broken/.git/HEAD")).unwrap();
         let root = |stands: &str, directory: &str| {
             let chosen = Project::of_agent(&Caller::At(tree.at(stands)), None, &tree.at(directory));
-            chosen.map(|project| project.root.strip_prefix(tree.at("")).unwrap().display().to_string())
+            chosen.map(|project| {
+                project
+                    .root
+                    .strip_prefix(tree.at(""))
+                    .unwrap()
+                    .display()
+                    .to_string()
+            })
         };
         for (stands, directory, expected) in [
             ("r", "r", "r"),
@@ -363,23 +497,50 @@ mod tests {
             ("plain", "plain/sub", "plain"),
             ("plain", "plain/r", "plain/r"),
         ] {
-            assert_eq!(root(stands, directory).as_deref(), Ok(expected), "{stands}: {directory}");
+            assert_eq!(
+                root(stands, directory).as_deref(),
+                Ok(expected),
+                "{stands}: {directory}"
+            );
         }
-        for (stands, directory) in
-            [("r", "other"), ("r/a", "plain/r"), ("r", "x"), ("r/inner", "r"), ("plain", "other")]
-        {
-            assert!(Project::choose(None, Some(&tree.at(directory))).is_ok(), "control: {directory}");
+        for (stands, directory) in [
+            ("r", "other"),
+            ("r/a", "plain/r"),
+            ("r", "x"),
+            ("r/inner", "r"),
+            ("plain", "other"),
+        ] {
+            assert!(
+                Project::choose(None, Some(&tree.at(directory))).is_ok(),
+                "control: {directory}"
+            );
             let failed = root(stands, directory).unwrap_err();
-            assert!(failed.message.contains("LAZARET_PROJECT"), "{stands}: {directory}: {failed}");
+            assert!(
+                failed.message.contains("LAZARET_PROJECT"),
+                "{stands}: {directory}: {failed}"
+            );
         }
-        assert!(root("broken/a", "broken/a").unwrap_err().message.contains("not a complete repository"));
+        assert!(
+            root("broken/a", "broken/a")
+                .unwrap_err()
+                .message
+                .contains("not a complete repository")
+        );
         let said = |caller, said: Option<&str>| {
             let said = said.map(|path| tree.at(path));
             Project::of_agent(&caller, said.as_deref(), &tree.at("r/a")).map(|project| project.root)
         };
         assert_eq!(said(Caller::Unknown, None), Ok(tree.at("r")));
-        assert_eq!(said(Caller::At("/".into()), Some("r/a")), Ok(tree.at("r/a")), "it stands nowhere");
-        assert_eq!(said(Caller::At(tree.at("r")), Some("other")), Ok(tree.at("r")), "it stands somewhere");
+        assert_eq!(
+            said(Caller::At("/".into()), Some("r/a")),
+            Ok(tree.at("r/a")),
+            "it stands nowhere"
+        );
+        assert_eq!(
+            said(Caller::At(tree.at("r")), Some("other")),
+            Ok(tree.at("r")),
+            "it stands somewhere"
+        );
         assert!(said(Caller::Lost, Some("r")).is_err());
     }
 }

@@ -63,7 +63,12 @@ pub struct SessionOptions {
     trust: Option<Trust>,
     /// A host that commands may reach besides those of the profile: NAME, *.NAME or ADDRESS, with or without :PORT; may be
     /// given more than once
-    #[arg(long, global = true, value_name = "HOST[:PORT]", help_heading = "Network")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST[:PORT]",
+        help_heading = "Network"
+    )]
     allow_host: Vec<String>,
     /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
     #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
@@ -111,7 +116,9 @@ pub struct Opening {
 /// Whether a command, by its words, uses an option.
 pub fn is_used(option: &str, command: &[&str]) -> bool {
     let by_name = |used: &[(&str, &[&str])], name: &str, what: &str| {
-        used.iter().find(|(one, _)| *one == name).is_none_or(|(_, all)| all.contains(&what))
+        used.iter()
+            .find(|(one, _)| *one == name)
+            .is_none_or(|(_, all)| all.contains(&what))
     };
     match command {
         ["mcp", servers, ..] => by_name(&USED_FOR_SERVERS, servers, option),
@@ -122,12 +129,30 @@ pub fn is_used(option: &str, command: &[&str]) -> bool {
 
 /// The commands of `mcp` about other people's servers, and the options that each uses.
 const USED_FOR_SERVERS: [(&str, &[&str]); 8] = [
-    ("add", &["project", "cwd", "profile", "executor", "socket", "allow_host", "allow_net", "verbose"]),
+    (
+        "add",
+        &[
+            "project",
+            "cwd",
+            "profile",
+            "executor",
+            "socket",
+            "allow_host",
+            "allow_net",
+            "verbose",
+        ],
+    ),
     ("list", &["project", "cwd", "verbose"]),
     ("remove", &[]),
-    ("status", &["project", "cwd", "executor", "socket", "verbose"]),
+    (
+        "status",
+        &["project", "cwd", "executor", "socket", "verbose"],
+    ),
     ("log", &["project", "cwd", "verbose"]),
-    ("accept", &["project", "cwd", "executor", "socket", "verbose"]),
+    (
+        "accept",
+        &["project", "cwd", "executor", "socket", "verbose"],
+    ),
     ("login", &["project", "cwd", "verbose"]),
     ("logout", &["project", "cwd", "verbose"]),
 ];
@@ -137,69 +162,106 @@ pub const USED_BY: [(&str, &[&str]); 16] = [
     (
         "project",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp",
-            "mcp", "chat", "serve", "accept", "status",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy",
+            "hook", "acp", "mcp", "chat", "serve", "accept", "status",
         ],
     ),
     (
         "cwd",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat",
-            "accept",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp",
+            "chat", "accept",
         ],
     ),
     (
         "central",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp",
-            "chat", "serve",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp",
+            "mcp", "chat", "serve",
         ],
     ),
     (
         "profile",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp",
-            "mcp", "chat", "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools",
+            "hook", "acp", "mcp", "chat", "serve",
         ],
     ),
-    ("image", &["run", "why", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"]),
+    (
+        "image",
+        &[
+            "run", "why", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
+            "serve",
+        ],
+    ),
     (
         "executor",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
-            "serve",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     (
         "socket",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
-            "serve",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     (
         "scope",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp",
-            "chat", "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp",
+            "mcp", "chat", "serve",
         ],
     ),
     (
         "trust",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
-            "chat", "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp",
+            "mcp", "chat", "serve",
         ],
     ),
-    ("allow_host", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("allow_net", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("read", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("write", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("reveal", &["run", "why", "call", "session", "mcp", "chat", "serve"]),
-    ("no_log", &["run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
+    (
+        "allow_host",
+        &[
+            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
+        ],
+    ),
+    (
+        "allow_net",
+        &[
+            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
+        ],
+    ),
+    (
+        "read",
+        &[
+            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
+        ],
+    ),
+    (
+        "write",
+        &[
+            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
+        ],
+    ),
+    (
+        "reveal",
+        &["run", "why", "call", "session", "mcp", "chat", "serve"],
+    ),
+    (
+        "no_log",
+        &[
+            "run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve",
+        ],
+    ),
     (
         "verbose",
-        &["run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"],
+        &[
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp",
+            "chat",
+        ],
     ),
 ];
 
@@ -220,9 +282,9 @@ impl SessionOptions {
     fn credentials(&self) -> BTreeSet<String> {
         match self.profile.as_ref().or(self.narrow_profile.as_ref()) {
             None if self.files().is_unchanged() => BTreeSet::new(),
-            None | Some(_) => {
-                self.policy().map_or_else(|_| BTreeSet::new(), |policy| policy.environment.credentials)
-            }
+            None | Some(_) => self
+                .policy()
+                .map_or_else(|_| BTreeSet::new(), |policy| policy.environment.credentials),
         }
     }
 
@@ -235,7 +297,11 @@ impl SessionOptions {
     pub fn policy(&self) -> Result<EffectivePolicy, PolicyError> {
         // A project that cannot be used chooses nothing; opening a session reports why.
         let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
-        self.files().resolve(&self.choose(project.as_ref().map(|project| project.root.as_path())).profile)
+        self.files().resolve(
+            &self
+                .choose(project.as_ref().map(|project| project.root.as_path()))
+                .profile,
+        )
     }
 
     /// The profile of a session in the project at `root`.
@@ -281,13 +347,19 @@ impl SessionOptions {
             None => central_root(&project.root, self.state_of(&choice.profile)),
         };
         let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
-        Ok(Opening { open, directory: project.directory, choice })
+        Ok(Opening {
+            open,
+            directory: project.directory,
+            choice,
+        })
     }
 
     /// The profile, if its programs keep state in the central root: then no other profile may use that root.
     fn state_of<'p>(&self, profile: &'p str) -> Option<&'p str> {
         let policy = self.files().changed(profile);
-        policy.is_some_and(|policy| !policy.environment.state.is_empty()).then_some(profile)
+        policy
+            .is_some_and(|policy| !policy.environment.state.is_empty())
+            .then_some(profile)
     }
 
     /// Checks what was named for every session, for a server that opens its sessions later, on request of clients.
@@ -298,8 +370,12 @@ impl SessionOptions {
         for path in self.read.iter().chain(&self.write) {
             GrantError::check(path)?;
         }
-        let network = policy.clone().with_network(self.network(Some(policy), false).as_ref());
-        network.map(drop).map_err(|error| Failed::invalid(error.to_string()))
+        let network = policy
+            .clone()
+            .with_network(self.network(Some(policy), false).as_ref());
+        network
+            .map(drop)
+            .map_err(|error| Failed::invalid(error.to_string()))
     }
 
     /// The same for other roots, with `profile`.
@@ -316,7 +392,9 @@ impl SessionOptions {
         let (scope, capture, network) = (self.scope()?, None, None);
         let absolute = |image: &PathBuf| {
             let path = std::path::absolute(image);
-            text(path.map_err(|error| Failed::invalid(format!("--image {}: {error}", image.display())))?)
+            text(path.map_err(|error| {
+                Failed::invalid(format!("--image {}: {error}", image.display()))
+            })?)
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
         let (read, write) = (named(&self.read)?, named(&self.write)?);
@@ -346,24 +424,35 @@ impl SessionOptions {
     /// The network to request, if commands are to have one: by these options, or because `policy` allows hosts. The executor
     /// decides which hosts. This runs before the session, because a process that carries no connections gives up all sockets. With
     /// `leases`, the user can be asked for more hosts.
-    pub fn network(&self, policy: Option<&EffectivePolicy>, leases: bool) -> Option<NetworkRequest> {
+    pub fn network(
+        &self,
+        policy: Option<&EffectivePolicy>,
+        leases: bool,
+    ) -> Option<NetworkRequest> {
         let asked = !self.allow_host.is_empty() || !self.allow_net.is_empty();
         let (hosts, presets) = (self.allow_host.clone(), self.allow_net.clone());
-        (asked || leases || policy.is_some_and(EffectivePolicy::has_network)).then_some(NetworkRequest {
-            hosts,
-            presets,
-            leases,
-        })
+        (asked || leases || policy.is_some_and(EffectivePolicy::has_network)).then_some(
+            NetworkRequest {
+                hosts,
+                presets,
+                leases,
+            },
+        )
     }
 
     /// The names of variables of this environment that commands with `profile` do not get, sorted.
     pub fn left_out(&self, profile: &str) -> Vec<String> {
         // The executor reports a wrong policy.
-        let Ok(policy) = self.files().resolve(profile) else { return Vec::new() };
+        let Ok(policy) = self.files().resolve(profile) else {
+            return Vec::new();
+        };
         let rules = &policy.environment;
         let given = |name: &str| {
             let is_passed = rules.passes(name) && !looks_secret(name.as_ref());
-            let is_set = ["PATH", "HOME", "TMPDIR", "SHELL", "SHLVL", "PWD", "OLDPWD", "_"].contains(&name)
+            let is_set = [
+                "PATH", "HOME", "TMPDIR", "SHELL", "SHLVL", "PWD", "OLDPWD", "_",
+            ]
+            .contains(&name)
                 || rules.set.contains_key(name);
             is_passed || is_set || rules.credentials.contains(name)
         };
@@ -378,7 +467,11 @@ impl SessionOptions {
         if let Some(scope) = self.read_scope.get() {
             return Ok(Some(scope.clone()));
         }
-        let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
+        let Some(path) = self
+            .scope
+            .as_ref()
+            .filter(|path| path.as_os_str() != "none")
+        else {
             return Ok(None);
         };
         let scope = scope_file::parse(&path.to_string_lossy(), &read_text(path)?);
@@ -403,7 +496,10 @@ impl SessionOptions {
 
     /// The same options for another project root.
     pub fn with_project(&self, project: PathBuf) -> Self {
-        Self { project: Some(project), ..self.clone() }
+        Self {
+            project: Some(project),
+            ..self.clone()
+        }
     }
 
     /// The profile named by an option, or `auto`.
@@ -413,8 +509,17 @@ impl SessionOptions {
 
     /// The same options with those that a client names; its own project has its own central root. Commands start in the project's
     /// root. The scope file is dropped: a server for clients has read it before it confined itself.
-    pub fn for_client(&self, project: Option<PathBuf>, profile: Option<String>, trust: Trust) -> Self {
-        let central = if project.is_some() { None } else { self.central.clone() };
+    pub fn for_client(
+        &self,
+        project: Option<PathBuf>,
+        profile: Option<String>,
+        trust: Trust,
+    ) -> Self {
+        let central = if project.is_some() {
+            None
+        } else {
+            self.central.clone()
+        };
         let project = project.or_else(|| self.project.clone());
         Self {
             cwd: project.clone(),
@@ -430,7 +535,10 @@ impl SessionOptions {
 
     /// The same options, with `trust` if none was requested.
     pub fn trusting(&self, trust: Trust) -> Self {
-        Self { trust: self.trust.or(Some(trust)), ..self.clone() }
+        Self {
+            trust: self.trust.or(Some(trust)),
+            ..self.clone()
+        }
     }
 }
 
@@ -447,12 +555,21 @@ enum GrantError {
 impl GrantError {
     /// The path as the kernel spells it, if no link leads there.
     fn check(path: &Path) -> Result<PathBuf, Self> {
-        let unresolved = |source| Self::Unresolved { path: path.to_owned(), source };
+        let unresolved = |source| Self::Unresolved {
+            path: path.to_owned(),
+            source,
+        };
         let real = path.canonicalize().map_err(unresolved)?;
         // Without a slash at the end, behind which a link is what it leads to.
-        let named: PathBuf = std::path::absolute(path).map_err(unresolved)?.components().collect();
+        let named: PathBuf = std::path::absolute(path)
+            .map_err(unresolved)?
+            .components()
+            .collect();
         match named.ancestors().any(Path::is_symlink) {
-            true => Err(Self::Link { path: path.to_owned(), target: real }),
+            true => Err(Self::Link {
+                path: path.to_owned(),
+                target: real,
+            }),
             false => Ok(real),
         }
     }
@@ -469,8 +586,12 @@ fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
     let named = |path: &PathBuf| {
         let real = match GrantError::check(path) {
             // A server for clients can no longer resolve paths; the executor reports errors.
-            Err(GrantError::Unresolved { .. }) => std::path::absolute(path)
-                .map_err(|source| GrantError::Unresolved { path: path.clone(), source }),
+            Err(GrantError::Unresolved { .. }) => {
+                std::path::absolute(path).map_err(|source| GrantError::Unresolved {
+                    path: path.clone(),
+                    source,
+                })
+            }
             checked => checked,
         };
         text(real?)
@@ -490,8 +611,9 @@ pub fn read_text_up_to(path: &Path, max: usize) -> Result<String, Failed> {
 }
 
 fn text(path: PathBuf) -> Result<String, Failed> {
-    let refused =
-        |path: OsString| Failed::invalid(format!("{path:?} is not UTF-8; use a root whose path is"));
+    let refused = |path: OsString| {
+        Failed::invalid(format!("{path:?} is not UTF-8; use a root whose path is"))
+    };
     path.into_os_string().into_string().map_err(refused)
 }
 
@@ -503,7 +625,10 @@ fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
     if let Some(profile) = state_of {
         return projects.join(format!("{}-{profile}", folder_name(project)));
     }
-    let (central, former) = (projects.join(folder_name(project)), projects.join(former_name(project)));
+    let (central, former) = (
+        projects.join(folder_name(project)),
+        projects.join(former_name(project)),
+    );
     if former.exists() && !central.exists() {
         let (former, central) = (former.display(), central.display());
         problem(&format!(
@@ -515,19 +640,40 @@ fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
 
 /// A name that people recognise, followed by the SHA-256 of the path, so that no other project can get the same name.
 fn folder_name(project: &Path) -> String {
-    format!("{}-{}", plain_name(project), Digest::of(project.as_os_str().as_encoded_bytes()))
+    format!(
+        "{}-{}",
+        plain_name(project),
+        Digest::of(project.as_os_str().as_encoded_bytes())
+    )
 }
 
 /// The name used by the first releases, with 32 bits of FNV-1a, for which collisions can be made.
 fn former_name(project: &Path) -> String {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = project.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{}-{:08x}", plain_name(project), (hash >> 32) as u32 ^ hash as u32)
+    let hash = project
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, step);
+    format!(
+        "{}-{:08x}",
+        plain_name(project),
+        (hash >> 32) as u32 ^ hash as u32
+    )
 }
 
 fn plain_name(project: &Path) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    let name = project.file_name().unwrap_or("root".as_ref()).to_string_lossy();
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "._-".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name = project
+        .file_name()
+        .unwrap_or("root".as_ref())
+        .to_string_lossy();
     name.chars().map(plain).take(64).collect()
 }
 
@@ -541,7 +687,10 @@ mod tests {
         let digest = "01895cf7df474f6fee1b76e491e5ac14ad672db8ab56ec61c2afe525f46347bb";
         assert_eq!(name, format!("my_app-{digest}"));
         assert_eq!(former_name(Path::new("/home/u/my app")), "my_app-2e1880b0");
-        assert_ne!(folder_name(Path::new("/a/x")), folder_name(Path::new("/b/x")));
+        assert_ne!(
+            folder_name(Path::new("/a/x")),
+            folder_name(Path::new("/b/x"))
+        );
         assert!(folder_name(Path::new("/")).starts_with("root-"));
     }
 }

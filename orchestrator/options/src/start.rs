@@ -30,11 +30,17 @@ const AGENT_ENDING_MS: u16 = 2000;
 const ANSWER_MAX: u64 = 64 << 10;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// No command may have this variable: the self-attack looks for it. Its value is not a secret.
-const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
+const CANARY: (&str, &str) = (
+    "LAZARET_CANARY_SECRET",
+    "a command that has this variable has others too",
+);
 
 /// Starts `program`, or the installed executor, to serve one session; returns our end of its socket. Of our own keys, it gets only
 /// those in `credentials`.
-pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<UnixStream, ExecutorError> {
+pub fn start(
+    program: Option<&Path>,
+    credentials: &BTreeSet<String>,
+) -> Result<UnixStream, ExecutorError> {
     find(program, "broker", credentials)
 }
 
@@ -45,7 +51,10 @@ pub struct Spawner(UnixStream);
 
 impl Spawner {
     /// Starts it in the same way as [`start`].
-    pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<Self, ExecutorError> {
+    pub fn start(
+        program: Option<&Path>,
+        credentials: &BTreeSet<String>,
+    ) -> Result<Self, ExecutorError> {
         find(program, "spawner", credentials).map(Self)
     }
 
@@ -54,8 +63,13 @@ impl Spawner {
         let (ours, theirs) = UnixStream::pair()?;
         let rights = [theirs.as_raw_fd()];
         let message = [ControlMessage::ScmRights(&rights)];
-        let sent =
-            sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(&[0])], &message, MsgFlags::MSG_NOSIGNAL, None);
+        let sent = sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &[IoSlice::new(&[0])],
+            &message,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        );
         match sent {
             Ok(_) => Ok(ours),
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(ExecutorError::Lost),
@@ -70,19 +84,28 @@ fn find(
     credentials: &BTreeSet<String>,
 ) -> Result<UnixStream, ExecutorError> {
     if let Some(program) = program {
-        return spawn_program(program, task, credentials)
-            .map_err(|source| ExecutorError::Start { program: program.to_owned(), source });
+        return spawn_program(program, task, credentials).map_err(|source| ExecutorError::Start {
+            program: program.to_owned(),
+            source,
+        });
     }
     let candidates = candidates(NAME)?;
     for program in &candidates {
         match spawn_program(program, task, credentials) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => {
-                return result.map_err(|source| ExecutorError::Start { program: program.clone(), source });
+                return result.map_err(|source| ExecutorError::Start {
+                    program: program.clone(),
+                    source,
+                });
             }
         }
     }
-    let tried = candidates.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+    let tried = candidates
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(" and ");
     Err(ExecutorError::NotFound { tried })
 }
 
@@ -99,16 +122,24 @@ pub fn attack_program() -> io::Result<PathBuf> {
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> {
     let mut command = Command::new(program);
-    command.arg("outside").arg(directory).env(CANARY.0, CANARY.1);
+    command
+        .arg("outside")
+        .arg(directory)
+        .env(CANARY.0, CANARY.1);
     start_connected(without_keys(&mut command))
 }
 
 /// Starts this program again to write a person's answers at our terminal into their policy file: we ourselves give up all files
 /// before the command begins. Returns our end of its standard input and output; it ends when that closes.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["policy", "allow", "--listen", "--profile", profile]).stderr(Stdio::null());
+    command
+        .args(["policy", "allow", "--listen", "--profile", profile])
+        .stderr(Stdio::null());
     start_connected(without_keys(&mut command))
 }
 
@@ -117,12 +148,18 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// It cannot be started, or does not find the socket.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
     let mut unix = OsString::from("--unix=");
     unix.push(path);
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve", "--remove-socket"]).arg(unix).stderr(Stdio::null());
+    command
+        .args(["serve", "--remove-socket"])
+        .arg(unix)
+        .stderr(Stdio::null());
     let mut ours = start_connected(without_keys(&mut command))?;
     ours.read_exact(&mut [0])?;
     Ok(ours)
@@ -140,8 +177,14 @@ impl Reader {
     pub fn ask(&mut self, question: &str) -> io::Result<String> {
         self.0.write_all(format!("{question}\n").as_bytes())?;
         let mut line = String::new();
-        BufReader::new(&self.0).take(ANSWER_MAX).read_line(&mut line)?;
-        if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        BufReader::new(&self.0)
+            .take(ANSWER_MAX)
+            .read_line(&mut line)?;
+        if line.ends_with('\n') {
+            Ok(line)
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 }
 
@@ -149,10 +192,15 @@ impl Reader {
 ///
 /// # Errors
 /// If it cannot be started.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn start_examiner(client: Option<&str>) -> io::Result<Reader> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["mcp", "--examine"]).args(client.iter().flat_map(|client| ["--client", client]));
+    command
+        .args(["mcp", "--examine"])
+        .args(client.iter().flat_map(|client| ["--client", client]));
     let ours = start_connected(without_keys(command.stderr(Stdio::null())))?;
     ours.set_read_timeout(Some(ANSWER_TIME))?;
     Ok(Reader(ours))
@@ -171,7 +219,10 @@ pub fn is_there(program: &OsStr) -> bool {
 /// # Errors
 /// If it is.
 pub fn check_agent(agent: &[OsString], root: &Path) -> Result<(), Failed> {
-    let Some(program) = agent.first().filter(|program| !program.as_encoded_bytes().contains(&b'/')) else {
+    let Some(program) = agent
+        .first()
+        .filter(|program| !program.as_encoded_bytes().contains(&b'/'))
+    else {
         return Ok(());
     };
     let found = in_path(program).and_then(|path| path.canonicalize().ok());
@@ -187,7 +238,9 @@ pub fn check_agent(agent: &[OsString], root: &Path) -> Result<(), Failed> {
 fn in_path(program: &OsStr) -> Option<PathBuf> {
     // The default of execvp(3) without a PATH.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.exists())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|path| path.exists())
 }
 
 /// Starts this program again to hold `agent` for us: however we end, the agent then ends. We could not end it ourselves: once
@@ -196,11 +249,19 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
 ///
 /// # Errors
 /// If it cannot be started. If only the agent's program cannot, standard error reports it and the stream ends.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Result<UnixStream> {
-    let variables = variables.iter().map(|(name, value)| (OsStr::new(name), value));
+    let variables = variables
+        .iter()
+        .map(|(name, value)| (OsStr::new(name), value));
     start_connected(
-        Command::new(std::env::current_exe()?).args(["acp", "--hold", "--"]).args(agent).envs(variables),
+        Command::new(std::env::current_exe()?)
+            .args(["acp", "--hold", "--"])
+            .args(agent)
+            .envs(variables),
     )
 }
 
@@ -208,13 +269,20 @@ pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Re
 fn start_connected(command: &mut Command) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
-    command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs)).process_group(0).spawn()?;
+    command
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .process_group(0)
+        .spawn()?;
     Ok(ours)
 }
 
 /// Takes the keys that we use ourselves out of the environment of `command`.
 fn without_keys(command: &mut Command) -> &mut Command {
-    command.env_remove(BRAVE_KEY).env_remove(ANTHROPIC_KEY).env_remove(OPENAI_KEY)
+    command
+        .env_remove(BRAVE_KEY)
+        .env_remove(ANTHROPIC_KEY)
+        .env_remove(OPENAI_KEY)
 }
 
 /// Starts `agent` on our standard streams. Waits until it or the process at the other end of standard input has ended; then
@@ -222,24 +290,42 @@ fn without_keys(command: &mut Command) -> &mut Command {
 ///
 /// # Errors
 /// If the agent cannot be started or waited for.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn hold_agent(agent: &[OsString]) -> io::Result<u8> {
     let Some((program, arguments)) = agent.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let mut child = Command::new(program).args(arguments).process_group(0).spawn()?;
-    let ended = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .process_group(0)
+        .spawn()?;
+    let ended = pidfd_open(
+        rustix::process::Pid::from_child(&child),
+        PidfdFlags::empty(),
+    )?;
     let stdin = io::stdin();
     // Only watches whether the other end has closed: its data is for the agent.
     let other = PollFd::new(stdin.as_fd(), PollFlags::empty());
-    wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN), other], PollTimeout::NONE)?;
+    wait(
+        &mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN), other],
+        PollTimeout::NONE,
+    )?;
     let group = Pid::from_raw(child.id().cast_signed());
     // Processes that an ended agent left behind end too.
     let _ = killpg(group, Signal::SIGTERM);
-    wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], AGENT_ENDING_MS.into())?;
+    wait(
+        &mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)],
+        AGENT_ENDING_MS.into(),
+    )?;
     let _ = killpg(group, Signal::SIGKILL);
     let status = child.wait()?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
 }
 
 fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
@@ -257,26 +343,44 @@ fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
 /// If there is none beside us.
 pub fn shell() -> io::Result<PathBuf> {
     let shell = std::env::current_exe()?.with_file_name(SHELL);
-    if shell.is_file() { Ok(shell) } else { Err(io::ErrorKind::NotFound.into()) }
+    if shell.is_file() {
+        Ok(shell)
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Runs the user's git outside any project and returns its output. A missing setting prints nothing.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
 pub fn git(words: &[&str]) -> io::Result<String> {
     // Not from `PATH`: it may contain a project.
     let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].map(Path::new);
-    let git = places.into_iter().find(|path| path.is_file()).ok_or(io::ErrorKind::NotFound)?;
-    let output = Command::new(git).args(words).current_dir("/").stdin(Stdio::null()).output()?;
+    let git = places
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or(io::ErrorKind::NotFound)?;
+    let output = Command::new(git)
+        .args(words)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()?;
     match output.status.code() {
         Some(0 | 1) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        _ => Err(io::Error::other(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        )),
     }
 }
 
 /// The executor's program, with links resolved if it exists.
 pub fn program(named: Option<&Path>) -> PathBuf {
     let candidates = || candidates(NAME).map_or_else(|_| Vec::new(), Vec::from);
-    let found = named.map(Path::to_owned).or_else(|| candidates().into_iter().find(|path| path.exists()));
+    let found = named
+        .map(Path::to_owned)
+        .or_else(|| candidates().into_iter().find(|path| path.exists()));
     let found = found.unwrap_or_else(|| NAME.into());
     found.canonicalize().unwrap_or(found)
 }
@@ -285,15 +389,25 @@ pub fn program(named: Option<&Path>) -> PathBuf {
 fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
     let own = std::env::current_exe()?;
     let folder = own.parent().unwrap_or(Path::new("/"));
-    let package = folder.parent().unwrap_or(Path::new("/")).join("libexec/lazaret");
+    let package = folder
+        .parent()
+        .unwrap_or(Path::new("/"))
+        .join("libexec/lazaret");
     Ok([folder.join(name), package.join(name)])
 }
 
 /// Standard input is the executor's end of the socket. It gets a process group of its own: Ctrl-C in the terminal is for the
 /// command, which gets it through us, and must not kill the broker around it. Nobody waits for it: it ends when we do, and then our
 /// parent waits for both.
-#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
-fn spawn_program(program: &Path, task: &str, credentials: &BTreeSet<String>) -> io::Result<UnixStream> {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+fn spawn_program(
+    program: &Path,
+    task: &str,
+    credentials: &BTreeSet<String>,
+) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(program);
     command
@@ -303,7 +417,10 @@ fn spawn_program(program: &Path, task: &str, credentials: &BTreeSet<String>) -> 
         .process_group(0)
         .env(CANARY.0, CANARY.1);
     // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
-    for key in [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY].into_iter().filter(|key| !credentials.contains(*key)) {
+    for key in [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY]
+        .into_iter()
+        .filter(|key| !credentials.contains(*key))
+    {
         command.env_remove(key);
     }
     command.spawn()?;

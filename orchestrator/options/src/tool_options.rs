@@ -48,10 +48,17 @@ impl ToolOptions {
             Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
             Err(error) => (Err(error), None),
         };
-        let timeout_max_s =
-            policy.as_ref().and_then(|policy| policy.limits.timeout_max_s).unwrap_or(limit::TIMEOUT_S);
-        let Opening { open, directory, .. } = opening;
-        let open = Open { capture: profile.capture(), ..open };
+        let timeout_max_s = policy
+            .as_ref()
+            .and_then(|policy| policy.limits.timeout_max_s)
+            .unwrap_or(limit::TIMEOUT_S);
+        let Opening {
+            open, directory, ..
+        } = opening;
+        let open = Open {
+            capture: profile.capture(),
+            ..open
+        };
         Ok(Config {
             registry: registry(&self.disable, policy)?,
             timeout_max_s,
@@ -87,7 +94,9 @@ impl ToolOptions {
 pub fn registry(disabled: &[String], policy: Option<EffectivePolicy>) -> Result<Registry, Failed> {
     let mut registry = Registry::under(policy);
     for tool in disabled {
-        registry.enable(tool, false).map_err(|error| Failed::invalid(format!("--disable: {error}")))?;
+        registry
+            .enable(tool, false)
+            .map_err(|error| Failed::invalid(format!("--disable: {error}")))?;
     }
     Ok(registry)
 }

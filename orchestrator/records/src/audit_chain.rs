@@ -57,11 +57,21 @@ impl Audit {
     pub fn verify(&self, known_hash: Option<Digest>) -> io::Result<Verified> {
         let snapshot = self.snapshot()?;
         let (files, start) = (snapshot.files.len(), Head::EMPTY);
-        let mut verified = Verified { files, last: start, before: start, known: None, flaw: None };
+        let mut verified = Verified {
+            files,
+            last: start,
+            before: start,
+            known: None,
+            flaw: None,
+        };
         for (index, (number, size)) in snapshot.files.iter().enumerate() {
             let expected = index as u64 + 1;
             if *number != expected {
-                return Ok(verified.with_flaw(chain::file_name(expected), 0, "it is not there".into()));
+                return Ok(verified.with_flaw(
+                    chain::file_name(expected),
+                    0,
+                    "it is not there".into(),
+                ));
             }
             let flaw = self.check_file(*number, *size, known_hash, &mut verified)?;
             if flaw.is_some() {
@@ -74,11 +84,21 @@ impl Audit {
 
     /// Head and files in a state between two records.
     fn snapshot(&self) -> io::Result<Snapshot> {
-        let Some(mut file) = self.head()? else { return Ok(Snapshot { head: None, files: self.files()? }) };
+        let Some(mut file) = self.head()? else {
+            return Ok(Snapshot {
+                head: None,
+                files: self.files()?,
+            });
+        };
         file.lock_shared()?;
         let mut text = Vec::new();
-        file.by_ref().take(Head::BYTES as u64 + 1).read_to_end(&mut text)?;
-        Ok(Snapshot { head: Head::decode(&text), files: self.files()? })
+        file.by_ref()
+            .take(Head::BYTES as u64 + 1)
+            .read_to_end(&mut text)?;
+        Ok(Snapshot {
+            head: Head::decode(&text),
+            files: self.files()?,
+        })
     }
 
     /// Verifies the first `size` bytes of a file.
@@ -90,15 +110,28 @@ impl Audit {
         verified: &mut Verified,
     ) -> io::Result<Option<Flaw>> {
         let mut lines = BufReader::new(self.file(number)?.take(size));
-        let flaw = |line, why: &str| Ok(Some(Flaw { file: chain::file_name(number), line, why: why.into() }));
+        let flaw = |line, why: &str| {
+            Ok(Some(Flaw {
+                file: chain::file_name(number),
+                line,
+                why: why.into(),
+            }))
+        };
         let mut line = Vec::new();
         let mut bytes = 0;
         for line_number in 1.. {
             line.clear();
-            if lines.by_ref().take(chain::RECORD_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+            if lines
+                .by_ref()
+                .take(chain::RECORD_MAX as u64)
+                .read_until(b'\n', &mut line)?
+                == 0
+            {
                 break;
             }
-            let Some(record) = line.strip_suffix(b"\n") else { return flaw(line_number, "it does not end") };
+            let Some(record) = line.strip_suffix(b"\n") else {
+                return flaw(line_number, "it does not end");
+            };
             let hash = match chain::check(verified.last.hash, record) {
                 Ok(hash) => hash,
                 Err(error) => return flaw(line_number, &error.to_string()),
@@ -107,16 +140,27 @@ impl Audit {
                 return flaw(line_number, "it is not JSON");
             };
             if value["seq"] != verified.last.seq + 1 {
-                return flaw(line_number, &format!("its number is not {}", verified.last.seq + 1));
+                return flaw(
+                    line_number,
+                    &format!("its number is not {}", verified.last.seq + 1),
+                );
             }
             if value["kind"] == "break" {
                 return flaw(
                     line_number,
-                    &format!("here the executor found the chain broken: {}", value["found"]),
+                    &format!(
+                        "here the executor found the chain broken: {}",
+                        value["found"]
+                    ),
                 );
             }
             bytes += line.len() as u64;
-            let last = Head { seq: verified.last.seq + 1, file: number, bytes, hash };
+            let last = Head {
+                seq: verified.last.seq + 1,
+                file: number,
+                bytes,
+                hash,
+            };
             verified.before = std::mem::replace(&mut verified.last, last);
             if known_hash == Some(hash) {
                 verified.known = Some(last.seq);
@@ -129,7 +173,10 @@ impl Audit {
     pub fn records(&self, mut each: impl FnMut(&[u8])) -> io::Result<Position> {
         let mut position = Position { file: 0, offset: 0 };
         for (number, _) in self.files()? {
-            position = Position { file: number, offset: 0 };
+            position = Position {
+                file: number,
+                offset: 0,
+            };
             self.more(&mut position, &mut each)?;
         }
         Ok(position)
@@ -146,8 +193,13 @@ impl Audit {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let length = lines.by_ref().take(chain::RECORD_MAX as u64).read_until(b'\n', &mut line)?;
-            let Some(record) = line.strip_suffix(b"\n") else { return Ok(()) };
+            let length = lines
+                .by_ref()
+                .take(chain::RECORD_MAX as u64)
+                .read_until(b'\n', &mut line)?;
+            let Some(record) = line.strip_suffix(b"\n") else {
+                return Ok(());
+            };
             each(record);
             position.offset += length as u64;
         }
@@ -155,11 +207,17 @@ impl Audit {
 
     /// The first file after `position`.
     pub fn next_file(&self, position: &Position) -> io::Result<Option<Position>> {
-        let next = self.files()?.into_iter().find(|(number, _)| *number > position.file);
+        let next = self
+            .files()?
+            .into_iter()
+            .find(|(number, _)| *number > position.file);
         Ok(next.map(|(file, _)| Position { file, offset: 0 }))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "our user's own records, in neither root")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "our user's own records, in neither root"
+    )]
     fn files(&self) -> io::Result<Vec<(u64, u64)>> {
         let entries = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -197,14 +255,25 @@ pub struct Position {
 
 impl Verified {
     fn with_flaw(self, file: String, line: u64, why: String) -> Self {
-        Self { flaw: Some(Flaw { file, line, why }), ..self }
+        Self {
+            flaw: Some(Flaw { file, line, why }),
+            ..self
+        }
     }
 }
 
 /// What is wrong with the end of the chain.
 fn check_end(snapshot: &Snapshot, verified: &Verified) -> Option<Flaw> {
-    let flaw = |why: String| Some(Flaw { file: chain::HEAD.into(), line: 0, why });
-    let Some(head) = snapshot.head else { return flaw("it is not there, or cannot be read".into()) };
+    let flaw = |why: String| {
+        Some(Flaw {
+            file: chain::HEAD.into(),
+            line: 0,
+            why,
+        })
+    };
+    let Some(head) = snapshot.head else {
+        return flaw("it is not there, or cannot be read".into());
+    };
     // There may be one more record than the head: its broker was killed before it wrote the head.
     if head == verified.last || head == verified.before {
         return None;
@@ -216,7 +285,8 @@ fn check_end(snapshot: &Snapshot, verified: &Verified) -> Option<Flaw> {
 }
 
 fn check_known(known_hash: Option<Digest>, verified: &Verified) -> Option<Flaw> {
-    let why = "no record has the hash that was given: the audit was replaced, or cut before that record";
+    let why =
+        "no record has the hash that was given: the audit was replaced, or cut before that record";
     (known_hash.is_some() && verified.known.is_none()).then(|| Flaw {
         file: chain::HEAD.into(),
         line: 0,
@@ -226,6 +296,13 @@ fn check_known(known_hash: Option<Digest>, verified: &Verified) -> Option<Flaw> 
 
 fn open(path: &Path) -> io::Result<File> {
     // Opening a FIFO would otherwise wait for its writer.
-    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
 }

@@ -40,10 +40,16 @@ impl ChatHistory {
     fn at(path: &Path) -> Result<(Self, Vec<String>), OwnError> {
         let mut file = locked(kept::open_own(path)?)?;
         let mut bytes = Vec::new();
-        Read::by_ref(&mut *file).take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Read::by_ref(&mut *file)
+            .take(BYTES_MAX + 1)
+            .read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         if bytes.len() as u64 > BYTES_MAX / 2 {
-            let newest = if bytes.len() as u64 > BYTES_MAX { "" } else { newest_half(&text) };
+            let newest = if bytes.len() as u64 > BYTES_MAX {
+                ""
+            } else {
+                newest_half(&text)
+            };
             file.set_len(0)?;
             file.write_all(newest.as_bytes())?;
         } else if !text.is_empty() && !text.ends_with('\n') {
@@ -51,8 +57,16 @@ impl ChatHistory {
             file.write_all(b"\n")?;
         }
         // Lines that somebody else wrote may be invalid.
-        let texts = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok((Self { file: unlocked(file)? }, texts))
+        let texts = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        Ok((
+            Self {
+                file: unlocked(file)?,
+            },
+            texts,
+        ))
     }
 
     /// Appends a text without known secrets. If the file is full, the text is dropped.
@@ -89,8 +103,12 @@ fn unlocked(file: Flock<File>) -> io::Result<File> {
 
 /// The complete lines in the second half of `text`.
 fn newest_half(text: &str) -> &str {
-    let middle = (text.len() / 2..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    let behind = text[middle..].find('\n').map_or(text.len(), |at| middle + at + 1);
+    let middle = (text.len() / 2..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or_default();
+    let behind = text[middle..]
+        .find('\n')
+        .map_or(text.len(), |at| middle + at + 1);
     &text[behind..]
 }
 
@@ -108,8 +126,10 @@ mod tests {
     impl Scratch {
         fn new(name: &str) -> Self {
             // Without this, secrets are unknown and everything is withheld.
-            orchestrator_text::known::learn(&[("API_TOKEN".into(), "hunter2-hunter2".into())]).unwrap();
-            let folder = std::env::temp_dir().join(format!("lazaret-history-{name}-{}", std::process::id()));
+            orchestrator_text::known::learn(&[("API_TOKEN".into(), "hunter2-hunter2".into())])
+                .unwrap();
+            let folder =
+                std::env::temp_dir().join(format!("lazaret-history-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
             fs::create_dir_all(&folder).unwrap();
             Self(folder)
@@ -139,7 +159,10 @@ mod tests {
         one.append("two\nlines").unwrap();
         other.append("use hunter2-hunter2").unwrap();
         one.append("日本").unwrap();
-        assert_eq!(scratch.texts(), ["two\nlines", "use [redacted:API_TOKEN]", "日本"]);
+        assert_eq!(
+            scratch.texts(),
+            ["two\nlines", "use [redacted:API_TOKEN]", "日本"]
+        );
         assert_eq!(fs::metadata(scratch.path()).unwrap().mode() & 0o777, 0o600);
     }
 
@@ -160,7 +183,11 @@ mod tests {
         assert!((BYTES_MAX / 2 - 16..=BYTES_MAX / 2).contains(&len), "{len}");
         assert_eq!(scratch.texts().pop(), last, "the newest half is there");
         history.append("more").unwrap();
-        assert_eq!(scratch.texts().pop(), Some("more".to_owned()), "and who has it open goes on");
+        assert_eq!(
+            scratch.texts().pop(),
+            Some("more".to_owned()),
+            "and who has it open goes on"
+        );
         fs::write(scratch.path(), vec![b'x'; BYTES_MAX as usize + 1]).unwrap();
         assert_eq!(scratch.texts(), [""; 0]);
         assert_eq!(fs::metadata(scratch.path()).unwrap().len(), 0);
@@ -172,7 +199,11 @@ mod tests {
         fs::write(scratch.path(), "\"one\"\nnonsense\n{}\n\"two\"\n\"cut").unwrap();
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o644)).unwrap();
         assert_eq!(scratch.texts(), ["one", "two"]);
-        ChatHistory::at(&scratch.path()).unwrap().0.append("three").unwrap();
+        ChatHistory::at(&scratch.path())
+            .unwrap()
+            .0
+            .append("three")
+            .unwrap();
         assert_eq!(scratch.texts(), ["one", "two", "three"]);
         assert_eq!(fs::metadata(scratch.path()).unwrap().mode() & 0o777, 0o600);
         fs::remove_file(scratch.path()).unwrap();

@@ -16,7 +16,10 @@ const FILE_MAX: usize = 8 << 20;
 /// # Errors
 /// Errors of the file system; also if others have access to it.
 pub fn prepare(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
     close(directory)
 }
 
@@ -24,13 +27,22 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of the file system; also if it belongs to another user.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn close(path: &Path) -> io::Result<()> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let directory = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     let metadata = directory.metadata()?;
     if metadata.uid() != Uid::effective().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory belongs to another user"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the directory belongs to another user",
+        ));
     }
     if metadata.mode() & 0o077 != 0 {
         directory.set_permissions(Permissions::from_mode(0o700))?;
@@ -43,11 +55,19 @@ pub fn close(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// [`OwnError`].
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn open_own(path: &Path) -> Result<File, OwnError> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)?;
     let metadata = file.metadata()?;
     let is_ours = metadata.uid() == Uid::effective().as_raw() && metadata.nlink() == 1;
     if !metadata.is_file() || !is_ours {
@@ -79,15 +99,24 @@ pub fn read(path: &Path) -> Option<String> {
 ///
 /// # Errors
 /// Those of the file system.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut temporary = path.to_owned().into_os_string();
     temporary.push(format!(".{}", std::process::id()));
     let temporary = PathBuf::from(temporary);
     // A leftover of an earlier process with our number has no owner any more.
     let _ = std::fs::remove_file(&temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }

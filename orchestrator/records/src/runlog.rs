@@ -77,7 +77,8 @@ impl Subscriber for RunLog {
         tracing::trace!("record an event");
         if let Body::Result(result) = &*event.body {
             self.calls.set(self.calls.get() + 1);
-            self.errors.set(self.errors.get() + u64::from(result.error.is_some()));
+            self.errors
+                .set(self.errors.get() + u64::from(result.error.is_some()));
         }
         if self.file.borrow().is_none() {
             return;
@@ -96,8 +97,13 @@ impl Subscriber for RunLog {
 impl RunLog {
     /// Begins the log of a run of `command`, or none if it is `off`. An error that prevents writing is reported to `complain`, once.
     pub fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
-        let file =
-            if off { None } else { runlog_files::create().map_err(|error| complain(&problem(&error))).ok() };
+        let file = if off {
+            None
+        } else {
+            runlog_files::create()
+                .map_err(|error| complain(&problem(&error)))
+                .ok()
+        };
         Self {
             complain,
             command,
@@ -136,13 +142,21 @@ impl RunLog {
         self.is_late.set(false);
         self.write();
         // Even a full log gets its last line.
-        let payload = json!({ "reason": reason, "calls": self.calls.get(), "errors": self.errors.get() });
-        self.append(&Line { ts: now(), kind: "session_end", step: 0, payload });
+        let payload =
+            json!({ "reason": reason, "calls": self.calls.get(), "errors": self.errors.get() });
+        self.append(&Line {
+            ts: now(),
+            kind: "session_end",
+            step: 0,
+            payload,
+        });
     }
 
     fn write(&self) {
         for (ts, event) in self.waiting.take() {
-            let Some((kind, mut payload)) = self.line(&event) else { continue };
+            let Some((kind, mut payload)) = self.line(&event) else {
+                continue;
+            };
             if self.bytes.get() > BYTES_MAX {
                 continue;
             }
@@ -154,10 +168,20 @@ impl RunLog {
                 let shown = brief(&shown);
                 (shown != text).then(|| shown.into_owned())
             });
-            self.append(&Line { ts, kind, step: event.call, payload });
+            self.append(&Line {
+                ts,
+                kind,
+                step: event.call,
+                payload,
+            });
             if self.bytes.get() > BYTES_MAX {
                 let payload = json!({ "bytes": BYTES_MAX });
-                self.append(&Line { ts, kind: "log_full", step: event.call, payload });
+                self.append(&Line {
+                    ts,
+                    kind: "log_full",
+                    step: event.call,
+                    payload,
+                });
             }
         }
     }
@@ -165,11 +189,13 @@ impl RunLog {
     fn append(&self, line: &Line) {
         let mut file = self.file.borrow_mut();
         let Some(open) = file.as_mut() else { return };
-        let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
-            self.bytes.set(self.bytes.get() + line.len() as u64);
-            open.write_all(&line)
-        });
+        let written = serde_json::to_vec(line)
+            .map_err(io::Error::from)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.bytes.set(self.bytes.get() + line.len() as u64);
+                open.write_all(&line)
+            });
         if let Err(error) = written {
             (self.complain)(&problem(&error));
             *file = None;
@@ -181,7 +207,14 @@ impl RunLog {
         let batch = event.part.map(|part| part.batch);
         Some(match &*event.body {
             Body::SessionOpened(opened) => ("session_start", session_start(self.command, opened)),
-            Body::ToolRegistered { client_id, tool, description, schema, risk, timeout_s } => (
+            Body::ToolRegistered {
+                client_id,
+                tool,
+                description,
+                schema,
+                risk,
+                timeout_s,
+            } => (
                 "register",
                 json!({ "id": client_id, "tool": tool, "description": description, "inputSchema": schema,
                     "risk": risk, "timeout": timeout_s }),
@@ -189,21 +222,34 @@ impl RunLog {
             Body::ToolUnregistered { client_id, tool } => {
                 ("unregister", json!({ "id": client_id, "tool": tool }))
             }
-            Body::Requested { client_id, tool, input } => {
-                ("tool_call", json!({ "id": client_id, "batch": batch, "tool": tool, "input": input }))
-            }
+            Body::Requested {
+                client_id,
+                tool,
+                input,
+            } => (
+                "tool_call",
+                json!({ "id": client_id, "batch": batch, "tool": tool, "input": input }),
+            ),
             Body::ApprovalWanted(question) => ("approval", approval(&question.challenge, None)),
-            Body::ApprovalGiven { challenge, approval: answer } => {
-                ("approval", approval(challenge, Some(*answer)))
-            }
+            Body::ApprovalGiven {
+                challenge,
+                approval: answer,
+            } => ("approval", approval(challenge, Some(*answer))),
             Body::Violation(violation) => {
                 let mut payload = json!(violation);
                 payload["event_type"] = "sandbox_violation".into();
                 ("security_event", payload)
             }
-            Body::Connection(Decision { host, port, verdict, why, .. }) => {
-                ("connection", json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }))
-            }
+            Body::Connection(Decision {
+                host,
+                port,
+                verdict,
+                why,
+                ..
+            }) => (
+                "connection",
+                json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }),
+            ),
             Body::Result(result) => call_result(result),
             Body::Started { .. } | Body::Suspended | Body::Output { .. } => return None,
         })
@@ -211,12 +257,17 @@ impl RunLog {
 }
 
 fn now() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     since.as_micros() as f64 / 1e6
 }
 
 fn session_start(command: &str, opened: &Opened) -> Value {
-    let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
+    let in_force = opened
+        .layers
+        .iter()
+        .filter(|report| matches!(report.state, LayerState::InForce(_)));
     json!({
         "command": command,
         "version": env!("CARGO_PKG_VERSION"),
@@ -261,7 +312,10 @@ fn call_result(result: &CallResult) -> (&'static str, Value) {
 }
 
 fn problem(error: &io::Error) -> String {
-    format!("this run has no log: {error} in {}; --no-log asks for none", runlog_files::directory().display())
+    format!(
+        "this run has no log: {error} in {}; --no-log asks for none",
+        runlog_files::directory().display()
+    )
 }
 
 #[cfg(test)]
@@ -276,8 +330,15 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lazaret-runlog-{}", std::process::id()));
         log.file.replace(Some(File::create(&path).unwrap()));
         let client_id = json!("x".repeat(1900));
-        let body = Arc::new(Body::ToolUnregistered { client_id, tool: "t".into() });
-        let event = Event { call: 1, part: None, body };
+        let body = Arc::new(Body::ToolUnregistered {
+            client_id,
+            tool: "t".into(),
+        });
+        let event = Event {
+            call: 1,
+            part: None,
+            body,
+        };
         while log.bytes.get() <= BYTES_MAX {
             log.hear(&event);
         }
@@ -287,9 +348,16 @@ mod tests {
         assert_eq!(log.bytes.get(), full);
         log.end("full");
         let text = std::fs::read_to_string(&path).unwrap();
-        let kinds: Vec<Value> =
-            text.lines().rev().take(3).map(|line| serde_json::from_str(line).unwrap()).collect();
-        let kinds: Vec<&str> = kinds.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+        let kinds: Vec<Value> = text
+            .lines()
+            .rev()
+            .take(3)
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let kinds: Vec<&str> = kinds
+            .iter()
+            .map(|line| line["kind"].as_str().unwrap())
+            .collect();
         assert_eq!(kinds, ["session_end", "log_full", "unregister"]);
         std::fs::remove_file(path).unwrap();
     }

@@ -26,24 +26,41 @@ pub fn directory() -> PathBuf {
 ///
 /// # Errors
 /// Errors of the file system; also if others have access to the directory.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn create() -> io::Result<File> {
     let runs = directory();
     let state = state_directory::directory();
-    DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&state)?;
     close(&state)?;
     match DirBuilder::new().mode(0o700).create(&runs) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => close(&runs)?,
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let id = format!("{}-{:06}-{}", time::compact(now.as_secs()), now.subsec_micros(), std::process::id());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let id = format!(
+        "{}-{:06}-{}",
+        time::compact(now.as_secs()),
+        now.subsec_micros(),
+        std::process::id()
+    );
     let run = runs.join(id);
     let file = match make_room(&run) {
         Some(file) => file,
         None => {
             DirBuilder::new().mode(0o700).create(&run)?;
-            OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?
+            OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(run.join(NAME))?
         }
     };
     // Held until this process ends, however it ends: a run in progress is not removed.
@@ -53,10 +70,16 @@ pub fn create() -> io::Result<File> {
 
 /// Checks that `path` is a directory of ours and no link, and removes access for others: its content is for the user alone, and a
 /// link would lead where somebody else chose.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn close(path: &Path) -> io::Result<()> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let directory = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     let metadata = directory.metadata()?;
     if metadata.uid() != Uid::effective().as_raw() {
         let message = format!("{} belongs to another user", path.display());
@@ -71,7 +94,10 @@ fn close(path: &Path) -> io::Result<()> {
 /// If the maximum number of runs is reached, reuses directory and file of the oldest run for `run`, and removes further ones.
 /// Reusing a file costs a tenth of removing one and creating another. It has to happen now: see `confine`. Errors are ignored: no
 /// old run is worth the log of this one.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn make_room(run: &Path) -> Option<File> {
     let runs = ids().unwrap_or_default();
     let mut surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
@@ -81,12 +107,16 @@ fn make_room(run: &Path) -> Option<File> {
             break;
         }
         let old = directory().join(id);
-        let Some(file) = old_log(&old.join(NAME)) else { continue };
+        let Some(file) = old_log(&old.join(NAME)) else {
+            continue;
+        };
         let gone = if reused.is_none() {
             reused = reuse(&old, file, run).ok();
             reused.is_some()
         } else {
-            std::fs::remove_file(old.join(NAME)).and_then(|()| std::fs::remove_dir(&old)).is_ok()
+            std::fs::remove_file(old.join(NAME))
+                .and_then(|()| std::fs::remove_dir(&old))
+                .is_ok()
         };
         surplus -= usize::from(gone);
     }
@@ -95,16 +125,26 @@ fn make_room(run: &Path) -> Option<File> {
 
 /// The log of a run that has ended. A link or anything else in place of a file is not ours, and opening a FIFO would wait for its
 /// reader.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn old_log(path: &Path) -> Option<File> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = OpenOptions::new().append(true).custom_flags(flags).open(path).ok()?;
+    let file = OpenOptions::new()
+        .append(true)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
     (is_file && file.try_lock().is_ok()).then_some(file)
 }
 
 /// Turns the run `old` into the run `run` with an empty log, or leaves it unchanged.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
     std::fs::rename(old, run)?;
     match log.set_len(0) {
@@ -114,7 +154,10 @@ fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
 }
 
 /// The existing runs, oldest first.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn ids() -> io::Result<Vec<String>> {
     match close(&directory()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -131,7 +174,10 @@ pub fn ids() -> io::Result<Vec<String>> {
 
 /// Whether a text is the ID of a run, and so contains no path.
 fn is_id(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    (1..=64).contains(&id.len())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Every complete line of a run, as JSON; `None` if there is no such run.
@@ -139,13 +185,19 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
     let text = match open(id)? {
         Some(mut file) => {
             let mut text = Vec::new();
-            Read::by_ref(&mut file).take(2 * BYTES_MAX).read_to_end(&mut text)?;
+            Read::by_ref(&mut file)
+                .take(2 * BYTES_MAX)
+                .read_to_end(&mut text)?;
             text
         }
         None => return Ok(None),
     };
     // An invalid line was cut off when its writer was killed.
-    Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
+    Ok(Some(
+        text.split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect(),
+    ))
 }
 
 /// What a list says of a run: null what is not there, or not within 64 KiB of the beginning or the end.
@@ -164,7 +216,9 @@ pub struct Outline {
 /// The outline of a run; `None` if there is no such run.
 pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     const END: u64 = 64 * 1024;
-    let Some(mut file) = open(id)? else { return Ok(None) };
+    let Some(mut file) = open(id)? else {
+        return Ok(None);
+    };
     let length = file.metadata()?.len();
     let mut read = |from: u64| -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
@@ -181,20 +235,31 @@ pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     let is = |line: &Value, kinds: &[&str]| kinds.iter().any(|kind| line["kind"] == *kind);
     Ok(Some(Outline {
         first: from_begin.next().unwrap_or_default(),
-        call: from_begin.find(|line| is(line, &["tool_call"])).unwrap_or_default(),
+        call: from_begin
+            .find(|line| is(line, &["tool_call"]))
+            .unwrap_or_default(),
         last: from_end.next().unwrap_or_default(),
-        result: from_end.find(|line| is(line, &["tool_result", "tool_error"])).unwrap_or_default(),
+        result: from_end
+            .find(|line| is(line, &["tool_result", "tool_error"]))
+            .unwrap_or_default(),
     }))
 }
 
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn open(id: &str) -> io::Result<Option<File>> {
     if !is_id(id) {
         return Ok(None);
     }
     // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    match OpenOptions::new().read(true).custom_flags(flags).open(directory().join(id).join(NAME)) {
+    match OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(directory().join(id).join(NAME))
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Ok(file) if !file.metadata()?.is_file() => Err(io::ErrorKind::InvalidData.into()),
         file => file.map(Some),
@@ -210,14 +275,24 @@ mod tests {
     fn records_are_kept_in_directories_of_ours_that_are_closed_and_no_links() {
         let folder = std::env::temp_dir().join(format!("lazaret-runs-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let (open, link, file) = (folder.join("open"), folder.join("link"), folder.join("file"));
+        let (open, link, file) = (
+            folder.join("open"),
+            folder.join("link"),
+            folder.join("file"),
+        );
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(&open, &link).unwrap();
         std::fs::write(&file, "").unwrap();
         // The control: opened in the old way, a link and an open directory were accepted.
-        DirBuilder::new().recursive(true).mode(0o700).create(&link).unwrap();
-        assert!(close(&link).is_err() && close(&file).is_err() && close(&folder.join("none")).is_err());
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&link)
+            .unwrap();
+        assert!(
+            close(&link).is_err() && close(&file).is_err() && close(&folder.join("none")).is_err()
+        );
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o777);
         close(&open).unwrap();
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
@@ -229,26 +304,49 @@ mod tests {
     fn an_old_log_that_is_no_file_is_left_and_waited_for_by_nobody() {
         let folder = std::env::temp_dir().join(format!("lazaret-old-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let [fifo, read, link, file] = ["fifo", "read", "link", "file"].map(|name| folder.join(name));
+        let [fifo, read, link, file] =
+            ["fifo", "read", "link", "file"].map(|name| folder.join(name));
         for path in [&fifo, &read] {
             nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         }
-        let reader = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&read).unwrap();
+        let reader = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(&read)
+            .unwrap();
         std::fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let (opened, of) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            [fifo, read, link, file].iter().for_each(|path| opened.send(old_log(path).is_some()).unwrap());
+            [fifo, read, link, file]
+                .iter()
+                .for_each(|path| opened.send(old_log(path).is_some()).unwrap());
         });
-        let next = || of.recv_timeout(std::time::Duration::from_secs(10)).expect("an open that waits");
-        assert_eq!([next(), next(), next(), next()], [false, false, false, true]);
+        let next = || {
+            of.recv_timeout(std::time::Duration::from_secs(10))
+                .expect("an open that waits")
+        };
+        assert_eq!(
+            [next(), next(), next(), next()],
+            [false, false, false, true]
+        );
         drop(reader);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn no_id_leads_elsewhere() {
-        for id in ["", ".", "..", "../x", "a/b", "a.b", "a\0", "é", &"a".repeat(65)] {
+        for id in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "a.b",
+            "a\0",
+            "é",
+            &"a".repeat(65),
+        ] {
             assert!(!is_id(id), "{id}");
             assert!(open(id).unwrap().is_none());
         }

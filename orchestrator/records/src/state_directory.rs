@@ -21,8 +21,13 @@ pub fn data() -> PathBuf {
 /// The directory for records about files below `HOME`: separate if that is not the account's home.
 pub fn of_home() -> PathBuf {
     let home = home();
-    match directories::homes(&home, &variable).into_iter().find(|other| *other != home) {
-        Some(other) => directory().join("homes").join(Digest::of(other.as_os_str().as_bytes()).to_string()),
+    match directories::homes(&home, &variable)
+        .into_iter()
+        .find(|other| *other != home)
+    {
+        Some(other) => directory()
+            .join("homes")
+            .join(Digest::of(other.as_os_str().as_bytes()).to_string()),
         None => directory(),
     }
 }
@@ -31,8 +36,17 @@ pub fn of_home() -> PathBuf {
 pub fn home() -> PathBuf {
     // The account database is read once: later the confinement may prevent it.
     static ACCOUNT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let read = || User::from_uid(Uid::effective()).ok().flatten().map(|account| account.dir);
-    directories::home(ACCOUNT.get_or_init(read).clone(), &|path| path.is_dir(), &variable)
+    let read = || {
+        User::from_uid(Uid::effective())
+            .ok()
+            .flatten()
+            .map(|account| account.dir)
+    };
+    directories::home(
+        ACCOUNT.get_or_init(read).clone(),
+        &|path| path.is_dir(),
+        &variable,
+    )
 }
 
 /// A variable of our environment.

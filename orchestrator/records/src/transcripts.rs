@@ -32,27 +32,51 @@ pub fn directory() -> PathBuf {
 
 /// A new unique ID of a conversation.
 pub fn new_id() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{:06}-{}", time::compact(now.as_secs()), now.subsec_micros(), std::process::id())
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!(
+        "{}-{:06}-{}",
+        time::compact(now.as_secs()),
+        now.subsec_micros(),
+        std::process::id()
+    )
 }
 
 /// Begins a transcript.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn begin() -> io::Result<Open> {
     kept::prepare(&directory())?;
     make_room();
     let id = new_id();
-    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path(&id))?;
-    Ok(Open { id, file, recorded: Recorded::default(), bytes: 0 })
+    let file = OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path(&id))?;
+    Ok(Open {
+        id,
+        file,
+        recorded: Recorded::default(),
+        bytes: 0,
+    })
 }
 
 /// Opens the transcript `id`, or the latest one if `id` is `last`.
 pub fn resume(id: &str) -> Result<Open, Failed> {
     let id = resolve(id)?;
     let (recorded, bytes) = read(&id)?;
-    let file =
-        open(&id, true).map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
-    Ok(Open { id, file, recorded, bytes })
+    let file = open(&id, true)
+        .map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
+    Ok(Open {
+        id,
+        file,
+        recorded,
+        bytes,
+    })
 }
 
 /// Reads the transcript `id`, or the latest one if `id` is `last`.
@@ -68,7 +92,9 @@ fn resolve(id: &str) -> Result<String, Failed> {
     if is_id(id) {
         Ok(id.to_owned())
     } else {
-        Err(Failed::invalid(format!("{id:?} is no id of a conversation")))
+        Err(Failed::invalid(format!(
+            "{id:?} is no id of a conversation"
+        )))
     }
 }
 
@@ -80,20 +106,37 @@ fn read(id: &str) -> Result<(Recorded, u64), Failed> {
     let mut text = Vec::new();
     let read = file.take(2 * BYTES_MAX).read_to_end(&mut text);
     read.map_err(|error| Failed::internal(format!("cannot read {id}: {error}")))?;
-    Ok((Recorded::read(&String::from_utf8_lossy(&text)), text.len() as u64))
+    Ok((
+        Recorded::read(&String::from_utf8_lossy(&text)),
+        text.len() as u64,
+    ))
 }
 
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn open(id: &str, append: bool) -> io::Result<File> {
     kept::close(&directory())?;
     // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(!append).append(append).custom_flags(flags).open(path(id))?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+    let file = OpenOptions::new()
+        .read(!append)
+        .append(append)
+        .custom_flags(flags)
+        .open(path(id))?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
 }
 
 /// The existing conversations, oldest first.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 pub fn ids() -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory())?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -106,7 +149,10 @@ pub fn ids() -> io::Result<Vec<String>> {
 }
 
 /// Removes the oldest transcripts. A failure is ignored: it must not prevent a new one.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
 fn make_room() {
     let ids = ids().unwrap_or_default();
     let surplus = (ids.len() + 1).saturating_sub(KEPT);
@@ -121,7 +167,10 @@ fn path(id: &str) -> PathBuf {
 
 /// Whether a text is the ID of a conversation, and so contains no path.
 fn is_id(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    (1..=64).contains(&id.len())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 #[cfg(test)]

@@ -39,7 +39,14 @@ impl Lost {
     fn of(stderr: bool, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Failed { stream: if stderr { "standard error" } else { "standard output" }, error },
+            _ => Self::Failed {
+                stream: if stderr {
+                    "standard error"
+                } else {
+                    "standard output"
+                },
+                error,
+            },
         }
     }
 }
@@ -47,7 +54,12 @@ impl Lost {
 impl Out {
     /// Our own standard streams. Needs the runtime.
     pub fn here(reporter: Option<WorkingDirectory>) -> io::Result<Self> {
-        Ok(Self::Here { out: Output::stdout()?, err: Output::stderr()?, lost: None, reporter })
+        Ok(Self::Here {
+            out: Output::stdout()?,
+            err: Output::stderr()?,
+            lost: None,
+            reporter,
+        })
     }
 
     /// Why the output is incomplete, if it is.
@@ -60,7 +72,15 @@ impl Out {
 
     /// Writes output of the command, unless some was lost before; returns whether all of it so far was written.
     pub async fn write(&mut self, stderr: bool, bytes: &[u8]) -> bool {
-        let Self::Here { out, err, lost, reporter } = self else { return true };
+        let Self::Here {
+            out,
+            err,
+            lost,
+            reporter,
+        } = self
+        else {
+            return true;
+        };
         if lost.is_none() {
             let written = match reporter.as_mut().filter(|_| !stderr) {
                 Some(reporter) => out.write_all(&reporter.filter(bytes)).await,
@@ -73,7 +93,12 @@ impl Out {
 
     /// The command has ended: writes the output that was held back.
     pub async fn finish(&mut self) {
-        if let Self::Here { out, reporter, lost: lost @ None, .. } = self
+        if let Self::Here {
+            out,
+            reporter,
+            lost: lost @ None,
+            ..
+        } = self
             && let Some(reporter) = reporter.take()
         {
             let written = out.write_all(&reporter.finish()).await;

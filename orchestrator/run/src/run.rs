@@ -2,11 +2,13 @@
 
 use crate::out::{Lost, Out};
 use broker_protocol::{
-    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request, Signal, Stdin,
-    Terminal, ZonePath, limit,
+    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request,
+    Signal, Stdin, Terminal, ZonePath, limit,
 };
 use clap::Args;
-use nix::libc::{ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use nix::libc::{
+    ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH,
+};
 use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
@@ -63,8 +65,7 @@ const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in
                             `timeout_s` counts, and on a terminal no limit";
 
 /// What runs a command line.
-const NEEDS_A_SHELL: &str =
-    "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
+const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
 
 /// Run a command in a cell
 ///
@@ -119,8 +120,9 @@ pub struct Run {
 fn variable(text: &str) -> Result<String, String> {
     let name = text.split_once('=').map_or("", |(name, _)| name);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let fits =
-        !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit());
+    let fits = !name.is_empty()
+        && name.chars().all(is_plain)
+        && !name.starts_with(|c: char| c.is_ascii_digit());
     if fits {
         Ok(text.to_owned())
     } else {
@@ -178,10 +180,14 @@ impl Run {
         self.is_verbose = options.is_verbose();
         self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
         let executor = Dialed::dial(&options.endpoint())?;
-        let Opening { open, directory, .. } = options.open(0)?;
+        let Opening {
+            open, directory, ..
+        } = options.open(0)?;
         let reporter = self.reporter(Path::new(&open.project));
         let request = self.request(directory);
-        request.check().map_err(|error| Failed::invalid(error.to_string()))?;
+        request
+            .check()
+            .map_err(|error| Failed::invalid(error.to_string()))?;
         let network = {
             let policy = options.files().changed(&open.profile);
             options.network(policy.as_ref(), self.asks())
@@ -189,7 +195,10 @@ impl Run {
         self.say_shorter_limit(options, &open.profile);
         self.say_left_out(options, &open.profile);
         self.say_agent_settings(options, &open);
-        let needs = Needs { web: network.is_some(), ..Needs::default() };
+        let needs = Needs {
+            web: network.is_some(),
+            ..Needs::default()
+        };
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
         let log = Rc::new(options.log("run"));
@@ -207,7 +216,11 @@ impl Run {
             let session = Session::start(config);
             let code = self.perform(&session, request, reporter, more).await;
             refused.report();
-            log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
+            log.end(if code.is_ok() {
+                "the command has ended"
+            } else {
+                "the command was not run"
+            });
             // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
             std::process::exit(code?.into())
         })
@@ -215,7 +228,11 @@ impl Run {
 
     /// Names, with `--verbose`, the variables of this environment that the command does not get.
     fn say_left_out(&self, options: &SessionOptions, profile: &str) {
-        let left = if self.is_verbose { options.left_out(profile) } else { Vec::new() };
+        let left = if self.is_verbose {
+            options.left_out(profile)
+        } else {
+            Vec::new()
+        };
         if !left.is_empty() {
             let names = left.join(", ");
             print::note(&format!(
@@ -227,10 +244,18 @@ impl Run {
     /// Tells a person that the policy allows less time than was asked for. Before the command, because its end may come hours later
     /// and be too early; a program reads `timeout` in the result.
     fn say_shorter_limit(&self, options: &SessionOptions, profile: &str) {
-        let Some(asked) = self.timeout.filter(|_| self.caller.is_person() && !self.json) else { return };
+        let Some(asked) = self
+            .timeout
+            .filter(|_| self.caller.is_person() && !self.json)
+        else {
+            return;
+        };
         // The executor reports a wrong policy.
         let policy = options.files().resolve(profile).ok();
-        if let Some(max) = policy.and_then(|policy| policy.limits.timeout_max_s).filter(|max| *max < asked) {
+        if let Some(max) = policy
+            .and_then(|policy| policy.limits.timeout_max_s)
+            .filter(|max| *max < asked)
+        {
             print::note(&format!(
                 "--timeout {asked}: the profile {profile} allows at most {max} s (`timeout_max_s` in its `limits`), which it gets"
             ));
@@ -239,20 +264,28 @@ impl Run {
 
     /// Tells the user of an agent as a whole what the project sets for agents: it holds for the agent, in the cell.
     fn say_agent_settings(&self, options: &SessionOptions, open: &Open) {
-        let policy = options.files().changed(&open.profile).map(|policy| policy.environment);
-        let is_agents = policy.is_some_and(|rules| !rules.credentials.is_empty() || !rules.state.is_empty());
+        let policy = options
+            .files()
+            .changed(&open.profile)
+            .map(|policy| policy.environment);
+        let is_agents =
+            policy.is_some_and(|rules| !rules.credentials.is_empty() || !rules.state.is_empty());
         if !self.caller.is_person() || self.json || !is_agents {
             return;
         }
         let found = agent_settings::findings(&[Path::new(&open.project)], None).unwrap_or_default();
         for finding in &found {
-            print::note(&format!("{finding}: the agent may follow it, within its cell"));
+            print::note(&format!(
+                "{finding}: the agent may follow it, within its cell"
+            ));
         }
     }
 
     /// The command string of a shell that gets only `-c` and that string; the policy reads the commands in it.
     fn command_line<'w>(&self, words: &'w [OsString]) -> Option<&'w str> {
-        let Caller::Program { script: Some(at) } = self.caller else { return None };
+        let Caller::Program { script: Some(at) } = self.caller else {
+            return None;
+        };
         match words {
             [_, option, script] if at == 2 && option == "-c" => script.to_str(),
             _ => None,
@@ -261,7 +294,9 @@ impl Run {
 
     /// Reports the final working directory to a caller whose command string asks for it.
     fn reporter(&mut self, project: &Path) -> Option<WorkingDirectory> {
-        let Caller::Program { script: Some(at) } = self.caller else { return None };
+        let Caller::Program { script: Some(at) } = self.caller else {
+            return None;
+        };
         let word = self.command.get_mut(at)?;
         let (script, reporter) = WorkingDirectory::of(word.to_str()?, project)?;
         *word = script.into();
@@ -275,7 +310,8 @@ impl Run {
         reporter: Option<WorkingDirectory>,
         mut more: MoreHosts,
     ) -> Result<u8, Failed> {
-        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP])?;
+        let mut signals =
+            Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP])?;
         let mut out = self
             .out(reporter)
             .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;
@@ -290,7 +326,9 @@ impl Run {
             number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
         }
         let result = loop {
-            let result = self.once(session, request.clone(), &more, &mut out, &mut signals).await?;
+            let result = self
+                .once(session, request.clone(), &more, &mut out, &mut signals)
+                .await?;
             let again = tokio::select! {
                 again = more.ask(&result) => again,
                 _ = end_signal(&mut signals, self.job) => false,
@@ -315,12 +353,25 @@ impl Run {
         let (input, raw) = own_input(&request)
             .map_err(|error| Failed::internal(format!("cannot use the input: {error}")))?;
         // The window may have changed while the session opened, when its signals were passed to nobody.
-        if let (Some(_), Request::Bash(Bash { stdin: Stdin::Terminal(window), .. })) = (&raw, &mut request) {
+        if let (
+            Some(_),
+            Request::Bash(Bash {
+                stdin: Stdin::Terminal(window),
+                ..
+            }),
+        ) = (&raw, &mut request)
+        {
             (window.rows, window.columns) = terminal::size();
         }
         let live = if self.json { Live::Off } else { Live::Bytes };
         let (wants, found) = (more.wants(), FoundIn::Metadata);
-        let context = CallContext { live, raw: true, wants, found, ..CallContext::new("run".into()) };
+        let context = CallContext {
+            live,
+            raw: true,
+            wants,
+            found,
+            ..CallContext::new("run".into())
+        };
         let mut call = session.call(context, Invocation::Request(request));
         let handle = call.handle.clone();
         tokio::select! {
@@ -361,17 +412,28 @@ impl Run {
         self.is_line = matches!(&words[..], [word] if word.as_bytes().iter().any(is_of_shell));
         if !self.env.is_empty() {
             // The command could set these itself, so they give it nothing, whatever their names are.
-            let variables = std::mem::take(&mut self.env).into_iter().map(OsString::from);
+            let variables = std::mem::take(&mut self.env)
+                .into_iter()
+                .map(OsString::from);
             words.splice(0..0, std::iter::once("env".into()).chain(variables));
         }
         let command = match self.command_line(&words) {
             Some(line) => Command::Shell(line.to_owned()),
-            None => Command::Arguments(words.into_iter().map(|word| word.into_vec().into()).collect()),
+            None => Command::Arguments(
+                words
+                    .into_iter()
+                    .map(|word| word.into_vec().into())
+                    .collect(),
+            ),
         };
         let stdin = match interactive {
             true => {
                 let (rows, columns) = terminal::size();
-                Stdin::Terminal(Terminal { rows, columns, term: terminal::term() })
+                Stdin::Terminal(Terminal {
+                    rows,
+                    columns,
+                    term: terminal::term(),
+                })
             }
             false if self.no_stdin || Input::is_null() => Stdin::Null,
             false => Stdin::Stream,
@@ -418,9 +480,12 @@ impl Run {
                     call.handle.signal(Signal::Continue);
                 }
                 Body::ApprovalWanted(question) => match self.caller {
-                    Caller::Person => typed::answer(&call.handle, event.part, question, extent).await,
+                    Caller::Person => {
+                        typed::answer(&call.handle, event.part, question, extent).await
+                    }
                     Caller::Program { .. } => {
-                        self.is_explained.set(typed::refuse(&call.handle, event.part, question).await);
+                        self.is_explained
+                            .set(typed::refuse(&call.handle, event.part, question).await);
                     }
                 },
                 Body::Result(result) => return Ok(result.clone()),
@@ -440,7 +505,11 @@ impl Run {
         if let Some(Lost::Failed { stream, error }) = lost {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
-        Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), lost))
+        Ok(code(
+            result.ended,
+            result.error.as_ref().map(|error| error.kind),
+            lost,
+        ))
     }
 
     fn report_end(&self, result: &CallResult) {
@@ -465,16 +534,25 @@ impl Run {
     /// What a command is denied for a closed name says so; the others are nobody's matter, except what was done at a bound.
     fn report_closed(&self, opened: &Opened) {
         let all = &opened.also_closed;
-        let shown = if self.is_verbose { all.len() } else { opened.over_bounds as usize };
+        let shown = if self.is_verbose {
+            all.len()
+        } else {
+            opened.over_bounds as usize
+        };
         for closed in all.iter().take(shown) {
-            print::problem(&format!("closed, although its name does not say so: {closed}"));
+            print::problem(&format!(
+                "closed, although its name does not say so: {closed}"
+            ));
         }
     }
 
     fn report_denials(&self, result: &CallResult) {
         // Denied hosts are printed separately, once, for every caller.
-        let mut denials =
-            result.all_denials().list().iter().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+        let mut denials = result
+            .all_denials()
+            .list()
+            .iter()
+            .filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
         if self.is_verbose || self.tells_denials && result.error.is_some() {
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         } else if self.caller.is_person() && result.error.is_some() && denials.next().is_some() {
@@ -487,7 +565,9 @@ impl Run {
     fn problem<'r>(&self, result: &'r CallResult) -> Option<&'r str> {
         let message = &result.error.as_ref()?.message;
         match result.ended {
-            Some(Ended::Exited(_)) if self.caller.is_person() && result.missing_profile().is_some() => {
+            Some(Ended::Exited(_))
+                if self.caller.is_person() && result.missing_profile().is_some() =>
+            {
                 Some(message)
             }
             Some(Ended::Exited(_) | Ended::Signalled(_) | Ended::Cancelled) => None,
@@ -520,11 +600,15 @@ async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
 
 /// Our standard input, if the command has one, with the terminal in the mode that the command needs.
 fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
-    let Request::Bash(Bash { stdin, .. }) = request else { return Ok((None, None)) };
+    let Request::Bash(Bash { stdin, .. }) = request else {
+        return Ok((None, None));
+    };
     match stdin {
         Stdin::Null => Ok((None, None)),
         Stdin::Stream => Ok((Some(Input::stdin()?), None)),
-        Stdin::Terminal(_) if io::stdin().is_terminal() => Ok((Some(Input::stdin()?), Some(Raw::enter()?))),
+        Stdin::Terminal(_) if io::stdin().is_terminal() => {
+            Ok((Some(Input::stdin()?), Some(Raw::enter()?)))
+        }
         Stdin::Terminal(_) => Ok((Some(Input::stdin()?), None)),
     }
 }
@@ -612,7 +696,10 @@ mod tests {
             assert_eq!(code(Some(end), None, None), want, "{end:?}");
         }
         assert_eq!(code(Some(Ended::Cancelled), None, Some(&Lost::Closed)), 141);
-        let failed = Lost::Failed { stream: "standard output", error: io::ErrorKind::StorageFull.into() };
+        let failed = Lost::Failed {
+            stream: "standard output",
+            error: io::ErrorKind::StorageFull.into(),
+        };
         for end in [Ended::Exited(0), Ended::Exited(3), Ended::Cancelled] {
             assert_eq!(code(Some(end), None, Some(&failed)), 125, "{end:?}");
         }

@@ -40,7 +40,14 @@ fn run() -> Result<Infallible, Failed> {
     // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.
     let here = std::env::current_dir()
         .map_err(|error| Failed::invalid(format!("the working directory cannot be used: {error}")));
-    let options = SessionOptions::of_environment(own, if run.is_interactive() { None } else { Some(here?) })?;
+    let options = SessionOptions::of_environment(
+        own,
+        if run.is_interactive() {
+            None
+        } else {
+            Some(here?)
+        },
+    )?;
     let project = options.project_root()?;
     agent_settings::check(&[&project], None)?;
     run.main(&options)

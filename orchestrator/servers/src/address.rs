@@ -35,7 +35,10 @@ impl NamedAddress {
             let value = replaced(text)?;
             if is_secret(name, text) {
                 // In `Bearer TOKEN`, the token alone may appear elsewhere.
-                value.split_whitespace().chain([value.as_str()]).for_each(|part| learn_secret(name, part));
+                value
+                    .split_whitespace()
+                    .chain([value.as_str()])
+                    .for_each(|part| learn_secret(name, part));
             }
             let wrong = || format!("cannot be reached: the header `{name}` cannot be sent");
             let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
@@ -44,8 +47,17 @@ impl NamedAddress {
         }
         let login = &address.login;
         let client_secret = login.client_secret.as_deref().map(replaced).transpose()?;
-        client_secret.iter().for_each(|secret| learn_secret("clientSecret", secret));
-        Ok(Self { target, headers, login: Login { client_secret, ..login.clone() } })
+        client_secret
+            .iter()
+            .for_each(|secret| learn_secret("clientSecret", secret));
+        Ok(Self {
+            target,
+            headers,
+            login: Login {
+                client_secret,
+                ..login.clone()
+            },
+        })
     }
 
     /// Resolves its host. The origin of the settings determines which addresses are allowed.
@@ -75,9 +87,12 @@ mod tests {
 
     #[test]
     fn headers_that_are_secrets_are_known_by_name_or_origin() {
-        for (name, text) in
-            [("Authorization", "Bearer x"), ("X-Api-Key", "x"), ("cookie", "x"), ("X-Tenant", "${TENANT}")]
-        {
+        for (name, text) in [
+            ("Authorization", "Bearer x"),
+            ("X-Api-Key", "x"),
+            ("cookie", "x"),
+            ("X-Tenant", "${TENANT}"),
+        ] {
             assert!(is_secret(name, text), "{name}");
         }
         assert!(!is_secret("X-Client", "lazaret"));

@@ -27,7 +27,13 @@ impl Available {
         found.problems.iter().for_each(|problem| tell(problem));
         let mut all = found.servers;
         let directory = prepare(&mut all, tell);
-        Self { all, project: project.map(str::to_owned), directory, dial, tell }
+        Self {
+            all,
+            project: project.map(str::to_owned),
+            directory,
+            dial,
+            tell,
+        }
     }
 
     /// The directories into which their files are written.
@@ -40,7 +46,9 @@ impl Available {
         let is_read = self.project.as_ref() == Some(&open.project);
         let unread = if is_read { None } else { unread(&open.project) };
         unread.iter().for_each(|problem| (self.tell)(problem));
-        self.choose(open, unread, |server| is_read || server.whose == Whose::User)
+        self.choose(open, unread, |server| {
+            is_read || server.whose == Whose::User
+        })
     }
 
     /// The servers of a session without a project: the user's that need none.
@@ -49,7 +57,9 @@ impl Available {
             Kind::Program(Program { project, .. }) => *project == Share::None,
             Kind::Address(_) => true,
         };
-        self.choose(open, None, |server| server.whose == Whose::User && needs_none(server))
+        self.choose(open, None, |server| {
+            server.whose == Whose::User && needs_none(server)
+        })
     }
 
     fn choose(
@@ -58,7 +68,12 @@ impl Available {
         problem: Option<String>,
         is_chosen: impl Fn(&Server) -> bool,
     ) -> SessionServers {
-        let chosen = self.all.iter().filter(|server| is_chosen(server)).cloned().collect();
+        let chosen = self
+            .all
+            .iter()
+            .filter(|server| is_chosen(server))
+            .cloned()
+            .collect();
         let mut servers = SessionServers::new(chosen, open, self.directory.clone(), self.tell);
         servers.problems.extend(problem);
         servers.reach(self.dial.clone());

@@ -20,9 +20,16 @@ pub const MESSAGE_MAX: usize = 4096;
 pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
     let mut shown = Shown::default();
     let count = result.content.len();
-    result.content.into_iter().take(BLOCKS_MAX).for_each(|block| shown.push(block));
+    result
+        .content
+        .into_iter()
+        .take(BLOCKS_MAX)
+        .for_each(|block| shown.push(block));
     if count > BLOCKS_MAX {
-        shown.line(&format!("[{} more blocks are left out]", count - BLOCKS_MAX));
+        shown.line(&format!(
+            "[{} more blocks are left out]",
+            count - BLOCKS_MAX
+        ));
     }
     let structured = result.structured_content;
     if let (true, Some(structured)) = (count == 0, &structured) {
@@ -30,9 +37,16 @@ pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
     }
     if result.is_error == Some(true) {
         let message = format!("the server `{server}` says: {}", brief(&shown.text));
-        return Err(Failed { kind: ErrorKind::Io, message });
+        return Err(Failed {
+            kind: ErrorKind::Io,
+            message,
+        });
     }
-    Ok(Reply { text: shown.text.into_bytes(), structured, image: shown.image })
+    Ok(Reply {
+        text: shown.text.into_bytes(),
+        structured,
+        image: shown.image,
+    })
 }
 
 /// The beginning of a text.
@@ -67,14 +81,23 @@ impl Shown {
                     self.line(&format!("[resource {}]", name(&uri)));
                     self.line(&text);
                 }
-                ResourceContents::BlobResourceContents { uri, blob, mime_type, .. } => {
+                ResourceContents::BlobResourceContents {
+                    uri,
+                    blob,
+                    mime_type,
+                    ..
+                } => {
                     let what = format!("resource {}", name(&uri));
                     self.picture(&what, &blob, mime_type.as_deref().unwrap_or("of no type"));
                 }
                 _ => self.line("[a resource of an unknown kind]"),
             },
             ContentBlock::ResourceLink(link) => {
-                self.line(&format!("[resource {}: {}]", name(&link.uri), name(&link.name)));
+                self.line(&format!(
+                    "[resource {}: {}]",
+                    name(&link.uri),
+                    name(&link.name)
+                ));
             }
             _ => self.line("[a block of an unknown kind]"),
         }
@@ -83,7 +106,11 @@ impl Shown {
     /// Keeps the first image; for an invalid or further one, notes that it exists.
     fn picture(&mut self, what: &str, base64: &str, media_type: &str) {
         let (bytes, media_type) = (size(base64), name(media_type));
-        let checked = if bytes as u64 > image::MAX + 2 { None } else { STANDARD.decode(base64).ok() };
+        let checked = if bytes as u64 > image::MAX + 2 {
+            None
+        } else {
+            STANDARD.decode(base64).ok()
+        };
         let checked = checked.and_then(|data| {
             let media_type = image::check(&data, data.len() as u64).ok()?;
             Some(Image { media_type, data })
@@ -91,10 +118,14 @@ impl Shown {
         match (checked, &self.image) {
             (Some(image), None) => self.image = Some(image),
             (Some(_), Some(_)) => {
-                self.line(&format!("[{what}, {media_type}, {bytes} bytes: only the first image is shown]"));
+                self.line(&format!(
+                    "[{what}, {media_type}, {bytes} bytes: only the first image is shown]"
+                ));
             }
             (None, _) => {
-                self.line(&format!("[{what}, {media_type}, {bytes} bytes: no image that can be shown]"));
+                self.line(&format!(
+                    "[{what}, {media_type}, {bytes} bytes: no image that can be shown]"
+                ));
             }
         }
     }
@@ -137,7 +168,9 @@ mod tests {
             ContentBlock::embedded_text("file:///a", "inside"),
         ]);
         assert_eq!(
-            all.image.as_ref().map(|image| (image.media_type, image.data.as_slice())),
+            all.image
+                .as_ref()
+                .map(|image| (image.media_type, image.data.as_slice())),
             Some(("image/png", PNG))
         );
         let shown = String::from_utf8(all.text).unwrap();
@@ -152,21 +185,30 @@ mod tests {
     fn blocks_and_images_hold_their_limits_at_the_edge() {
         assert!(!text(vec![ContentBlock::text("x"); BLOCKS_MAX]).contains("left out"));
         assert!(
-            text(vec![ContentBlock::text("x"); BLOCKS_MAX + 1]).ends_with("[1 more blocks are left out]")
+            text(vec![ContentBlock::text("x"); BLOCKS_MAX + 1])
+                .ends_with("[1 more blocks are left out]")
         );
         let image = |bytes: usize| {
             let mut data = PNG.to_vec();
             data.resize(bytes, 0);
-            of(vec![ContentBlock::image(STANDARD.encode(data), "image/png")]).image
+            of(vec![ContentBlock::image(
+                STANDARD.encode(data),
+                "image/png",
+            )])
+            .image
         };
         assert!(image(image::MAX as usize).is_some() && image(image::MAX as usize + 1).is_none());
     }
 
     #[test]
     fn an_error_has_the_words_of_the_tool_and_is_bounded() {
-        let failed =
-            |text: &str| reply("s", CallToolResult::error(vec![ContentBlock::text(text)])).unwrap_err();
-        assert_eq!(failed("no such file").message, "the server `s` says: no such file");
+        let failed = |text: &str| {
+            reply("s", CallToolResult::error(vec![ContentBlock::text(text)])).unwrap_err()
+        };
+        assert_eq!(
+            failed("no such file").message,
+            "the server `s` says: no such file"
+        );
         assert!(failed(&"é".repeat(MESSAGE_MAX)).message.len() < MESSAGE_MAX + 40);
         assert_eq!(failed("x").kind, ErrorKind::Io);
     }

@@ -44,15 +44,27 @@ pub fn add(text: &str, name: &str, entry: &Value) -> Result<String, ChangeError>
 /// If there is none with this name, or the text is invalid.
 pub fn remove(text: &str, name: &str) -> Result<String, ChangeError> {
     let entry = entry_of(text, name).ok_or_else(|| ChangeError::Missing(name.to_owned()))?;
-    Ok(revert(Format::Json, text, "{\"mcpServers\":{}}", &[edit(name, entry)])?)
+    Ok(revert(
+        Format::Json,
+        text,
+        "{\"mcpServers\":{}}",
+        &[edit(name, entry)],
+    )?)
 }
 
 fn edit(name: &str, value: Value) -> Edit {
-    Edit::Set { path: vec![SERVERS.to_owned(), name.to_owned()], value }
+    Edit::Set {
+        path: vec![SERVERS.to_owned(), name.to_owned()],
+        value,
+    }
 }
 
 fn entry_of(text: &str, name: &str) -> Option<Value> {
-    serde_json::from_str::<Value>(text).ok()?.get(SERVERS)?.get(name).cloned()
+    serde_json::from_str::<Value>(text)
+        .ok()?
+        .get(SERVERS)?
+        .get(name)
+        .cloned()
 }
 
 #[cfg(test)]
@@ -62,18 +74,28 @@ mod tests {
 
     #[test]
     fn a_server_comes_and_goes_and_the_rest_stays() {
-        let before = "{\n  \"other\": 1,\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n";
+        let before =
+            "{\n  \"other\": 1,\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n";
         let with = add(before, "b", &json!({ "command": "y", "args": ["z"] })).unwrap();
         assert_eq!(settings::parse(&with, Whose::User).unwrap().len(), 2);
-        assert!(matches!(add(&with, "b", &json!({ "command": "y" })), Err(ChangeError::Taken(_))));
+        assert!(matches!(
+            add(&with, "b", &json!({ "command": "y" })),
+            Err(ChangeError::Taken(_))
+        ));
         let without = remove(&with, "b").unwrap();
         assert_eq!(
             serde_json::from_str::<Value>(&without).unwrap(),
             serde_json::from_str::<Value>(before).unwrap()
         );
-        assert!(matches!(remove(&without, "b"), Err(ChangeError::Missing(_))));
+        assert!(matches!(
+            remove(&without, "b"),
+            Err(ChangeError::Missing(_))
+        ));
         let first = add("", "a", &json!({ "command": "x" })).unwrap();
         assert_eq!(settings::parse(&first, Whose::User).unwrap()[0].name, "a");
-        assert!(matches!(add("", "a__b", &json!({ "command": "x" })), Err(ChangeError::Settings(_))));
+        assert!(matches!(
+            add("", "a__b", &json!({ "command": "x" })),
+            Err(ChangeError::Settings(_))
+        ));
     }
 }

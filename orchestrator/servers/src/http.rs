@@ -8,7 +8,8 @@ use futures_util::stream::BoxStream;
 use orchestrator_web::error::HttpError;
 use orchestrator_web::named::{NamedHost, body};
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
@@ -73,7 +74,13 @@ impl Remote {
     /// The server for `host`'s target, with these headers in every request.
     pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<State>) -> Self {
         let (trouble, challenge) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { host, headers, state, trouble, challenge }))
+        Self(Arc::new(Inner {
+            host,
+            headers,
+            state,
+            trouble,
+            challenge,
+        }))
     }
 
     /// The host that requests go to.
@@ -83,16 +90,28 @@ impl Remote {
 
     /// The last problem, as text.
     pub fn trouble(&self) -> Option<String> {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The server's challenge when it refused us for a missing or insufficient login; empty if it sent none.
     pub fn challenge(&self) -> Option<String> {
-        self.0.challenge.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .challenge
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Sends a request to its host, unless the server was given up. A response with `401` or `403` is an error.
-    pub async fn send(&self, request: RequestBuilder, token: Option<String>) -> Result<Response, Failure> {
+    pub async fn send(
+        &self,
+        request: RequestBuilder,
+        token: Option<String>,
+    ) -> Result<Response, Failure> {
         self.open().map_err(Failure::Client)?;
         let request = request.headers(self.0.headers.clone());
         let request = match token {
@@ -105,7 +124,11 @@ impl Remote {
         let response = sent.map_err(|error| self.failed(error.into()))?;
         match refusal(&response) {
             Some((challenge, refusal)) => {
-                *self.0.challenge.lock().unwrap_or_else(PoisonError::into_inner) = Some(challenge);
+                *self
+                    .0
+                    .challenge
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = Some(challenge);
                 Err(refusal)
             }
             None => Ok(response),
@@ -120,7 +143,11 @@ impl Remote {
     }
 
     fn failed(&self, error: RemoteError) -> Failure {
-        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *self
+            .0
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
         Failure::Client(error)
     }
 
@@ -128,7 +155,10 @@ impl Remote {
     fn status(&self, response: &Response) -> Failure {
         let status = response.status();
         let _ = self.failed(RemoteError::Status(status.as_u16()));
-        let retry = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
         HttpStatusError::new(status.as_u16(), retry.map(str::to_owned)).into()
     }
 
@@ -137,11 +167,18 @@ impl Remote {
         let unfinished = Arc::new(AtomicUsize::new(0));
         let (counted, server) = (unfinished.clone(), self.clone());
         let bytes = response.bytes_stream().map(move |chunk| {
-            let chunk = chunk
-                .map_err(|error| RemoteError::Http(HttpError::Broken(error.without_url().to_string())))?;
+            let chunk = chunk.map_err(|error| {
+                RemoteError::Http(HttpError::Broken(error.without_url().to_string()))
+            })?;
             let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-            let within = if length > MESSAGE_MAX { Err(RemoteError::LongEvent) } else { Ok(()) };
-            within.and_then(|()| server.count(0, chunk.len())).inspect_err(|error| server.give_up(error))?;
+            let within = if length > MESSAGE_MAX {
+                Err(RemoteError::LongEvent)
+            } else {
+                Ok(())
+            };
+            within
+                .and_then(|()| server.count(0, chunk.len()))
+                .inspect_err(|error| server.give_up(error))?;
             Ok::<_, RemoteError>(chunk)
         });
         let server = self.clone();
@@ -170,7 +207,10 @@ impl Remote {
     }
 
     fn count(&self, messages: usize, bytes: usize) -> Result<(), RemoteError> {
-        self.0.state.count(messages, bytes).map_err(RemoteError::GivenUp)
+        self.0
+            .state
+            .count(messages, bytes)
+            .map_err(RemoteError::GivenUp)
     }
 
     fn give_up(&self, error: &RemoteError) {
@@ -204,13 +244,19 @@ impl Remote {
         self.count(1, 0).map_err(|error| self.failed(error))?;
         let session = session(&response).map_err(|error| self.failed(error))?;
         if is_media(&response, EVENTS) {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
+            return Ok(StreamableHttpPostResponse::Sse(
+                self.events(response),
+                session,
+            ));
         }
         if !is_media(&response, JSON) {
             return Err(self.failed(RemoteError::Other));
         }
-        let bytes = body(response, MESSAGE_MAX).await.map_err(|error| self.failed(error.into()))?;
-        self.count(0, bytes.len()).map_err(|error| self.failed(error))?;
+        let bytes = body(response, MESSAGE_MAX)
+            .await
+            .map_err(|error| self.failed(error.into()))?;
+        self.count(0, bytes.len())
+            .map_err(|error| self.failed(error))?;
         let message = read(&bytes).map_err(|error| self.failed(error.into()))?;
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
@@ -222,7 +268,9 @@ impl Remote {
             return Err(failure);
         }
         match body(response, ERROR_MAX).await.map(|bytes| read(&bytes)) {
-            Ok(Ok(message @ JsonRpcMessage::Error(_))) => Ok(StreamableHttpPostResponse::Json(message, None)),
+            Ok(Ok(message @ JsonRpcMessage::Error(_))) => {
+                Ok(StreamableHttpPostResponse::Json(message, None))
+            }
             Ok(_) | Err(_) => Err(failure),
         }
     }
@@ -230,11 +278,17 @@ impl Remote {
 
 /// If a response refuses us for a missing or insufficient login: its challenge, and the error.
 fn refusal(response: &Response) -> Option<(String, Failure)> {
-    let said = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+    let said = response
+        .headers()
+        .get(WWW_AUTHENTICATE)
+        .and_then(|value| value.to_str().ok());
     match (response.status(), said) {
         (StatusCode::UNAUTHORIZED, said) => {
             let said = said.unwrap_or_default().to_owned();
-            Some((said.clone(), Failure::AuthRequired(AuthRequiredError::new(said))))
+            Some((
+                said.clone(),
+                Failure::AuthRequired(AuthRequiredError::new(said)),
+            ))
         }
         (StatusCode::FORBIDDEN, Some(said)) => {
             let error = InsufficientScopeError::new(said.to_owned(), None);
@@ -245,14 +299,19 @@ fn refusal(response: &Response) -> Option<(String, Failure)> {
 }
 
 fn is_media(response: &Response, wanted: &str) -> bool {
-    let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let media = media.and_then(|text| text.split(';').next()).map(str::trim);
     media.is_some_and(|media| media.eq_ignore_ascii_case(wanted))
 }
 
 /// The session ID that it assigned.
 fn session(response: &Response) -> Result<Option<String>, RemoteError> {
-    let Some(value) = response.headers().get(SESSION) else { return Ok(None) };
+    let Some(value) = response.headers().get(SESSION) else {
+        return Ok(None);
+    };
     match value.to_str() {
         Ok(name) if name.len() <= ID_MAX => Ok(Some(name.to_owned())),
         Ok(_) | Err(_) => Err(RemoteError::LongName),
@@ -275,15 +334,23 @@ impl StreamableHttpClient for Remote {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let mut request = self.0.host.client().post(&*uri).headers(headers.into_iter().collect());
-        request = request.header(ACCEPT, "application/json, text/event-stream").header(CONTENT_TYPE, JSON);
+        let mut request = self
+            .0
+            .host
+            .client()
+            .post(&*uri)
+            .headers(headers.into_iter().collect());
+        request = request
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, JSON);
         if let Some(id) = &session_id {
             request = request.header(SESSION, header(id)?);
         }
         let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
         let body = serde_json::to_vec(&message)?;
         let response = self.send(request.body(body), token).await?;
-        self.answer(response, is_request, session_id.is_some()).await
+        self.answer(response, is_request, session_id.is_some())
+            .await
     }
 
     async fn delete_session(
@@ -293,8 +360,15 @@ impl StreamableHttpClient for Remote {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        let request = self.0.host.client().delete(&*uri).headers(headers.into_iter().collect());
-        let response = self.send(request.header(SESSION, header(&session_id)?), token).await?;
+        let request = self
+            .0
+            .host
+            .client()
+            .delete(&*uri)
+            .headers(headers.into_iter().collect());
+        let response = self
+            .send(request.header(SESSION, header(&session_id)?), token)
+            .await?;
         match response.status() {
             // A server may keep sessions for as long as it likes.
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),
@@ -315,7 +389,12 @@ impl StreamableHttpClient for Remote {
         self.count(STREAM_MESSAGES, 0)
             .inspect_err(|error| self.give_up(error))
             .map_err(|error| self.failed(error))?;
-        let mut request = self.0.host.client().get(&*uri).headers(headers.into_iter().collect());
+        let mut request = self
+            .0
+            .host
+            .client()
+            .get(&*uri)
+            .headers(headers.into_iter().collect());
         request = request.header(ACCEPT, EVENTS);
         if let Some(id) = &session_id {
             request = request.header(SESSION, header(id)?);
@@ -326,7 +405,9 @@ impl StreamableHttpClient for Remote {
         let response = self.send(request, token).await?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
-            status if status.is_success() && is_media(&response, EVENTS) => Ok(self.events(response)),
+            status if status.is_success() && is_media(&response, EVENTS) => {
+                Ok(self.events(response))
+            }
             status if status.is_success() => Err(self.failed(RemoteError::Other)),
             _ => Err(self.status(&response)),
         }

@@ -22,13 +22,13 @@ use orchestrator_tools::findings;
 use orchestrator_tools::remote::Reply;
 use orchestrator_tools::render::Finished;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ErrorCode, ErrorData,
-    Implementation, ListRootsResult, LoggingMessageNotificationParam, PaginatedRequestParams,
-    ProtocolVersion, Root, RootsCapabilities,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ErrorCode,
+    ErrorData, Implementation, ListRootsResult, LoggingMessageNotificationParam,
+    PaginatedRequestParams, ProtocolVersion, Root, RootsCapabilities,
 };
 use rmcp::service::{
-    NotificationContext, Peer, RequestContext, RoleClient, RunningService as RunningClient, RxJsonRpcMessage,
-    ServiceError,
+    NotificationContext, Peer, RequestContext, RoleClient, RunningService as RunningClient,
+    RxJsonRpcMessage, ServiceError,
 };
 use rmcp::transport::IntoTransport;
 use rmcp::transport::auth::{AuthClient, AuthorizationManager};
@@ -73,19 +73,33 @@ impl Watched {
     /// Writes a line of our own into its log.
     pub fn note(&self, line: &str) {
         // It may quote the server, whose text must not begin a line of ours.
-        self.log.borrow_mut().push(&format!("[lazaret] {}", one_line(line.as_bytes(), self.redactor)));
+        self.log.borrow_mut().push(&format!(
+            "[lazaret] {}",
+            one_line(line.as_bytes(), self.redactor)
+        ));
     }
 
     /// Logs the decision on a connection that failed or was refused.
     pub fn connection(&self, decision: &Decision) {
         if let Some(why) = decision.explain() {
-            let Decision { host, port, verdict, .. } = decision;
-            self.note(&format!("connection to {host}:{port}: {}: {why}", verdict.name()));
+            let Decision {
+                host,
+                port,
+                verdict,
+                ..
+            } = decision;
+            self.note(&format!(
+                "connection to {host}:{port}: {}: {why}",
+                verdict.name()
+            ));
         }
     }
 
     fn failed(&self, kind: ErrorKind, why: &str) -> Failed {
-        Failed { kind, message: format!("the server `{}` {why}", self.name) }
+        Failed {
+            kind,
+            message: format!("the server `{}` {why}", self.name),
+        }
     }
 }
 
@@ -120,9 +134,29 @@ impl Live {
         let (incoming, received) = mpsc::channel(WAITING);
         let (outgoing, sent) = mpsc::channel(WAITING);
         let (said, hears) = mpsc::channel(WAITING);
-        let pump = spawn_local(pump(service, incoming, sent, hears, watched.clone(), state.clone()));
-        let live = Unfinished { watched, means, state, pump: Aborted(pump) };
-        live.greet(Messages::new(received, outgoing), Handler { root, changed, said }).await
+        let pump = spawn_local(pump(
+            service,
+            incoming,
+            sent,
+            hears,
+            watched.clone(),
+            state.clone(),
+        ));
+        let live = Unfinished {
+            watched,
+            means,
+            state,
+            pump: Aborted(pump),
+        };
+        live.greet(
+            Messages::new(received, outgoing),
+            Handler {
+                root,
+                changed,
+                said,
+            },
+        )
+        .await
     }
 
     /// Initializes a server with an address, with its login if there is one, and lists its tools.
@@ -139,7 +173,11 @@ impl Live {
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
         let (said, hears) = mpsc::channel(WAITING);
         let (root, means) = (None, Means::Address(remote.clone()));
-        let handler = Handler { root, changed, said };
+        let handler = Handler {
+            root,
+            changed,
+            said,
+        };
         let listen = listen(hears, watched.clone());
         match (speech, login) {
             (Speech::Sse, _) => {
@@ -149,15 +187,26 @@ impl Live {
                     let _pump = pump;
                     listen.await
                 });
-                let live = Unfinished { watched, means, state, pump: Aborted(task) };
+                let live = Unfinished {
+                    watched,
+                    means,
+                    state,
+                    pump: Aborted(task),
+                };
                 live.greet(messages, handler).await
             }
             (Speech::Http, login) => {
-                let live = Unfinished { watched, means, state, pump: Aborted(spawn_local(listen)) };
+                let live = Unfinished {
+                    watched,
+                    means,
+                    state,
+                    pump: Aborted(spawn_local(listen)),
+                };
                 match login {
                     Some(login) => {
                         let uri = remote.host().target().url().to_string();
-                        live.greet(streamable(AuthClient::new(remote, login), uri), handler).await
+                        live.greet(streamable(AuthClient::new(remote, login), uri), handler)
+                            .await
                     }
                     None => {
                         let uri = remote.host().target().url().to_string();
@@ -178,7 +227,9 @@ impl Live {
     /// # Errors
     /// If it exceeds a bound, or is gone.
     pub async fn list(&self) -> Result<Vec<ListedTool>, Failed> {
-        list(&self.client, &self.state).await.map_err(|error| self.listing(error))
+        list(&self.client, &self.state)
+            .await
+            .map_err(|error| self.listing(error))
     }
 
     fn listing(&self, error: ListError) -> Failed {
@@ -200,7 +251,9 @@ impl Live {
         self.state.asked();
         match answer {
             Ok(CallToolResponse::Complete(result)) => blocks::reply(&self.watched.name, result),
-            Ok(_) => Err(self.watched.failed(ErrorKind::Io, "needs several answers, which is unsupported")),
+            Ok(_) => Err(self
+                .watched
+                .failed(ErrorKind::Io, "needs several answers, which is unsupported")),
             Err(error) => Err(failed(&error, &self.watched, &self.means, &self.state)),
         }
     }
@@ -215,7 +268,13 @@ impl Live {
 
     /// Ends it: closes its input, and ends its cell if it does not end by itself. A server with an address is told that the session ends.
     pub async fn close(self) {
-        let Self { client, means, state, pump: _pump, .. } = self;
+        let Self {
+            client,
+            means,
+            state,
+            pump: _pump,
+            ..
+        } = self;
         match means {
             Means::Program(input) => {
                 input.end();
@@ -242,8 +301,14 @@ impl Drop for Aborted {
 }
 
 /// The library's transport to a server with an address.
-fn streamable<C: StreamableHttpClient + Sync>(client: C, uri: String) -> StreamableHttpClientTransport<C> {
-    StreamableHttpClientTransport::with_client(client, StreamableHttpClientTransportConfig::with_uri(uri))
+fn streamable<C: StreamableHttpClient + Sync>(
+    client: C,
+    uri: String,
+) -> StreamableHttpClientTransport<C> {
+    StreamableHttpClientTransport::with_client(
+        client,
+        StreamableHttpClientTransportConfig::with_uri(uri),
+    )
 }
 
 /// A server that has not been initialized yet.
@@ -255,18 +320,28 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    async fn greet<T, E, A>(self, transport: T, handler: Handler) -> Result<(Live, Vec<ListedTool>), Failed>
+    async fn greet<T, E, A>(
+        self,
+        transport: T,
+        handler: Handler,
+    ) -> Result<(Live, Vec<ListedTool>), Failed>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let Self { watched, means, state, pump } = self;
+        let Self {
+            watched,
+            means,
+            state,
+            pump,
+        } = self;
         let ready = async {
             let greeted = serve_client(handler, transport).await;
             let client = greeted.map_err(|error| {
                 let why = why(&watched, &means, &state);
-                let why =
-                    why.unwrap_or_else(|| format!("broke the protocol in its greeting: {}", named(&error)));
+                let why = why.unwrap_or_else(|| {
+                    format!("broke the protocol in its greeting: {}", named(&error))
+                });
                 watched.failed(ErrorKind::Io, &why)
             })?;
             let tools = list(&client, &state).await;
@@ -275,10 +350,24 @@ impl Unfinished {
         };
         let late = || {
             let seconds = CONNECT.as_secs();
-            watched.failed(ErrorKind::Timeout, &format!("was not ready within {seconds} s"))
+            watched.failed(
+                ErrorKind::Timeout,
+                &format!("was not ready within {seconds} s"),
+            )
         };
-        let (client, tools) = timeout(CONNECT, ready).await.unwrap_or_else(|_| Err(late()))?;
-        Ok((Live { watched, client, means, state, pump }, tools))
+        let (client, tools) = timeout(CONNECT, ready)
+            .await
+            .unwrap_or_else(|_| Err(late()))?;
+        Ok((
+            Live {
+                watched,
+                client,
+                means,
+                state,
+                pump,
+            },
+            tools,
+        ))
     }
 }
 
@@ -287,10 +376,13 @@ fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
     match (state.why_gone(), means) {
         (Some(why), _) => Some(why.to_owned()),
         (None, Means::Program(_)) => None,
-        (None, Means::Address(remote)) if remote.challenge().is_some() => {
-            Some(format!("wants a login: run `lazaret mcp login {}`", shell_word(&watched.name)))
+        (None, Means::Address(remote)) if remote.challenge().is_some() => Some(format!(
+            "wants a login: run `lazaret mcp login {}`",
+            shell_word(&watched.name)
+        )),
+        (None, Means::Address(remote)) => {
+            remote.trouble().map(|why| format!("cannot be used: {why}"))
         }
-        (None, Means::Address(remote)) => remote.trouble().map(|why| format!("cannot be used: {why}")),
     }
 }
 
@@ -317,7 +409,9 @@ fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &State)
             };
             watched.failed(kind, &format!("says: {}", blocks::brief(&error.message)))
         }
-        ServiceError::Cancelled { .. } => watched.failed(ErrorKind::Cancelled, "has cancelled the call"),
+        ServiceError::Cancelled { .. } => {
+            watched.failed(ErrorKind::Cancelled, "has cancelled the call")
+        }
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
             let why = why(watched, means, state);
             watched.failed(ErrorKind::Io, why.as_deref().unwrap_or("is gone"))
@@ -345,7 +439,10 @@ async fn list(
     state: &State,
 ) -> Result<Vec<ListedTool>, ListError> {
     state.asked();
-    if client.peer_info().is_some_and(|server| server.capabilities.tools.is_none()) {
+    if client
+        .peer_info()
+        .is_some_and(|server| server.capabilities.tools.is_none())
+    {
         return Ok(Vec::new());
     }
     let peer: &Peer<RoleClient> = client.peer();
@@ -353,19 +450,29 @@ async fn list(
     for _ in 0..PAGES_MAX {
         let mut page = PaginatedRequestParams::default();
         page.cursor = cursor;
-        let page = peer.list_tools(Some(page)).await.map_err(ListError::Service)?;
-        tools.extend(page.tools.into_iter().take(TOOLS_MAX + 1).map(|tool| ListedTool {
-            name: tool.name.into_owned(),
-            description: tool.description.unwrap_or_default().into_owned(),
-            schema: Value::Object((*tool.input_schema).clone()),
-        }));
+        let page = peer
+            .list_tools(Some(page))
+            .await
+            .map_err(ListError::Service)?;
+        tools.extend(
+            page.tools
+                .into_iter()
+                .take(TOOLS_MAX + 1)
+                .map(|tool| ListedTool {
+                    name: tool.name.into_owned(),
+                    description: tool.description.unwrap_or_default().into_owned(),
+                    schema: Value::Object((*tool.input_schema).clone()),
+                }),
+        );
         check_list(&tools).map_err(ListError::Bound)?;
         cursor = page.next_cursor;
         if cursor.is_none() {
             return Ok(tools);
         }
     }
-    Err(ListError::Bound(format!("lists its tools on more than {PAGES_MAX} pages")))
+    Err(ListError::Bound(format!(
+        "lists its tools on more than {PAGES_MAX} pages"
+    )))
 }
 
 /// Checks that a list of tools is within bounds.
@@ -373,17 +480,27 @@ pub(crate) fn check_list(tools: &[ListedTool]) -> Result<(), String> {
     if tools.len() > TOOLS_MAX {
         return Err(format!("lists more than {TOOLS_MAX} tools"));
     }
-    if tools.iter().any(|tool| tool.name.is_empty() || tool.name.len() > TOOL_NAME_MAX) {
-        return Err(format!("lists a tool whose name does not have 1 to {TOOL_NAME_MAX} bytes"));
+    if tools
+        .iter()
+        .any(|tool| tool.name.is_empty() || tool.name.len() > TOOL_NAME_MAX)
+    {
+        return Err(format!(
+            "lists a tool whose name does not have 1 to {TOOL_NAME_MAX} bytes"
+        ));
     }
     let mut names: Vec<_> = tools.iter().map(|tool| &tool.name).collect();
     names.sort_unstable();
     if names.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err("lists two tools with the same name".to_owned());
     }
-    let bytes: usize = tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
+    let bytes: usize = tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.schema.to_string().len())
+        .sum();
     if bytes > TOOLS_BYTES_MAX {
-        return Err(format!("lists descriptions and schemas of more than {TOOLS_BYTES_MAX} bytes"));
+        return Err(format!(
+            "lists descriptions and schemas of more than {TOOLS_BYTES_MAX} bytes"
+        ));
     }
     Ok(())
 }
@@ -401,12 +518,20 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         capabilities.roots = Some(RootsCapabilities::default());
-        ClientConfig::new(capabilities, Implementation::new("lazaret", env!("CARGO_PKG_VERSION")))
-            .with_protocol_version(ProtocolVersion::V_2025_11_25)
+        ClientConfig::new(
+            capabilities,
+            Implementation::new("lazaret", env!("CARGO_PKG_VERSION")),
+        )
+        .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Ok(ListRootsResult::new(self.root.iter().map(Root::new).collect()))
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        Ok(ListRootsResult::new(
+            self.root.iter().map(Root::new).collect(),
+        ))
     }
 
     async fn on_logging_message(
@@ -439,7 +564,10 @@ async fn pump(
     let feed = async {
         while let Some(line) = outgoing.recv().await {
             if timeout(READS, input.feed(&line)).await.is_err() {
-                return format!("does not read its input and was ended after {} s", READS.as_secs());
+                return format!(
+                    "does not read its input and was ended after {} s",
+                    READS.as_secs()
+                );
             }
         }
         // The client is gone, so further output is not read.
@@ -464,7 +592,10 @@ async fn pump(
 /// Writes the server's log messages into its log.
 async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<Watched>) {
     while let Some(text) = said.recv().await {
-        watched.log.borrow_mut().push_said(text.as_bytes(), watched.redactor);
+        watched
+            .log
+            .borrow_mut()
+            .push_said(text.as_bytes(), watched.redactor);
     }
 }
 
@@ -481,7 +612,10 @@ async fn hear(
             ServiceEvent::Output { stderr, bytes } => {
                 let heard = match stderr {
                     true => {
-                        watched.log.borrow_mut().push_bytes(&bytes, watched.redactor);
+                        watched
+                            .log
+                            .borrow_mut()
+                            .push_bytes(&bytes, watched.redactor);
                         state.count(0, bytes.len())
                     }
                     false => take(&mut lines, &bytes, incoming, watched, state).await,
@@ -491,7 +625,9 @@ async fn hear(
                 }
                 service.taken(bytes.len());
             }
-            ServiceEvent::WaitsForApproval => watched.note("waits for an answer from `lazaret approve`"),
+            ServiceEvent::WaitsForApproval => {
+                watched.note("waits for an answer from `lazaret approve`")
+            }
             ServiceEvent::Ended(ended) => return how(&ended, &service.take_found(), watched),
         }
     }
@@ -505,7 +641,9 @@ async fn take(
     watched: &Watched,
     state: &State,
 ) -> Result<(), String> {
-    let cut = lines.push(bytes).map_err(|error| error.to_string().replacen("it ", "", 1))?;
+    let cut = lines
+        .push(bytes)
+        .map_err(|error| error.to_string().replacen("it ", "", 1))?;
     state.count(cut.len(), bytes.len())?;
     for line in cut {
         match read(&line) {
@@ -514,7 +652,10 @@ async fn take(
                 let _ = incoming.send(message).await;
             }
             Err(crate::messages::MessageError::Other) => {
-                watched.log.borrow_mut().push_said(&line[..line.len().min(4096)], watched.redactor);
+                watched
+                    .log
+                    .borrow_mut()
+                    .push_said(&line[..line.len().min(4096)], watched.redactor);
             }
             Err(error @ crate::messages::MessageError::TooMany) => {
                 return Err(error.to_string().replacen("it ", "", 1));
@@ -543,15 +684,26 @@ mod tests {
     use serde_json::json;
 
     fn tool(name: String, bytes: usize) -> ListedTool {
-        ListedTool { name, description: "x".repeat(bytes), schema: json!({}) }
+        ListedTool {
+            name,
+            description: "x".repeat(bytes),
+            schema: json!({}),
+        }
     }
 
     #[test]
     fn each_bound_of_a_list_holds_at_its_edge() {
-        let many = |count: usize| (0..count).map(|n| tool(n.to_string(), 0)).collect::<Vec<_>>();
+        let many = |count: usize| {
+            (0..count)
+                .map(|n| tool(n.to_string(), 0))
+                .collect::<Vec<_>>()
+        };
         assert!(check_list(&many(TOOLS_MAX)).is_ok() && check_list(&many(TOOLS_MAX + 1)).is_err());
         let named = |name: String| check_list(&[tool(name, 0)]);
-        assert!(named("n".repeat(TOOL_NAME_MAX)).is_ok() && named("n".repeat(TOOL_NAME_MAX + 1)).is_err());
+        assert!(
+            named("n".repeat(TOOL_NAME_MAX)).is_ok()
+                && named("n".repeat(TOOL_NAME_MAX + 1)).is_err()
+        );
         assert!(named(String::new()).is_err());
         let described = |bytes: usize| check_list(&[tool("a".into(), bytes)]);
         assert!(described(TOOLS_BYTES_MAX - 2).is_ok() && described(TOOLS_BYTES_MAX - 1).is_err());

@@ -41,7 +41,8 @@ impl Ring {
     pub fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = (2 * LINE_MAX).saturating_sub(self.unfinished.len());
-            self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
+            self.unfinished
+                .extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
                 self.finish(redactor);
             }
@@ -69,7 +70,10 @@ impl Ring {
 
     /// The last lines, oldest first.
     pub fn last(&self, count: usize) -> impl Iterator<Item = &str> {
-        self.lines.iter().skip(self.lines.len().saturating_sub(count)).map(String::as_str)
+        self.lines
+            .iter()
+            .skip(self.lines.len().saturating_sub(count))
+            .map(String::as_str)
     }
 
     /// Whether something was added since the last call.
@@ -82,7 +86,9 @@ impl Ring {
 pub fn one_line(bytes: &[u8], redactor: &Redactor) -> String {
     let (clean, _) = clean::lines(bytes);
     let text = String::from_utf8_lossy(&clean);
-    redactor.text(text.trim_end().replace(['\n', '\r'], " ").as_str()).into_owned()
+    redactor
+        .text(text.trim_end().replace(['\n', '\r'], " ").as_str())
+        .into_owned()
 }
 
 #[cfg(test)]
@@ -97,9 +103,15 @@ mod tests {
     fn the_last_lines_are_kept_and_none_is_long() {
         let mut ring = Ring::default();
         (0..LINES_MAX).for_each(|number| ring.push(&number.to_string()));
-        assert_eq!((ring.text().lines().count(), ring.text().lines().next()), (LINES_MAX, Some("0")));
+        assert_eq!(
+            (ring.text().lines().count(), ring.text().lines().next()),
+            (LINES_MAX, Some("0"))
+        );
         ring.push(&"é".repeat(LINE_MAX));
-        assert_eq!((ring.text().lines().count(), ring.text().lines().next()), (LINES_MAX, Some("1")));
+        assert_eq!(
+            (ring.text().lines().count(), ring.text().lines().next()),
+            (LINES_MAX, Some("1"))
+        );
         assert_eq!(ring.last(1).map(str::len).collect::<Vec<_>>(), [LINE_MAX]);
         assert!(ring.take_changed() && !ring.take_changed());
     }

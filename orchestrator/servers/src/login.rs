@@ -16,8 +16,8 @@ use policies::secret::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
-    OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
-    OAuthState, StoredCredentials,
+    OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
+    OAuthHttpRequest, OAuthState, StoredCredentials,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -65,7 +65,9 @@ impl OAuthHttpClient for Requests {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         let (class, request) = (self.class, request.request);
         Box::pin(async move {
-            timeout(REQUEST, perform(class, request)).await.unwrap_or_else(|error| Err(error.into()))
+            timeout(REQUEST, perform(class, request))
+                .await
+                .unwrap_or_else(|error| Err(error.into()))
         })
     }
 }
@@ -78,7 +80,11 @@ async fn perform(
     let target = Target::parse(&request.uri().to_string())?;
     let host = NamedHost::find(target.clone(), NamedBy::ServerAt(class)).await?;
     let (parts, bytes) = request.into_parts();
-    let sent = host.client().request(parts.method, target.url().clone()).headers(parts.headers).body(bytes);
+    let sent = host
+        .client()
+        .request(parts.method, target.url().clone())
+        .headers(parts.headers)
+        .body(bytes);
     let answer = host.send(sent).await?;
     let mut response = http::Response::builder().status(answer.status());
     for (name, value) in answer.headers() {
@@ -110,7 +116,10 @@ fn learn(stored: &StoredCredentials) {
 
 /// Registers a value as a secret, to be removed from all that is shown. A redactor that cannot search for it withholds more, not less.
 pub fn learn_secret(name: &str, value: &str) {
-    let _ = redactor().learn(Secret { name: name.to_owned(), value: value.as_bytes().to_vec() });
+    let _ = redactor().learn(Secret {
+        name: name.to_owned(),
+        value: value.as_bytes().to_vec(),
+    });
 }
 
 fn unkept(error: impl std::fmt::Display) -> AuthError {
@@ -148,7 +157,9 @@ impl CredentialStore for Kept {
 }
 
 async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationManager, AuthError> {
-    let requests = Arc::new(Requests { class: host.class() });
+    let requests = Arc::new(Requests {
+        class: host.class(),
+    });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
     manager.set_credential_store(Kept(place.clone()));
@@ -173,8 +184,9 @@ pub async fn kept(
     }
     if let (Some(id), Some(secret)) = (&login.client_id, &login.client_secret) {
         // The stored login does not contain our client secret.
-        manager
-            .configure_client(OAuthClientConfig::new(id, "http://127.0.0.1/").with_client_secret(secret))?;
+        manager.configure_client(
+            OAuthClientConfig::new(id, "http://127.0.0.1/").with_client_secret(secret),
+        )?;
     }
     Ok(Some(manager))
 }
@@ -215,7 +227,10 @@ impl Begun {
         }
         let mut state = OAuthState::Unauthorized(authorization(host, place).await?);
         state.start_authorization(request).await?;
-        Ok(Self { state, place: place.clone() })
+        Ok(Self {
+            state,
+            place: place.clone(),
+        })
     }
 
     /// The address for the person to open.
@@ -250,12 +265,20 @@ async fn challenge(host: &NamedHost) -> Result<Option<String>, LoginError> {
             "clientInfo": { "name": CLIENT, "version": env!("CARGO_PKG_VERSION") },
         },
     });
-    let request = host.client().post(host.target().url().clone()).body(hello.to_string());
+    let request = host
+        .client()
+        .post(host.target().url().clone())
+        .body(hello.to_string());
     let request = request
         .header(ACCEPT, "application/json, text/event-stream")
         .header(CONTENT_TYPE, "application/json");
     let answer = timeout(REQUEST, host.send(request)).await;
-    let answer = answer.map_err(|_| WebError::TimedOut(REQUEST.as_secs() as u32))?.map_err(WebError::from)?;
-    let value = answer.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+    let answer = answer
+        .map_err(|_| WebError::TimedOut(REQUEST.as_secs() as u32))?
+        .map_err(WebError::from)?;
+    let value = answer
+        .headers()
+        .get(WWW_AUTHENTICATE)
+        .and_then(|value| value.to_str().ok());
     Ok((answer.status() == 401).then(|| value.unwrap_or_default().to_owned()))
 }

@@ -88,7 +88,10 @@ pub struct Messages {
 
 impl Messages {
     /// Uses these channels.
-    pub fn new(incoming: Receiver<RxJsonRpcMessage<RoleClient>>, outgoing: Sender<Vec<u8>>) -> Self {
+    pub fn new(
+        incoming: Receiver<RxJsonRpcMessage<RoleClient>>,
+        outgoing: Sender<Vec<u8>>,
+    ) -> Self {
         Self { incoming, outgoing }
     }
 }
@@ -141,12 +144,17 @@ mod tests {
     fn values_are_counted_before_they_are_read() {
         let message = |count: usize| {
             let list = vec!["1"; count - 4].join(",");
-            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{{\"a\":[{list}]}}}}")
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{{\"a\":[{list}]}}}}"
+            )
         };
         // Two braces, a bracket and two commas of the message, plus one.
         assert_eq!(values(message(VALUES_MAX - 1).as_bytes()), VALUES_MAX);
         assert!(read(message(VALUES_MAX - 1).as_bytes()).is_ok());
-        assert_eq!(read(message(VALUES_MAX).as_bytes()).unwrap_err(), MessageError::TooMany);
+        assert_eq!(
+            read(message(VALUES_MAX).as_bytes()).unwrap_err(),
+            MessageError::TooMany
+        );
         assert_eq!(values(br#"{"a":"[,{\",[","b":"\\"}"#), 3);
     }
 
@@ -159,7 +167,10 @@ mod tests {
             )
         };
         assert!(read(nested(100).as_bytes()).is_ok());
-        assert_eq!(read(nested(200).as_bytes()).unwrap_err(), MessageError::Other);
+        assert_eq!(
+            read(nested(200).as_bytes()).unwrap_err(),
+            MessageError::Other
+        );
         assert_eq!(read(b"hello").unwrap_err(), MessageError::Other);
     }
 }

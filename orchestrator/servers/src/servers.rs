@@ -15,8 +15,8 @@ use crate::store::{self, Place};
 use crate::variables;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{
-    Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service, Trust,
-    Variable, Zone, ZonePath,
+    Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service,
+    Trust, Variable, Zone, ZonePath,
 };
 use orchestrator_session::executor::Dial;
 use orchestrator_session::service::RunningService;
@@ -125,7 +125,11 @@ impl Servers {
     /// that fail are left out; returns why.
     pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) -> Vec<Failed> {
         let mut opening = JoinSet::new();
-        for managed in self.all.iter().filter(|managed| managed.pins.borrow().is_none()) {
+        for managed in self
+            .all
+            .iter()
+            .filter(|managed| managed.pins.borrow().is_none())
+        {
             let (managed, dial) = (managed.clone(), dial.clone());
             opening.spawn_local(async move { managed.live(&dial).await.map(drop) });
         }
@@ -149,17 +153,26 @@ impl Servers {
             let _ = registry.add_server(&managed.server.name);
             let pins = managed.pins.borrow();
             let mut refused = Vec::new();
-            for tool in pins.iter().flat_map(Pins::tools).filter(|tool| managed.offers(&tool.name)) {
+            for tool in pins
+                .iter()
+                .flat_map(Pins::tools)
+                .filter(|tool| managed.offers(&tool.name))
+            {
                 let name = tool.name.clone();
                 match registry.register(managed.tool(tool, &self.executions)) {
                     Ok(registered) => {
-                        registered.warning.iter().for_each(|warning| managed.watched.note(warning));
+                        registered
+                            .warning
+                            .iter()
+                            .for_each(|warning| managed.watched.note(warning));
                         self.names.borrow_mut().insert(registered.name, (at, name));
                     }
                     Err(error) => refused.push(refusal(&name, &error)),
                 }
             }
-            refused.iter().for_each(|refusal| managed.watched.note(refusal));
+            refused
+                .iter()
+                .for_each(|refusal| managed.watched.note(refusal));
             managed.write_log();
         }
     }
@@ -171,13 +184,20 @@ impl Servers {
         Some(Watch(spawn_local(async move {
             while let Some(execution) = received.recv().await {
                 let (servers, dial) = (servers.clone(), dial.clone());
-                drop(spawn_local(async move { servers.execute(execution, &dial).await }));
+                drop(spawn_local(async move {
+                    servers.execute(execution, &dial).await
+                }));
             }
         })))
     }
 
     async fn execute(&self, execution: Execution, dial: &Rc<dyn Dial>) {
-        let Execution { tool, input, mut reply, .. } = execution;
+        let Execution {
+            tool,
+            input,
+            mut reply,
+            ..
+        } = execution;
         let found = self.names.borrow().get(&tool).cloned();
         let work = async {
             let (at, tool) = found.ok_or_else(|| unknown(&tool))?;
@@ -195,7 +215,8 @@ impl Servers {
     pub async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
         let mut asked = JoinSet::new();
         for (at, managed) in self.all.iter().enumerate() {
-            let (managed, dial, executions) = (managed.clone(), dial.clone(), self.executions.clone());
+            let (managed, dial, executions) =
+                (managed.clone(), dial.clone(), self.executions.clone());
             asked.spawn_local(async move { (at, managed.report(&dial, &executions).await) });
         }
         let mut reports = Vec::new();
@@ -212,7 +233,10 @@ impl Servers {
     /// If the server had no list, or the pins cannot be written.
     pub fn accept(&self, report: &Report) -> Result<(), Failed> {
         report.tools.as_ref().map_err(Failed::clone)?;
-        let managed = self.all.iter().find(|managed| managed.server.name == report.server);
+        let managed = self
+            .all
+            .iter()
+            .find(|managed| managed.server.name == report.server);
         let managed = managed.ok_or_else(|| unknown(&report.server))?;
         managed.pin(&report.listed)?;
         let latest = managed.listed.borrow().clone();
@@ -231,7 +255,10 @@ impl Servers {
 }
 
 fn unknown(name: &str) -> Failed {
-    Failed { kind: ErrorKind::UnknownTool, message: format!("there is no server or tool `{name}`") }
+    Failed {
+        kind: ErrorKind::UnknownTool,
+        message: format!("there is no server or tool `{name}`"),
+    }
 }
 
 fn refusal(tool: &str, error: &RegistryError) -> String {
@@ -247,14 +274,25 @@ impl Managed {
         let log = RefCell::new(Ring::of(&place.log()));
         let scope = scope(&server, session.scope.as_ref())?;
         let means = match server.kind.clone() {
-            Kind::Program(program) => Means::Program(Box::new(Cell::of(program, &server, scope, session))),
+            Kind::Program(program) => {
+                Means::Program(Box::new(Cell::of(program, &server, scope, session)))
+            }
             // What is sent to it leaves this machine.
-            Kind::Address(_) if !scope.permissions.iter().any(|permission| permission.network) => {
+            Kind::Address(_)
+                if !scope
+                    .permissions
+                    .iter()
+                    .any(|permission| permission.network) =>
+            {
                 return None;
             }
             Kind::Address(address) => Means::Address(address),
         };
-        let watched = Rc::new(Watched { name: server.name.clone(), log, redactor });
+        let watched = Rc::new(Watched {
+            name: server.name.clone(),
+            log,
+            redactor,
+        });
         Some(Self {
             server,
             place,
@@ -270,15 +308,25 @@ impl Managed {
     }
 
     fn offers(&self, tool: &str) -> bool {
-        self.server.offered.as_ref().is_none_or(|offered| offered.contains(tool))
+        self.server
+            .offered
+            .as_ref()
+            .is_none_or(|offered| offered.contains(tool))
     }
 
     fn tool(&self, tool: ListedTool, executions: &Executions) -> NewTool {
-        let ListedTool { name: tool, description, schema } = tool;
+        let ListedTool {
+            name: tool,
+            description,
+            schema,
+        } = tool;
         NewTool {
             // The server's own claim about the risk is not believed.
             risk: self.server.risks.get(&tool).copied().unwrap_or(Risk::High),
-            origin: Origin::Server { server: self.server.name.clone(), tool },
+            origin: Origin::Server {
+                server: self.server.name.clone(),
+                tool,
+            },
             description,
             schema,
             timeout_s: self.server.timeout_s,
@@ -286,7 +334,12 @@ impl Managed {
         }
     }
 
-    async fn call(self: &Rc<Self>, tool: String, input: Value, dial: &Rc<dyn Dial>) -> Result<Reply, Failed> {
+    async fn call(
+        self: &Rc<Self>,
+        tool: String,
+        input: Value,
+        dial: &Rc<dyn Dial>,
+    ) -> Result<Reply, Failed> {
         let live = self.live(dial).await?;
         self.check(&tool)?;
         let input = match input {
@@ -306,7 +359,10 @@ impl Managed {
         let changes = self.changes.borrow();
         let is_in = |names: &[String]| names.iter().any(|name| name == tool);
         if is_in(&changes.gone) {
-            return Err(self.failed(ErrorKind::NotFound, &format!("has no tool `{tool}` any more")));
+            return Err(self.failed(
+                ErrorKind::NotFound,
+                &format!("has no tool `{tool}` any more"),
+            ));
         }
         if is_in(&changes.changed) {
             let name = &self.server.name;
@@ -367,14 +423,23 @@ impl Managed {
     ) -> Result<(Live, Vec<ListedTool>), Failed> {
         let watched = self.watched.clone();
         let observe = move |decision| watched.connection(&decision);
-        let started =
-            RunningService::start(&**dial, cell.open.clone(), |opened| self.service(cell, opened), observe);
+        let started = RunningService::start(
+            &**dial,
+            cell.open.clone(),
+            |opened| self.service(cell, opened),
+            observe,
+        );
         let service = started.await.map_err(|failed| Failed {
-            message: format!("the server `{}` has no cell: {}", self.server.name, failed.message),
+            message: format!(
+                "the server `{}` has no cell: {}",
+                self.server.name, failed.message
+            ),
             ..failed
         })?;
         let root = match cell.directory {
-            None => url::Url::from_directory_path(&service.opened().project).ok().map(String::from),
+            None => url::Url::from_directory_path(&service.opened().project)
+                .ok()
+                .map(String::from),
             Some(_) => None,
         };
         Live::connect(service, self.watched.clone(), root, changed).await
@@ -386,19 +451,32 @@ impl Managed {
         address: &Address,
         changed: Arc<Notify>,
     ) -> Result<(Live, Vec<ListedTool>), Failed> {
-        let cannot =
-            |why: &dyn std::fmt::Display| self.failed(ErrorKind::Io, &format!("cannot be reached: {why}"));
-        let named = NamedAddress::of(address).map_err(|why| self.failed(ErrorKind::InvalidInput, &why))?;
+        let cannot = |why: &dyn std::fmt::Display| {
+            self.failed(ErrorKind::Io, &format!("cannot be reached: {why}"))
+        };
+        let named =
+            NamedAddress::of(address).map_err(|why| self.failed(ErrorKind::InvalidInput, &why))?;
         let host = timeout(CONNECT, named.find(self.server.whose)).await;
-        let host = host.map_err(|late| cannot(&late))?.map_err(|error| cannot(&error))?;
+        let host = host
+            .map_err(|late| cannot(&late))?
+            .map_err(|error| cannot(&error))?;
         let login = match named.headers.contains_key(AUTHORIZATION) {
             true => None,
-            false => login::kept(&host, &named.login, &self.place).await.map_err(|error| cannot(&error))?,
+            false => login::kept(&host, &named.login, &self.place)
+                .await
+                .map_err(|error| cannot(&error))?,
         };
         let state = Arc::new(State::default());
         let remote = Remote::new(host, named.headers, state.clone());
-        let reached =
-            Live::reach(remote.clone(), address.speech, login, self.watched.clone(), state, changed).await;
+        let reached = Live::reach(
+            remote.clone(),
+            address.speech,
+            login,
+            self.watched.clone(),
+            state,
+            changed,
+        )
+        .await;
         reached.inspect_err(|_| self.write_challenge(remote.challenge()))
     }
 
@@ -407,7 +485,9 @@ impl Managed {
         if let Some(challenge) = challenge
             && let Err(error) = self.place.write_challenge(&challenge)
         {
-            self.watched.note(&format!("the description of its login cannot be saved: {error}"));
+            self.watched.note(&format!(
+                "the description of its login cannot be saved: {error}"
+            ));
         }
     }
 
@@ -424,14 +504,29 @@ impl Managed {
                 self.failed(ErrorKind::InvalidInput, &why)
             })
         };
-        let words = cell.program.command.iter().map(replaced).collect::<Result<Vec<_>, _>>()?;
+        let words = cell
+            .program
+            .command
+            .iter()
+            .map(replaced)
+            .collect::<Result<Vec<_>, _>>()?;
         let environment = cell.program.environment.iter();
         let environment = environment
-            .map(|(name, text)| Ok(Variable { name: name.clone(), value: replaced(text)? }))
+            .map(|(name, text)| {
+                Ok(Variable {
+                    name: name.clone(),
+                    value: replaced(text)?,
+                })
+            })
             .collect::<Result<Vec<_>, Failed>>()?;
         Ok(Service {
             name: self.server.name.clone(),
-            command: Command::Arguments(words.into_iter().map(|word| word.into_bytes().into()).collect()),
+            command: Command::Arguments(
+                words
+                    .into_iter()
+                    .map(|word| word.into_bytes().into())
+                    .collect(),
+            ),
             directory: cell.directory.clone(),
             environment,
         })
@@ -445,8 +540,10 @@ impl Managed {
             None => self.pin(tools),
             Some(changes) => {
                 if !changes.are_none() && changes != *self.changes.borrow() {
-                    self.watched
-                        .note(&format!("its tools differ from the accepted ones: {}", changes.describe()));
+                    self.watched.note(&format!(
+                        "its tools differ from the accepted ones: {}",
+                        changes.describe()
+                    ));
                 }
                 self.changes.replace(changes);
                 Ok(())
@@ -473,7 +570,9 @@ impl Managed {
         Watch(spawn_local(async move {
             loop {
                 changed.notified().await;
-                let (Some(managed), Some(live)) = (managed.upgrade(), live.upgrade()) else { return };
+                let (Some(managed), Some(live)) = (managed.upgrade(), live.upgrade()) else {
+                    return;
+                };
                 let compared = match live.list().await {
                     Ok(tools) => managed.compare(&tools),
                     Err(failed) => Err(failed),
@@ -491,7 +590,11 @@ impl Managed {
         let live = self.live(dial).await;
         let (offered, refused) = self.sorted(executions);
         let (changes, listed) = (self.changes.borrow().clone(), self.listed.borrow().clone());
-        let differences = self.pins.borrow().as_ref().map(|pins| changes.differences(pins, &listed));
+        let differences = self
+            .pins
+            .borrow()
+            .as_ref()
+            .map(|pins| changes.differences(pins, &listed));
         Report {
             server: self.server.name.clone(),
             tools: live.map(|_| offered),
@@ -509,7 +612,11 @@ impl Managed {
         let _ = registry.add_server(&self.server.name);
         let (mut offered, mut refused) = (Vec::new(), Vec::new());
         let pins = self.pins.borrow();
-        for tool in pins.iter().flat_map(Pins::tools).filter(|tool| self.offers(&tool.name)) {
+        for tool in pins
+            .iter()
+            .flat_map(Pins::tools)
+            .filter(|tool| self.offers(&tool.name))
+        {
             match registry.register(self.tool(tool.clone(), executions)) {
                 Ok(_) => offered.push(tool),
                 Err(error) => refused.push(refusal(&tool.name, &error)),
@@ -536,13 +643,19 @@ impl Managed {
     }
 
     fn failed(&self, kind: ErrorKind, why: &str) -> Failed {
-        Failed { kind, message: format!("the server `{}` {why}", self.server.name) }
+        Failed {
+            kind,
+            message: format!("the server `{}` {why}", self.server.name),
+        }
     }
 }
 
 impl Cell {
     fn of(program: Program, server: &Server, scope: Scope, session: &Open) -> Self {
-        let is_held = scope.permissions.iter().any(|permission| !permission.paths.is_empty());
+        let is_held = scope
+            .permissions
+            .iter()
+            .any(|permission| !permission.paths.is_empty());
         let directory = match (&program.directory, is_held) {
             (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
             // It may see nothing of the project, or not its root.
@@ -551,7 +664,9 @@ impl Cell {
         };
         let open = Open {
             project: session.project.clone(),
-            central: store::central(&server.name, &session.project).display().to_string(),
+            central: store::central(&server.name, &session.project)
+                .display()
+                .to_string(),
             profile: program.profile.clone(),
             spare: 0,
             scope: Some(scope),
@@ -571,7 +686,11 @@ impl Cell {
             reveal: Vec::new(),
             answer_s: None,
         };
-        Self { program, open, directory }
+        Self {
+            program,
+            open,
+            directory,
+        }
     }
 }
 
@@ -583,8 +702,10 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
     let (mut paths, mut network) = (Vec::new(), true);
     if let Some(session) = session {
         let permissions = &session.permissions;
-        let permitted: Vec<_> =
-            permissions.iter().filter(|one| one.allowed && one.tool.starts_with(&own)).collect();
+        let permitted: Vec<_> = permissions
+            .iter()
+            .filter(|one| one.allowed && one.tool.starts_with(&own))
+            .collect();
         if permitted.is_empty() {
             return None;
         }
@@ -594,11 +715,25 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
             paths.push("central:**".to_owned());
         }
     }
-    if matches!(&server.kind, Kind::Program(Program { project: Share::None, .. })) {
+    if matches!(
+        &server.kind,
+        Kind::Program(Program {
+            project: Share::None,
+            ..
+        })
+    ) {
         paths = vec!["central:**".to_owned()];
     }
-    let permission = Permission { tool: "bash".to_owned(), allowed: true, paths, timeout_s: None, network };
-    Some(Scope { permissions: vec![permission] })
+    let permission = Permission {
+        tool: "bash".to_owned(),
+        allowed: true,
+        paths,
+        timeout_s: None,
+        network,
+    };
+    Some(Scope {
+        permissions: vec![permission],
+    })
 }
 
 #[cfg(test)]
@@ -609,12 +744,23 @@ mod tests {
 
     fn server(project: &str) -> Server {
         let entry = json!({ "command": "x", "lazaret": { "project": project } });
-        parse(&json!({ "mcpServers": { "fs": entry } }).to_string(), Whose::User).unwrap().remove(0)
+        parse(
+            &json!({ "mcpServers": { "fs": entry } }).to_string(),
+            Whose::User,
+        )
+        .unwrap()
+        .remove(0)
     }
 
     fn permission(tool: &str, paths: &[&str]) -> Permission {
         let paths = paths.iter().map(ToString::to_string).collect();
-        Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+        Permission {
+            tool: tool.into(),
+            allowed: true,
+            paths,
+            timeout_s: None,
+            network: false,
+        }
     }
 
     #[test]
@@ -622,18 +768,43 @@ mod tests {
         let of = |project: &str, permissions: Option<Vec<Permission>>| {
             let session = permissions.map(|permissions| Scope { permissions });
             let scope = scope(&server(project), session.as_ref())?;
-            Some((scope.permissions[0].paths.join(" "), scope.permissions[0].network))
+            Some((
+                scope.permissions[0].paths.join(" "),
+                scope.permissions[0].network,
+            ))
         };
         assert_eq!(of("shared", None), Some((String::new(), true)));
         assert_eq!(of("none", None), Some(("central:**".into(), true)));
         let read = || permission("mcp__fs__read", &["src/**"]);
-        assert_eq!(of("shared", Some(vec![read()])), Some(("src/** central:**".into(), false)));
-        assert_eq!(of("none", Some(vec![read()])), Some(("central:**".into(), false)));
+        assert_eq!(
+            of("shared", Some(vec![read()])),
+            Some(("src/** central:**".into(), false))
+        );
+        assert_eq!(
+            of("none", Some(vec![read()])),
+            Some(("central:**".into(), false))
+        );
         let all = permission("mcp__fs__write", &[]);
-        assert_eq!(of("shared", Some(vec![read(), all])), Some((String::new(), false)));
+        assert_eq!(
+            of("shared", Some(vec![read(), all])),
+            Some((String::new(), false))
+        );
         for other in ["bash", "mcp__fsx__read", "mcp__f__s__read"] {
-            assert_eq!(of("shared", Some(vec![permission(other, &[])])), None, "{other}");
+            assert_eq!(
+                of("shared", Some(vec![permission(other, &[])])),
+                None,
+                "{other}"
+            );
         }
-        assert_eq!(of("shared", Some(vec![Permission { allowed: false, ..read() }])), None);
+        assert_eq!(
+            of(
+                "shared",
+                Some(vec![Permission {
+                    allowed: false,
+                    ..read()
+                }])
+            ),
+            None
+        );
     }
 }

@@ -43,7 +43,10 @@ impl Found {
         match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
             Ok(servers) => found.servers = servers,
             Err(why) => {
-                found.broken(format!("no server of yours is used: {}: {why}", store::user_file().display()));
+                found.broken(format!(
+                    "no server of yours is used: {}: {why}",
+                    store::user_file().display()
+                ));
             }
         }
         found
@@ -57,17 +60,20 @@ impl Found {
             Err(why) => return self.broken(format!("{}: {why}", path.display())),
         };
         if !store::is_accepted(project, &text) {
-            let why =
-                "names servers of its own; they start only when you have accepted them: `lazaret mcp accept`";
+            let why = "names servers of its own; they start only when you have accepted them: `lazaret mcp accept`";
             self.problems.push(format!("{} {why}", path.display()));
             self.proposed = Some(text);
             return;
         }
         match parse(Some(&text), Whose::Repository) {
             Ok(servers) => {
-                let is_new = |server: &Server| !self.servers.iter().any(|own| own.name == server.name);
+                let is_new =
+                    |server: &Server| !self.servers.iter().any(|own| own.name == server.name);
                 let (new, known): (Vec<_>, Vec<_>) = servers.into_iter().partition(is_new);
-                let names = known.iter().map(|server| server.name.as_str()).collect::<Vec<_>>();
+                let names = known
+                    .iter()
+                    .map(|server| server.name.as_str())
+                    .collect::<Vec<_>>();
                 if !names.is_empty() {
                     self.problems.push(format!(
                         "{}: yours are used in place of: {}",
@@ -93,7 +99,10 @@ impl Found {
 /// # Errors
 /// If the settings have no server with this name.
 pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
-    let server = find(project).servers.into_iter().find(|server| server.name == name);
+    let server = find(project)
+        .servers
+        .into_iter()
+        .find(|server| server.name == name);
     let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
     let place = Place::of_server(&server, project);
     Ok((server, place))
@@ -107,11 +116,15 @@ pub fn read(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() {
         return Ok(None);
     }
-    source::read_named(path, settings::FILE_MAX).map(Some).map_err(|error| error.to_string())
+    source::read_named(path, settings::FILE_MAX)
+        .map(Some)
+        .map_err(|error| error.to_string())
 }
 
 fn parse(text: Option<&str>, whose: Whose) -> Result<Vec<Server>, String> {
-    text.map_or(Ok(Vec::new()), |text| settings::parse(text, whose).map_err(|error| error.to_string()))
+    text.map_or(Ok(Vec::new()), |text| {
+        settings::parse(text, whose).map_err(|error| error.to_string())
+    })
 }
 
 /// Creates the directory of their files. Without it, no server is used.
@@ -122,7 +135,10 @@ pub(crate) fn prepare(servers: &mut Vec<Server>, tell: fn(&str)) -> Option<PathB
     let prepared = store::prepare();
     prepared
         .inspect_err(|error| {
-            tell(&format!("no server is used: {}: {error}", store::directory().display()));
+            tell(&format!(
+                "no server is used: {}: {error}",
+                store::directory().display()
+            ));
             servers.clear();
         })
         .ok()
@@ -144,7 +160,9 @@ pub struct SessionServers {
 impl SessionServers {
     /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
     pub fn of(open: &Open, tell: fn(&str)) -> Self {
-        let Found { servers, problems, .. } = find(&open.project);
+        let Found {
+            servers, problems, ..
+        } = find(&open.project);
         problems.iter().for_each(|problem| tell(problem));
         Self::among(servers, open, tell)
     }
@@ -154,8 +172,14 @@ impl SessionServers {
         if tool == BATCH {
             return Self::of(open, tell);
         }
-        let Some(wanted) = name::server(tool) else { return Self::among(Vec::new(), open, tell) };
-        let Found { mut servers, problems, .. } = find(&open.project);
+        let Some(wanted) = name::server(tool) else {
+            return Self::among(Vec::new(), open, tell);
+        };
+        let Found {
+            mut servers,
+            problems,
+            ..
+        } = find(&open.project);
         servers.retain(|server| server.name == wanted);
         if servers.is_empty() {
             problems.iter().for_each(|problem| tell(problem));
@@ -169,7 +193,12 @@ impl SessionServers {
         Self::new(servers, open, directory, tell)
     }
 
-    pub(crate) fn new(servers: Vec<Server>, open: &Open, directory: Option<PathBuf>, tell: fn(&str)) -> Self {
+    pub(crate) fn new(
+        servers: Vec<Server>,
+        open: &Open,
+        directory: Option<PathBuf>,
+        tell: fn(&str),
+    ) -> Self {
         Self {
             servers: Rc::new(Servers::new(servers, open, redactor())),
             dial: None,
@@ -200,9 +229,13 @@ impl SessionServers {
     /// why servers are missing. Needs a local runtime.
     pub async fn attach(&self, registry: &mut Registry) -> Vec<String> {
         let mut problems = self.problems.clone();
-        let Some(dial) = self.dial.as_ref().filter(|_| !self.are_none()) else { return problems };
+        let Some(dial) = self.dial.as_ref().filter(|_| !self.are_none()) else {
+            return problems;
+        };
         let failed = self.servers.register(dial, registry).await;
-        failed.iter().for_each(|failed| (self.tell)(&failed.message));
+        failed
+            .iter()
+            .for_each(|failed| (self.tell)(&failed.message));
         problems.extend(failed.into_iter().map(|failed| failed.message));
         self.serving.replace(self.servers.serve(dial.clone()));
         problems
@@ -212,7 +245,9 @@ impl SessionServers {
     pub fn permit(&self, scope: &mut Scope) {
         let left_out = add_permissions(scope, self.scope.as_ref(), self.servers.names());
         if left_out > 0 {
-            (self.tell)(&format!("{left_out} tools of servers are not offered: a scope names no more"));
+            (self.tell)(&format!(
+                "{left_out} tools of servers are not offered: a scope names no more"
+            ));
         }
     }
 
@@ -242,8 +277,18 @@ impl SessionServers {
 /// Permits `tools` in `scope` as `own` does, as far as there is room; returns how many are left out.
 fn add_permissions(scope: &mut Scope, own: Option<&Scope>, tools: BTreeSet<String>) -> usize {
     let permission = |tool: String| match own {
-        None => Some(Permission { tool, allowed: true, paths: Vec::new(), timeout_s: None, network: true }),
-        Some(own) => own.permissions.iter().find(|one| one.tool == tool && one.allowed).cloned(),
+        None => Some(Permission {
+            tool,
+            allowed: true,
+            paths: Vec::new(),
+            timeout_s: None,
+            network: true,
+        }),
+        Some(own) => own
+            .permissions
+            .iter()
+            .find(|one| one.tool == tool && one.allowed)
+            .cloned(),
     };
     let mut permissions: Vec<_> = tools.into_iter().filter_map(permission).collect();
     let room = limit::PERMISSIONS.saturating_sub(scope.permissions.len());
@@ -258,14 +303,26 @@ mod tests {
     use super::*;
 
     fn permission(tool: &str, allowed: bool) -> Permission {
-        Permission { tool: tool.into(), allowed, paths: Vec::new(), timeout_s: Some(7), network: true }
+        Permission {
+            tool: tool.into(),
+            allowed,
+            paths: Vec::new(),
+            timeout_s: Some(7),
+            network: true,
+        }
     }
 
     #[test]
     fn a_scope_without_a_project_names_as_many_tools_as_it_may() {
-        let tools = |count: usize| (0..count).map(|number| format!("mcp__s__{number:03}")).collect();
+        let tools = |count: usize| {
+            (0..count)
+                .map(|number| format!("mcp__s__{number:03}"))
+                .collect()
+        };
         for (count, left_out) in [(0, 0), (limit::PERMISSIONS - 1, 0), (limit::PERMISSIONS, 1)] {
-            let mut scope = Scope { permissions: vec![permission("bash", false)] };
+            let mut scope = Scope {
+                permissions: vec![permission("bash", false)],
+            };
             assert_eq!(add_permissions(&mut scope, None, tools(count)), left_out);
             assert_eq!(scope.permissions.len(), 1 + count - left_out);
             assert!(scope.check().is_ok());
@@ -274,11 +331,22 @@ mod tests {
 
     #[test]
     fn a_scope_of_the_client_is_not_widened() {
-        let own = [permission("mcp__s__a", true), permission("mcp__s__b", false), permission("bash", true)];
-        let own = Scope { permissions: own.to_vec() };
-        let mut scope = Scope { permissions: vec![permission("bash", false)] };
+        let own = [
+            permission("mcp__s__a", true),
+            permission("mcp__s__b", false),
+            permission("bash", true),
+        ];
+        let own = Scope {
+            permissions: own.to_vec(),
+        };
+        let mut scope = Scope {
+            permissions: vec![permission("bash", false)],
+        };
         let tools = ["mcp__s__a", "mcp__s__b", "mcp__s__c"].map(str::to_owned);
         assert_eq!(add_permissions(&mut scope, Some(&own), tools.into()), 0);
-        assert_eq!(scope.permissions, [permission("bash", false), permission("mcp__s__a", true)]);
+        assert_eq!(
+            scope.permissions,
+            [permission("bash", false), permission("mcp__s__a", true)]
+        );
     }
 }

@@ -208,12 +208,17 @@ pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
         return Err(SettingsError::TooLong(text.len()));
     }
     // Of a key that stands twice, serde would take the last, and another client may take the first.
-    edit::present(Format::Json, text, &[]).map_err(|error| SettingsError::Json(error.to_string()))?;
-    let file: File = serde_json::from_str(text).map_err(|error| SettingsError::Json(error.to_string()))?;
+    edit::present(Format::Json, text, &[])
+        .map_err(|error| SettingsError::Json(error.to_string()))?;
+    let file: File =
+        serde_json::from_str(text).map_err(|error| SettingsError::Json(error.to_string()))?;
     if file.servers.len() > SERVERS_MAX {
         return Err(SettingsError::TooMany(file.servers.len()));
     }
-    let servers = file.servers.into_iter().map(|(name, value)| server(name, value, whose));
+    let servers = file
+        .servers
+        .into_iter()
+        .map(|(name, value)| server(name, value, whose));
     servers.filter_map(Result::transpose).collect()
 }
 
@@ -221,15 +226,22 @@ pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let ends = [name.chars().next(), name.chars().last()];
-    let ends = ends.iter().all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()));
+    let ends = ends
+        .iter()
+        .all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()));
     name.len() <= NAME_MAX && name.chars().all(plain) && ends && !name.contains("__")
 }
 
 fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, SettingsError> {
     if !is_name(&name) {
-        return Err(SettingsError::Name(name.chars().take(2 * NAME_MAX).collect()));
+        return Err(SettingsError::Name(
+            name.chars().take(2 * NAME_MAX).collect(),
+        ));
     }
-    let wrong = |why: String| SettingsError::Server { server: name.clone(), why };
+    let wrong = |why: String| SettingsError::Server {
+        server: name.clone(),
+        why,
+    };
     let entry: Entry = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
     if entry.disabled {
         return Ok(None);
@@ -239,9 +251,17 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     if whose == Whose::Repository {
         check_repository(&entry).map_err(wrong)?;
     }
-    let Entry { auto_approve, tool_white_list, lazaret: ours, .. } = entry;
-    let mut risks: BTreeMap<String, Risk> =
-        ours.risk.iter().map(|(tool, risk)| (tool.clone(), risk.risk())).collect();
+    let Entry {
+        auto_approve,
+        tool_white_list,
+        lazaret: ours,
+        ..
+    } = entry;
+    let mut risks: BTreeMap<String, Risk> = ours
+        .risk
+        .iter()
+        .map(|(tool, risk)| (tool.clone(), risk.risk()))
+        .collect();
     for tool in auto_approve {
         risks.entry(tool).or_insert(Risk::Low);
     }
@@ -250,7 +270,11 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
         whose,
         kind,
         offered: tool_white_list.map(BTreeSet::from_iter),
-        risks: if whose == Whose::User { risks } else { BTreeMap::new() },
+        risks: if whose == Whose::User {
+            risks
+        } else {
+            BTreeMap::new()
+        },
         timeout_s: ours.timeout_s.unwrap_or(TIMEOUT_S),
         name,
     }))
@@ -267,7 +291,9 @@ fn kind(entry: &Entry) -> Result<Kind, String> {
         }
         (Some(kind), None) => return Err(format!("its type is {kind:?}, and it has no `url`")),
         (Some(kind), Some(_)) => {
-            return Err(format!("its type is {kind:?}; there are stdio, http and sse"));
+            return Err(format!(
+                "its type is {kind:?}; there are stdio, http and sse"
+            ));
         }
     };
     address(entry, speech).map(Kind::Address)
@@ -280,7 +306,13 @@ fn program(entry: &Entry) -> Result<Program, String> {
     if !entry.headers.is_empty() {
         return Err("it is a program and has `headers`".into());
     }
-    let Ours { profile, project, hosts, presets, .. } = &entry.lazaret;
+    let Ours {
+        profile,
+        project,
+        hosts,
+        presets,
+        ..
+    } = &entry.lazaret;
     Ok(Program {
         command: entry.command.iter().chain(&entry.args).cloned().collect(),
         environment: entry.env.clone(),
@@ -293,7 +325,13 @@ fn program(entry: &Entry) -> Result<Program, String> {
 }
 
 fn address(entry: &Entry, speech: Speech) -> Result<Address, String> {
-    let Ours { profile, project, hosts, presets, .. } = &entry.lazaret;
+    let Ours {
+        profile,
+        project,
+        hosts,
+        presets,
+        ..
+    } = &entry.lazaret;
     let is_cell = profile.is_some()
         || project.is_some()
         || !hosts.is_empty()
@@ -331,7 +369,9 @@ fn is_header(name: &str) -> bool {
         "transfer-encoding",
     ];
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(token) && !OURS.contains(&name.to_ascii_lowercase().as_str())
+    !name.is_empty()
+        && name.bytes().all(token)
+        && !OURS.contains(&name.to_ascii_lowercase().as_str())
 }
 
 fn check(entry: &Entry) -> Result<(), String> {
@@ -339,9 +379,17 @@ fn check(entry: &Entry) -> Result<(), String> {
         ("args", entry.args.len(), ARGUMENTS_MAX),
         ("env", entry.env.len(), limit::VARIABLES),
         ("autoApprove", entry.auto_approve.len(), LISTED_MAX),
-        ("tool_white_list", entry.tool_white_list.as_ref().map_or(0, Vec::len), LISTED_MAX),
+        (
+            "tool_white_list",
+            entry.tool_white_list.as_ref().map_or(0, Vec::len),
+            LISTED_MAX,
+        ),
         ("headers", entry.headers.len(), limit::VARIABLES),
-        ("oauth.scopes", entry.oauth.scopes.as_ref().map_or(0, Vec::len), LISTED_MAX),
+        (
+            "oauth.scopes",
+            entry.oauth.scopes.as_ref().map_or(0, Vec::len),
+            LISTED_MAX,
+        ),
         ("lazaret.risk", entry.lazaret.risk.len(), LISTED_MAX),
         ("lazaret.hosts", entry.lazaret.hosts.len(), limit::HOSTS),
         ("lazaret.presets", entry.lazaret.presets.len(), limit::HOSTS),
@@ -350,24 +398,38 @@ fn check(entry: &Entry) -> Result<(), String> {
         return Err(format!("`{key}` has {count} entries; {max} are allowed"));
     }
     match entry.lazaret.timeout_s {
-        Some(seconds) if !(1..=TIMEOUT_MAX_S).contains(&seconds) => {
-            Err(format!("`lazaret.timeoutS` is 1 to {TIMEOUT_MAX_S}, this is {seconds}"))
-        }
+        Some(seconds) if !(1..=TIMEOUT_MAX_S).contains(&seconds) => Err(format!(
+            "`lazaret.timeoutS` is 1 to {TIMEOUT_MAX_S}, this is {seconds}"
+        )),
         Some(_) | None => Ok(()),
     }
 }
 
 /// Accepting a repository's file accepts its commands. Whatever widens access has to be in the user's own file.
 fn check_repository(entry: &Entry) -> Result<(), String> {
-    let Ours { profile, hosts, presets, .. } = &entry.lazaret;
+    let Ours {
+        profile,
+        hosts,
+        presets,
+        ..
+    } = &entry.lazaret;
     if profile.is_some() || !hosts.is_empty() || !presets.is_empty() {
         return Err(
             "a repository cannot choose a profile or hosts; write the server into your own mcp.json".into()
         );
     }
-    let login = entry.oauth.client_id.iter().chain(&entry.oauth.client_secret);
+    let login = entry
+        .oauth
+        .client_id
+        .iter()
+        .chain(&entry.oauth.client_secret);
     let of_address = entry.url.iter().chain(entry.headers.values()).chain(login);
-    let texts = entry.command.iter().chain(&entry.args).chain(entry.env.values()).chain(of_address);
+    let texts = entry
+        .command
+        .iter()
+        .chain(&entry.args)
+        .chain(entry.env.values())
+        .chain(of_address);
     match texts
         .flat_map(|text| variables::names(text))
         .find(|name| policies::secret::looks_secret(name.as_ref()))
@@ -392,10 +454,21 @@ impl RiskName {
 /// Each text is prefixed with its length, so that no two servers have the same encoding.
 fn digest(kind: &Kind) -> Digest {
     let (words, pairs, tail): (&[String], _, _) = match kind {
-        Kind::Program(Program { command, environment, .. }) => (command, environment, None),
-        Kind::Address(Address { url, headers, speech, .. }) => {
-            (std::slice::from_ref(url), headers, Some(format!("{speech:?}")))
-        }
+        Kind::Program(Program {
+            command,
+            environment,
+            ..
+        }) => (command, environment, None),
+        Kind::Address(Address {
+            url,
+            headers,
+            speech,
+            ..
+        }) => (
+            std::slice::from_ref(url),
+            headers,
+            Some(format!("{speech:?}")),
+        ),
     };
     let pairs = pairs.iter().flat_map(|(name, value)| [name, value]);
     let mut hash = Sha256::new();
@@ -414,7 +487,9 @@ mod tests {
 
     fn one(entry: Value, whose: Whose) -> Result<Server, String> {
         let text = json!({ "mcpServers": { "fs": entry } }).to_string();
-        parse(&text, whose).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
+        parse(&text, whose)
+            .map(|mut all| all.remove(0))
+            .map_err(|error| error.to_string())
     }
 
     fn program_of(server: &Server) -> &Program {
@@ -442,11 +517,17 @@ mod tests {
         let own = program_of(&server);
         assert_eq!(own.command, ["npx", "-y", "fs"]);
         assert_eq!((own.profile.as_str(), own.project), ("node", Share::None));
-        assert_eq!((server.risks["read"], server.risks["risky"]), (Risk::Low, Risk::Medium));
+        assert_eq!(
+            (server.risks["read"], server.risks["risky"]),
+            (Risk::Low, Risk::Medium)
+        );
         assert_eq!(server.offered.unwrap().len(), 2);
         let plain = one(json!({ "command": "x" }), Whose::User).unwrap();
         let own = program_of(&plain);
-        assert_eq!((own.profile.as_str(), own.project, plain.timeout_s), ("default", Share::Shared, 60));
+        assert_eq!(
+            (own.profile.as_str(), own.project, plain.timeout_s),
+            ("default", Share::Shared, 60)
+        );
         assert!(plain.risks.is_empty() && plain.offered.is_none());
     }
 
@@ -462,7 +543,10 @@ mod tests {
             Speech::Http
         );
         assert_eq!(speech(json!({ "type": "http", "url": url })), Speech::Http);
-        assert_eq!(speech(json!({ "server_type": "sse", "base_url": url })), Speech::Sse);
+        assert_eq!(
+            speech(json!({ "server_type": "sse", "base_url": url })),
+            Speech::Sse
+        );
         let of = |entry: Value| one(entry, Whose::User).unwrap().digest;
         let base = of(json!({ "url": url }));
         for other in [
@@ -474,28 +558,43 @@ mod tests {
             assert_ne!(of(other), base);
         }
         let secret = json!({ "url": url, "headers": { "Authorization": "Bearer ${API_TOKEN}" } });
-        assert!(one(secret.clone(), Whose::User).is_ok() && one(secret, Whose::Repository).is_err());
+        assert!(
+            one(secret.clone(), Whose::User).is_ok() && one(secret, Whose::Repository).is_err()
+        );
         assert!(one(json!({ "url": url }), Whose::Repository).is_ok());
     }
 
     #[test]
     fn a_repository_widens_nothing() {
-        let own =
-            json!({ "command": "x", "autoApprove": ["read"], "lazaret": { "risk": { "write": "low" } } });
-        assert_eq!(one(own.clone(), Whose::User).unwrap().risks.len(), 2, "control");
+        let own = json!({ "command": "x", "autoApprove": ["read"], "lazaret": { "risk": { "write": "low" } } });
+        assert_eq!(
+            one(own.clone(), Whose::User).unwrap().risks.len(),
+            2,
+            "control"
+        );
         assert!(one(own, Whose::Repository).unwrap().risks.is_empty());
-        for ours in
-            [json!({ "profile": "node" }), json!({ "hosts": ["a.example"] }), json!({ "presets": ["npm"] })]
-        {
+        for ours in [
+            json!({ "profile": "node" }),
+            json!({ "hosts": ["a.example"] }),
+            json!({ "presets": ["npm"] }),
+        ] {
             let entry = json!({ "command": "x", "lazaret": ours });
-            assert!(one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err());
+            assert!(
+                one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err()
+            );
         }
-        for text in ["${AWS_SECRET_ACCESS_KEY}", "$API_TOKEN", "${GITHUB_TOKEN:-none}"] {
-            for entry in
-                [json!({ "command": "x", "env": { "A": text } }), json!({ "command": "x", "args": [text] })]
-            {
+        for text in [
+            "${AWS_SECRET_ACCESS_KEY}",
+            "$API_TOKEN",
+            "${GITHUB_TOKEN:-none}",
+        ] {
+            for entry in [
+                json!({ "command": "x", "env": { "A": text } }),
+                json!({ "command": "x", "args": [text] }),
+            ] {
                 assert!(
-                    one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err(),
+                    one(entry.clone(), Whose::User).is_ok()
+                        && one(entry, Whose::Repository).is_err(),
                     "{text}"
                 );
             }
@@ -507,23 +606,40 @@ mod tests {
         for name in ["fs", "a-b", "a_b", "9", &"n".repeat(NAME_MAX)] {
             assert!(is_name(name), "{name}");
         }
-        for name in ["", "a__b", "_a", "a_", "-a", "a b", "é", "a.b", &"n".repeat(NAME_MAX + 1)] {
+        for name in [
+            "",
+            "a__b",
+            "_a",
+            "a_",
+            "-a",
+            "a b",
+            "é",
+            "a.b",
+            &"n".repeat(NAME_MAX + 1),
+        ] {
             assert!(!is_name(name), "{name}");
         }
         let text = json!({ "mcpServers": { "a__b": { "command": "x" } } }).to_string();
-        assert_eq!(parse(&text, Whose::User), Err(SettingsError::Name("a__b".into())));
+        assert_eq!(
+            parse(&text, Whose::User),
+            Err(SettingsError::Name("a__b".into()))
+        );
     }
 
     #[test]
     fn each_limit_holds_at_its_edge() {
         let many = |count: usize| {
-            let all: BTreeMap<_, _> =
-                (0..count).map(|n| (format!("s{n}"), json!({ "command": "x" }))).collect();
+            let all: BTreeMap<_, _> = (0..count)
+                .map(|n| (format!("s{n}"), json!({ "command": "x" })))
+                .collect();
             parse(&json!({ "mcpServers": all }).to_string(), Whose::User).map(|all| all.len())
         };
         assert_eq!(
             (many(SERVERS_MAX), many(SERVERS_MAX + 1)),
-            (Ok(SERVERS_MAX), Err(SettingsError::TooMany(SERVERS_MAX + 1)))
+            (
+                Ok(SERVERS_MAX),
+                Err(SettingsError::TooMany(SERVERS_MAX + 1))
+            )
         );
         let long = |bytes: usize| parse(&format!("{{}}{}", " ".repeat(bytes - 2)), Whose::User);
         assert_eq!(
@@ -532,22 +648,56 @@ mod tests {
         );
         let list = |count: usize| vec!["x"; count];
         let map = |count: usize| {
-            (0..count).map(|n| (format!("V{n}"), json!("x"))).collect::<serde_json::Map<_, _>>()
+            (0..count)
+                .map(|n| (format!("V{n}"), json!("x")))
+                .collect::<serde_json::Map<_, _>>()
         };
         let risks = |count: usize| {
-            (0..count).map(|n| (format!("V{n}"), json!("low"))).collect::<serde_json::Map<_, _>>()
+            (0..count)
+                .map(|n| (format!("V{n}"), json!("low")))
+                .collect::<serde_json::Map<_, _>>()
         };
         for (max, of) in [
-            (ARGUMENTS_MAX, &(|n| json!({ "command": "x", "args": list(n) })) as &dyn Fn(usize) -> Value),
-            (limit::VARIABLES, &|n| json!({ "command": "x", "env": map(n) })),
-            (limit::VARIABLES, &|n| json!({ "url": "https://a.example", "headers": map(n) })),
-            (LISTED_MAX, &|n| json!({ "url": "https://a.example", "oauth": { "scopes": list(n) } })),
-            (LISTED_MAX, &|n| json!({ "command": "x", "autoApprove": list(n) })),
-            (LISTED_MAX, &|n| json!({ "command": "x", "tool_white_list": list(n) })),
-            (LISTED_MAX, &|n| json!({ "command": "x", "lazaret": { "risk": risks(n) } })),
-            (limit::HOSTS, &|n| json!({ "command": "x", "lazaret": { "hosts": list(n) } })),
-            (limit::HOSTS, &|n| json!({ "command": "x", "lazaret": { "presets": list(n) } })),
-            (TIMEOUT_MAX_S as usize, &|n| json!({ "command": "x", "lazaret": { "timeoutS": n } })),
+            (
+                ARGUMENTS_MAX,
+                &(|n| json!({ "command": "x", "args": list(n) })) as &dyn Fn(usize) -> Value,
+            ),
+            (
+                limit::VARIABLES,
+                &|n| json!({ "command": "x", "env": map(n) }),
+            ),
+            (
+                limit::VARIABLES,
+                &|n| json!({ "url": "https://a.example", "headers": map(n) }),
+            ),
+            (
+                LISTED_MAX,
+                &|n| json!({ "url": "https://a.example", "oauth": { "scopes": list(n) } }),
+            ),
+            (
+                LISTED_MAX,
+                &|n| json!({ "command": "x", "autoApprove": list(n) }),
+            ),
+            (
+                LISTED_MAX,
+                &|n| json!({ "command": "x", "tool_white_list": list(n) }),
+            ),
+            (
+                LISTED_MAX,
+                &|n| json!({ "command": "x", "lazaret": { "risk": risks(n) } }),
+            ),
+            (
+                limit::HOSTS,
+                &|n| json!({ "command": "x", "lazaret": { "hosts": list(n) } }),
+            ),
+            (
+                limit::HOSTS,
+                &|n| json!({ "command": "x", "lazaret": { "presets": list(n) } }),
+            ),
+            (
+                TIMEOUT_MAX_S as usize,
+                &|n| json!({ "command": "x", "lazaret": { "timeoutS": n } }),
+            ),
         ] {
             assert!(one(of(max), Whose::User).is_ok(), "{}", of(1));
             assert!(one(of(max + 1), Whose::User).is_err(), "{}", of(1));
@@ -559,7 +709,10 @@ mod tests {
         refused(json!({}), "no `command`");
         refused(json!({ "command": "" }), "no `command`");
         let url = "https://a.example/mcp";
-        refused(json!({ "type": "ws", "url": url }), "there are stdio, http and sse");
+        refused(
+            json!({ "type": "ws", "url": url }),
+            "there are stdio, http and sse",
+        );
         refused(json!({ "type": "http" }), "has no `url`");
         refused(json!({ "type": "stdio", "url": url }), "both");
         for program in [
@@ -571,19 +724,40 @@ mod tests {
         ] {
             refused(program, "only a program");
         }
-        refused(json!({ "command": "x", "headers": { "A": "b" } }), "`headers`");
+        refused(
+            json!({ "command": "x", "headers": { "A": "b" } }),
+            "`headers`",
+        );
         for name in ["Host", "mcp-session-id", "a b", "", "é", "A\r\nB"] {
-            refused(json!({ "url": url, "headers": { name: "x" } }), "cannot be given");
+            refused(
+                json!({ "url": url, "headers": { name: "x" } }),
+                "cannot be given",
+            );
         }
-        refused(json!({ "url": url, "oauth": { "clientSecret": "x" } }), "no `clientId`");
-        refused(json!({ "command": "x", "lazaret": { "host": [] } }), "unknown field `host`");
-        refused(json!({ "command": "x", "lazaret": { "project": "all" } }), "unknown variant `all`");
-        refused(json!({ "command": "x", "lazaret": { "timeoutS": 0 } }), "1 to 600");
+        refused(
+            json!({ "url": url, "oauth": { "clientSecret": "x" } }),
+            "no `clientId`",
+        );
+        refused(
+            json!({ "command": "x", "lazaret": { "host": [] } }),
+            "unknown field `host`",
+        );
+        refused(
+            json!({ "command": "x", "lazaret": { "project": "all" } }),
+            "unknown variant `all`",
+        );
+        refused(
+            json!({ "command": "x", "lazaret": { "timeoutS": 0 } }),
+            "1 to 600",
+        );
         assert!(one(json!({ "command": 1 }), Whose::User).is_err());
         let off = json!({ "mcpServers": { "a": { "disabled": true } } }).to_string();
         assert_eq!(parse(&off, Whose::User), Ok(vec![]));
         let deep = format!("{{\"mcpServers\":{{\"a\":{}", "[".repeat(FILE_MAX / 2));
-        assert!(matches!(parse(&deep, Whose::User), Err(SettingsError::Json(_))));
+        assert!(matches!(
+            parse(&deep, Whose::User),
+            Err(SettingsError::Json(_))
+        ));
     }
 
     #[test]
@@ -597,6 +771,9 @@ mod tests {
         ] {
             assert_ne!(of(other), base);
         }
-        assert_eq!(of(json!({ "command": "x", "args": ["a", "b"], "autoApprove": ["t"] })), base);
+        assert_eq!(
+            of(json!({ "command": "x", "args": ["a", "b"], "autoApprove": ["t"] })),
+            base
+        );
     }
 }

@@ -33,11 +33,21 @@ async fn pump(
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     outgoing: mpsc::Receiver<Vec<u8>>,
 ) -> String {
-    let request = server.host().client().get(server.host().target().url().clone());
-    let response = match server.send(request.header(ACCEPT, "text/event-stream"), None).await {
+    let request = server
+        .host()
+        .client()
+        .get(server.host().target().url().clone());
+    let response = match server
+        .send(request.header(ACCEPT, "text/event-stream"), None)
+        .await
+    {
         Ok(response) if response.status().is_success() => response,
         Ok(response) => return format!("answered with HTTP status {}", response.status().as_u16()),
-        Err(_) => return server.trouble().unwrap_or_else(|| "refused its stream of events".to_owned()),
+        Err(_) => {
+            return server
+                .trouble()
+                .unwrap_or_else(|| "refused its stream of events".to_owned());
+        }
     };
     let mut events = server.events(response);
     let endpoint = loop {
@@ -77,8 +87,17 @@ async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<V
         let request = request.header(CONTENT_TYPE, "application/json").body(line);
         match server.send(request, None).await {
             Ok(response) if response.status().is_success() => {}
-            Ok(response) => return format!("took a message with HTTP status {}", response.status().as_u16()),
-            Err(_) => return server.trouble().unwrap_or_else(|| "refused a message".to_owned()),
+            Ok(response) => {
+                return format!(
+                    "took a message with HTTP status {}",
+                    response.status().as_u16()
+                );
+            }
+            Err(_) => {
+                return server
+                    .trouble()
+                    .unwrap_or_else(|| "refused a message".to_owned());
+            }
         }
     }
     // The client is gone, and its end ends this too.

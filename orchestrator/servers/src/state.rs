@@ -42,13 +42,23 @@ impl State {
     /// If that is more than it may send unsolicited, as text.
     pub fn count(&self, messages: usize, bytes: usize) -> Result<(), String> {
         let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-        let messages = self.messages.fetch_add(messages, Ordering::Relaxed).saturating_add(messages);
-        let bytes = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed).saturating_add(bytes as u64);
+        let messages = self
+            .messages
+            .fetch_add(messages, Ordering::Relaxed)
+            .saturating_add(messages);
+        let bytes = self
+            .bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed)
+            .saturating_add(bytes as u64);
         if messages > UNASKED_MESSAGES {
-            return Err(format!("sent more than {UNASKED_MESSAGES} messages that nobody asked for"));
+            return Err(format!(
+                "sent more than {UNASKED_MESSAGES} messages that nobody asked for"
+            ));
         }
         if bytes > UNASKED_BYTES {
-            return Err(format!("sent more than {UNASKED_BYTES} bytes that nobody asked for"));
+            return Err(format!(
+                "sent more than {UNASKED_BYTES} bytes that nobody asked for"
+            ));
         }
         Ok(())
     }
@@ -61,7 +71,11 @@ mod tests {
     #[test]
     fn what_nobody_asked_for_is_bounded() {
         let state = State::default();
-        assert!(state.count(UNASKED_MESSAGES as usize, UNASKED_BYTES as usize).is_ok());
+        assert!(
+            state
+                .count(UNASKED_MESSAGES as usize, UNASKED_BYTES as usize)
+                .is_ok()
+        );
         assert!(state.count(1, 0).is_err());
         state.asked();
         assert!(state.count(0, UNASKED_BYTES as usize).is_ok() && state.count(0, 1).is_err());

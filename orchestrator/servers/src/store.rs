@@ -132,7 +132,12 @@ impl Place {
     /// Those of the file system.
     pub fn lock_file(&self) -> io::Result<File> {
         let mut options = File::options();
-        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+        options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(nix::libc::O_NOFOLLOW);
         options.open(self.file(".lock"))
     }
 
@@ -149,11 +154,16 @@ impl Place {
 
     /// Removes all files of the server.
     pub fn forget(&self) {
-        [".pins", ".log", ".login", ".challenge", ".lock"].iter().for_each(|ending| self.remove(ending));
+        [".pins", ".log", ".login", ".challenge", ".lock"]
+            .iter()
+            .for_each(|ending| self.remove(ending));
     }
 
     /// A missing file needs no removal.
-    #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "our own records, in neither root"
+    )]
     fn remove(&self, ending: &str) {
         let _ = std::fs::remove_file(self.file(ending));
     }

@@ -18,14 +18,20 @@ pub enum VariableError {
 /// A piece of a text.
 enum Piece<'t> {
     Text(&'t str),
-    Variable { name: &'t str, default: Option<&'t str> },
+    Variable {
+        name: &'t str,
+        default: Option<&'t str>,
+    },
 }
 
 /// The text with each variable replaced by its `value`. Values are not searched for variables.
 ///
 /// # Errors
 /// If a variable without a default is not set, or the text becomes too long.
-pub fn replace(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
+pub fn replace(
+    text: &str,
+    value: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, VariableError> {
     let mut replaced = String::new();
     for piece in pieces(text) {
         match piece {
@@ -83,7 +89,13 @@ fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = after.find(|c| !plain(c)).unwrap_or(after.len());
     let name = &after[..end];
-    is_name(name).then_some((Piece::Variable { name, default: None }, end + 1))
+    is_name(name).then_some((
+        Piece::Variable {
+            name,
+            default: None,
+        },
+        end + 1,
+    ))
 }
 
 fn is_name(name: &str) -> bool {

@@ -43,11 +43,14 @@ pub(crate) async fn batch(
         Ok(members) => members,
         Err(result) => return *result,
     };
-    let (changing, others): (Vec<_>, Vec<_>) =
-        members.into_iter().partition(|member| member.planned.changes_files);
+    let (changing, others): (Vec<_>, Vec<_>) = members
+        .into_iter()
+        .partition(|member| member.planned.changes_files);
     let mut lanes: Vec<Vec<BatchMember>> = others.into_iter().map(|member| vec![member]).collect();
     lanes.push(changing);
-    let lanes = lanes.into_iter().map(|members| lane(engine, connection, caller, members, share));
+    let lanes = lanes
+        .into_iter()
+        .map(|members| lane(engine, connection, caller, members, share));
     let mut results: Vec<_> = join_all(lanes).await.into_iter().flatten().collect();
     results.sort_by_key(|(index, _)| *index);
     let results = results.into_iter().map(|(_, result)| result).collect();
@@ -67,18 +70,30 @@ fn members(
         let tool = shown_name(&found, &tool);
         let planned = spans::validation().in_scope(|| engine.plan(found, input.clone(), roots));
         match planned {
-            Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(_)), .. }) => {
-                Err(Box::new(refused(index, nested())))
-            }
-            Ok(planned) => Ok(BatchMember { index, tool, input, planned }),
-            Err(result) => Err(Box::new(refused(index, result.error.unwrap_or_else(no_reason)))),
+            Ok(PlannedCall {
+                work: Work::BuiltIn(Plan::Batch(_)),
+                ..
+            }) => Err(Box::new(refused(index, nested()))),
+            Ok(planned) => Ok(BatchMember {
+                index,
+                tool,
+                input,
+                planned,
+            }),
+            Err(result) => Err(Box::new(refused(
+                index,
+                result.error.unwrap_or_else(no_reason),
+            ))),
         }
     };
     invocations.into_iter().enumerate().map(member).collect()
 }
 
 fn no_reason() -> Failed {
-    Failed { kind: ErrorKind::Internal, message: "the call was refused without a reason".into() }
+    Failed {
+        kind: ErrorKind::Internal,
+        message: "the call was refused without a reason".into(),
+    }
 }
 
 /// Makes calls one after the other, and shows at most `share` bytes of each.
@@ -90,9 +105,20 @@ async fn lane(
     share: usize,
 ) -> Vec<(usize, ToolResult)> {
     let mut results = Vec::with_capacity(members.len());
-    for BatchMember { index, tool, input, planned } in members {
+    for BatchMember {
+        index,
+        tool,
+        input,
+        planned,
+    } in members
+    {
         let caller = batch.member(engine, index, tool, input);
-        let span = spans::call(&Span::current(), caller.number, &caller.context, &caller.tool);
+        let span = spans::call(
+            &Span::current(),
+            caller.number,
+            &caller.context,
+            &caller.tool,
+        );
         span.record("tier", connection.opened().tier.name());
         let made = async {
             caller.announce().await;

@@ -36,7 +36,14 @@ enum Wanted {
 /// Makes the ordered call and publishes its events.
 pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     tracing::trace!("serve a call");
-    let CallOrder { number, context, invocation, events, steering: words, parent } = order;
+    let CallOrder {
+        number,
+        context,
+        invocation,
+        events,
+        steering: words,
+        parent,
+    } = order;
     let (wanted, subject) = match invocation {
         Invocation::Tool { name, input } => {
             let found = engine.find(&name);
@@ -49,12 +56,27 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
         }
     };
     let is_known = !matches!(wanted, Wanted::Tool(Err(_), _));
-    let span = spans::call(&parent, number, &context, if is_known { &subject.0 } else { spans::UNKNOWN });
+    let span = spans::call(
+        &parent,
+        number,
+        &context,
+        if is_known { &subject.0 } else { spans::UNKNOWN },
+    );
     let made = async {
         tracing::debug!(is_known, "lookup");
         let steering = Rc::new(Steering::default());
-        engine.under_way.borrow_mut().insert(number, context.cancel.clone());
-        let caller = Caller::new(&engine, number, context, subject, Some(events.clone()), steering.clone());
+        engine
+            .under_way
+            .borrow_mut()
+            .insert(number, context.cancel.clone());
+        let caller = Caller::new(
+            &engine,
+            number,
+            context,
+            subject,
+            Some(events.clone()),
+            steering.clone(),
+        );
         let result = tokio::select! {
             biased;
             result = work(&engine, &caller, wanted) => result,
@@ -80,7 +102,11 @@ async fn work(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
 }
 
 /// Cancels the call when its front end requests it or is gone, and at its deadline. Never returns.
-async fn watch(context: &CallContext, events: &mpsc::Sender<Event>, steering: &Steering) -> Infallible {
+async fn watch(
+    context: &CallContext,
+    events: &mpsc::Sender<Event>,
+    steering: &Steering,
+) -> Infallible {
     let deadline = async {
         match context.deadline {
             Some(deadline) => sleep_until(deadline.into()).await,
@@ -99,9 +125,15 @@ async fn watch(context: &CallContext, events: &mpsc::Sender<Event>, steering: &S
 /// Reports a call that was cancelled at its deadline as timed out.
 fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult {
     let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let error = result.error.as_mut().filter(|error| is_late && error.kind == ErrorKind::Cancelled);
+    let error = result
+        .error
+        .as_mut()
+        .filter(|error| is_late && error.kind == ErrorKind::Cancelled);
     if let Some(error) = error {
-        *error = Failed { kind: ErrorKind::Timeout, message: "the deadline of the call has passed".into() };
+        *error = Failed {
+            kind: ErrorKind::Timeout,
+            message: "the deadline of the call has passed".into(),
+        };
     }
     result
 }
@@ -152,10 +184,20 @@ async fn tool(
 ) -> ToolResult {
     let planned = spans::validation().in_scope(|| engine.plan(found, input, connection.roots()));
     match planned {
-        Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(calls)), .. }) => {
-            Box::pin(batch(engine, connection, caller, calls)).await
+        Ok(PlannedCall {
+            work: Work::BuiltIn(Plan::Batch(calls)),
+            ..
+        }) => Box::pin(batch(engine, connection, caller, calls)).await,
+        Ok(planned) => {
+            perform(
+                engine,
+                connection,
+                caller,
+                planned,
+                caller.profile(engine).file.keep,
+            )
+            .await
         }
-        Ok(planned) => perform(engine, connection, caller, planned, caller.profile(engine).file.keep).await,
         Err(result) => *result,
     }
 }

@@ -17,12 +17,18 @@ pub struct CallPermits {
 impl CallPermits {
     /// `count` permits of each kind.
     pub fn new(count: usize) -> Self {
-        Self { inside: Arc::new(Semaphore::new(count)), outside: Arc::new(Semaphore::new(count)) }
+        Self {
+            inside: Arc::new(Semaphore::new(count)),
+            outside: Arc::new(Semaphore::new(count)),
+        }
     }
 
     /// The permit of one call, which takes it before it is carried out.
     pub fn permit(&self) -> CallPermit {
-        CallPermit { permits: self.clone(), taken: Arc::default() }
+        CallPermit {
+            permits: self.clone(),
+            taken: Arc::default(),
+        }
     }
 }
 
@@ -36,7 +42,11 @@ pub struct CallPermit {
 impl CallPermit {
     /// Waits for the permit. Cancel-safe.
     pub(crate) async fn take(&self, leaves_executor: bool) {
-        let permits = if leaves_executor { &self.permits.outside } else { &self.permits.inside };
+        let permits = if leaves_executor {
+            &self.permits.outside
+        } else {
+            &self.permits.inside
+        };
         // The semaphore is never closed, so this succeeds in the end.
         if let Ok(permit) = permits.clone().acquire_owned().await {
             let _ = self.taken.set(permit);

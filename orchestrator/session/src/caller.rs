@@ -65,7 +65,18 @@ impl Caller {
         let publisher = Publisher::new(engine.hub.clone(), number, client.clone(), &context);
         let begun = Instant::now();
         let (announced, allowed) = (Cell::new(false), RefCell::default());
-        Self { number, context, tool, input, publisher, begun, announced, steering, client, allowed }
+        Self {
+            number,
+            context,
+            tool,
+            input,
+            publisher,
+            begun,
+            announced,
+            steering,
+            client,
+            allowed,
+        }
     }
 
     /// How much of the result is shown.
@@ -75,10 +86,24 @@ impl Caller {
 
     /// The caller of one call in this batch.
     pub fn member(&self, engine: &Engine, index: usize, tool: String, input: Value) -> Self {
-        let part = Some(Part { batch: self.number, index });
-        let context = CallContext { part, live: crate::context::Live::Off, ..self.context.clone() };
+        let part = Some(Part {
+            batch: self.number,
+            index,
+        });
+        let context = CallContext {
+            part,
+            live: crate::context::Live::Off,
+            ..self.context.clone()
+        };
         let (client, steering) = (self.client.clone(), self.steering.clone());
-        Self::new(engine, engine.next_number(), context, (tool, input), client, steering)
+        Self::new(
+            engine,
+            engine.next_number(),
+            context,
+            (tool, input),
+            client,
+            steering,
+        )
     }
 
     /// Publishes an event of the call. A call is announced before its first event.
@@ -93,9 +118,20 @@ impl Caller {
             return;
         }
         tracing::trace!("announce a call");
-        let (client_id, tool, input) = (self.context.client_id.as_ref(), self.tool.as_str(), &self.input);
+        let (client_id, tool, input) = (
+            self.context.client_id.as_ref(),
+            self.tool.as_str(),
+            &self.input,
+        );
         // If the front end is gone, the call ends anyway.
-        let _ = self.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
+        let _ = self
+            .publisher
+            .publish(RawEvent::Requested {
+                client_id,
+                tool,
+                input,
+            })
+            .await;
     }
 
     /// The same as a branch of a choice. Never returns.
@@ -116,7 +152,10 @@ impl Caller {
     /// Answers a question of the executor: as before if the same rule was already approved, else as the client answers.
     pub async fn approve(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
         let span = spans::approval(challenge);
-        let approval = self.asked(challenge, rejected).instrument(span.clone()).await;
+        let approval = self
+            .asked(challenge, rejected)
+            .instrument(span.clone())
+            .await;
         span.record("answer", spans::answer(approval));
         approval
     }
@@ -127,7 +166,10 @@ impl Caller {
         let approval = match is_allowed {
             true => Approval::Yes(Extent::Once),
             false => {
-                let reply = self.steering.approvals.open(self.context.part.map(|part| part.index));
+                let reply = self
+                    .steering
+                    .approvals
+                    .open(self.context.part.map(|part| part.index));
                 self.ask(challenge, rejected).await;
                 reply.wait().await
             }
@@ -136,16 +178,32 @@ impl Caller {
             self.allowed.borrow_mut().push(challenge.rule.clone());
         }
         // If the front end is gone, the call ends anyway.
-        let _ = self.publish(RawEvent::ApprovalGiven { challenge, approval }).await;
+        let _ = self
+            .publish(RawEvent::ApprovalGiven {
+                challenge,
+                approval,
+            })
+            .await;
         approval
     }
 
     /// Publishes a question.
     pub async fn ask(&self, challenge: &Challenge, rejected: Option<GrantFault>) {
         let (tool, input) = (self.tool.as_str(), &self.input);
-        tracing::debug!(rule = challenge.rule, channel = challenge.channel.name(), "question");
+        tracing::debug!(
+            rule = challenge.rule,
+            channel = challenge.channel.name(),
+            "question"
+        );
         // If the front end is gone, the call ends anyway.
-        let _ = self.publish(RawEvent::ApprovalWanted { challenge, tool, input, rejected }).await;
+        let _ = self
+            .publish(RawEvent::ApprovalWanted {
+                challenge,
+                tool,
+                input,
+                rejected,
+            })
+            .await;
     }
 }
 
@@ -158,7 +216,11 @@ impl Steering {
                 Steer::EndInput => self.queue(Input::End),
                 Steer::Signal(signal) => self.main().await.signal(signal),
                 Steer::Resize { rows, columns } => self.main().await.resize(rows, columns),
-                Steer::Approve { part, approval, accepted } => {
+                Steer::Approve {
+                    part,
+                    approval,
+                    accepted,
+                } => {
                     // The front end that asked may be gone.
                     let _ = accepted.send(self.approvals.answer(part, approval));
                 }
@@ -171,7 +233,9 @@ impl Steering {
     pub async fn feed(&self) -> Infallible {
         loop {
             let control = self.controls.borrow().first().cloned();
-            let next = control.as_ref().and_then(|_| self.input.borrow_mut().pop_front());
+            let next = control
+                .as_ref()
+                .and_then(|_| self.input.borrow_mut().pop_front());
             match (control, next) {
                 (Some(control), Some(Input::Chunk(chunk))) => control.feed(&chunk.bytes).await,
                 (Some(control), Some(Input::End)) => control.end_input(),

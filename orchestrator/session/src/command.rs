@@ -55,8 +55,15 @@ pub(crate) enum Steer {
     Input(StdinChunk),
     EndInput,
     Signal(Signal),
-    Resize { rows: u16, columns: u16 },
-    Approve { part: Option<usize>, approval: Approval, accepted: oneshot::Sender<bool> },
+    Resize {
+        rows: u16,
+        columns: u16,
+    },
+    Approve {
+        part: Option<usize>,
+        approval: Approval,
+        accepted: oneshot::Sender<bool>,
+    },
 }
 
 /// A piece of a command's standard input.

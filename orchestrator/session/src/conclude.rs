@@ -17,7 +17,11 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
 }
 
 /// The same for a call of a batch, which goes on with the result.
-pub(crate) async fn conclude_member(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
+pub(crate) async fn conclude_member(
+    engine: &Engine,
+    caller: &Caller,
+    mut result: ToolResult,
+) -> ToolResult {
     count_violation(engine, caller, &mut result).await;
     add_found(engine, caller, &mut result);
     publish(engine, caller, result.clone()).await;
@@ -25,7 +29,10 @@ pub(crate) async fn conclude_member(engine: &Engine, caller: &Caller, mut result
 }
 
 async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
-    let violation = result.error.as_ref().filter(|error| error.kind == ErrorKind::Violation);
+    let violation = result
+        .error
+        .as_ref()
+        .filter(|error| error.kind == ErrorKind::Violation);
     // Violations of the calls in a batch are already published and counted.
     if let Some(error) = violation.filter(|_| result.security.is_empty()) {
         let event = engine.count_violation(caller.number, &result.metadata.tool, &error.message);
@@ -52,10 +59,17 @@ fn add_found(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
 async fn publish(engine: &Engine, caller: &Caller, result: ToolResult) {
     caller.publisher.finish_output().await;
     spans::end(&Span::current(), &result);
-    tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
+    tracing::info!(
+        duration_ms = caller.begun.elapsed().as_millis() as u64,
+        "call"
+    );
     let found = result.metadata.found.clone();
     // If the front end is gone, it misses the result; the records have it. What was found stays for another one.
-    if caller.publish(RawEvent::Result(Box::new(result))).await.is_err() {
+    if caller
+        .publish(RawEvent::Result(Box::new(result)))
+        .await
+        .is_err()
+    {
         engine.found.put_back(found);
     }
 }

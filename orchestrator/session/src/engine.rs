@@ -5,7 +5,9 @@ use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
 use crate::relay::{self, CarriedNetwork};
 use crate::unreported::Unreported;
-use broker_protocol::{Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit};
+use broker_protocol::{
+    Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
+};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::profile::{Profile, WHOLE};
@@ -115,7 +117,10 @@ impl Engine {
             timeout_max_s: config.timeout_max_s,
             single_call: config.single_call,
             directory: config.directory,
-            hub: Rc::new(Hub { sanitizer, subscribers }),
+            hub: Rc::new(Hub {
+                sanitizer,
+                subscribers,
+            }),
             outside: Semaphore::new(limit::CALLS),
             state: Mutex::new(()),
             under_way: RefCell::default(),
@@ -141,21 +146,33 @@ impl Engine {
     }
 
     /// A renderer of results for a model that is shown as much as `profile` says.
-    pub fn renderer<'a>(&self, connection: &'a Connection, profile: &'static Profile) -> Renderer<'a> {
-        Renderer { roots: connection.roots(), profile, redactor: self.hub.sanitizer.redactor() }
+    pub fn renderer<'a>(
+        &self,
+        connection: &'a Connection,
+        profile: &'static Profile,
+    ) -> Renderer<'a> {
+        Renderer {
+            roots: connection.roots(),
+            profile,
+            redactor: self.hub.sanitizer.redactor(),
+        }
     }
 
     /// The scope's time limit, in seconds, for a call of `tool` that the orchestrator carries out.
     pub fn scope_timeout_s(&self, tool: &str) -> u32 {
         let permissions = self.scope.iter().flat_map(|scope| &scope.permissions);
-        let longest = permissions.filter(|one| one.tool == tool).find_map(|one| one.timeout_s);
+        let longest = permissions
+            .filter(|one| one.tool == tool)
+            .find_map(|one| one.timeout_s);
         longest.unwrap_or(limit::TIMEOUT_S)
     }
 
     /// The number of violations, if it ends the session.
     pub fn fatal_violations(&self) -> Option<u32> {
         let violations = self.violations.get();
-        self.max_violations.filter(|max| violations >= *max).map(|_| violations)
+        self.max_violations
+            .filter(|max| violations >= *max)
+            .map(|_| violations)
     }
 
     /// Counts a violation. If the limit is reached, cancels every other call.
@@ -165,7 +182,10 @@ impl Engine {
         if self.fatal_violations().is_some() {
             self.over.store(true, Ordering::Relaxed);
             let under_way = self.under_way.borrow();
-            under_way.iter().filter(|(number, _)| **number != call).for_each(|(_, token)| token.cancel());
+            under_way
+                .iter()
+                .filter(|(number, _)| **number != call)
+                .for_each(|(_, token)| token.cancel());
         }
         SecurityEvent::new(tool, message, count, self.max_violations)
     }
@@ -195,10 +215,21 @@ impl Engine {
         };
         self.found.listen(connection.found());
         self.connection.replace(Some(connection.clone()));
-        let leases = self.open.network.as_ref().is_some_and(|network| network.leases);
-        self.relay.replace(relay::start(&self.hub, &self.refused_hosts, &connection, leases)?);
+        let leases = self
+            .open
+            .network
+            .as_ref()
+            .is_some_and(|network| network.leases);
+        self.relay.replace(relay::start(
+            &self.hub,
+            &self.refused_hosts,
+            &connection,
+            leases,
+        )?);
         // A front end that is gone misses nothing.
-        let _ = publisher.publish(RawEvent::SessionOpened(connection.opened())).await;
+        let _ = publisher
+            .publish(RawEvent::SessionOpened(connection.opened()))
+            .await;
         Ok(connection)
     }
 
@@ -206,7 +237,13 @@ impl Engine {
     fn greet(&self, trust: Trust) -> Result<Greeting, Failed> {
         match (self.greeting.take(), &self.executor) {
             (Some(greeting), _) => Ok(greeting),
-            (None, Some(executor)) => Ok(Greeting::open(&**executor, Open { trust, ..self.open.clone() })?),
+            (None, Some(executor)) => Ok(Greeting::open(
+                &**executor,
+                Open {
+                    trust,
+                    ..self.open.clone()
+                },
+            )?),
             (None, None) => Err(ExecutorError::Lost.into()),
         }
     }
@@ -228,7 +265,11 @@ impl Engine {
     }
 
     pub fn alive(&self) -> Option<Rc<Connection>> {
-        self.connection.borrow().as_ref().filter(|connection| connection.is_alive()).cloned()
+        self.connection
+            .borrow()
+            .as_ref()
+            .filter(|connection| connection.is_alive())
+            .cloned()
     }
 
     pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
@@ -241,7 +282,10 @@ impl Engine {
             }
             Some(grant) => {
                 let message = format!("there is no grant {grant} in this session");
-                Err(Failed { kind: broker_protocol::ErrorKind::NotFound, message })
+                Err(Failed {
+                    kind: broker_protocol::ErrorKind::NotFound,
+                    message,
+                })
             }
         }
     }
@@ -254,7 +298,9 @@ impl Engine {
 
     /// Revokes the grants for `tool`: the next tool with that name is a different one. A lost session has no grants.
     pub async fn revoke_grants(&self, tool: &str) {
-        let Some(connection) = self.alive() else { return };
+        let Some(connection) = self.alive() else {
+            return;
+        };
         let standing = connection.standing_grants(None).await.unwrap_or_default();
         for one in standing.iter().filter(|one| one.tool == tool) {
             // A grant that ended in the meantime is revoked too.

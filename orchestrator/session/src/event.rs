@@ -2,7 +2,9 @@
 
 use crate::context::Part;
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, Findings, GrantFault, Opened};
+use broker_protocol::{
+    CallId, Challenge, Denial, Denials, Ended, Failed, Findings, GrantFault, Opened,
+};
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
@@ -120,7 +122,10 @@ impl ApprovalQuestion {
 
 fn rows(input: &Value) -> Option<Vec<String>> {
     let lines = input_lines(input);
-    let rows = lines.iter().flat_map(|line| escape::wrapped(line, COLUMNS)).map(|row| format!("| {row}"));
+    let rows = lines
+        .iter()
+        .flat_map(|line| escape::wrapped(line, COLUMNS))
+        .map(|row| format!("| {row}"));
     let rows: Vec<String> = rows.take(ROWS_MAX + 1).collect();
     (rows.len() <= ROWS_MAX).then_some(rows)
 }
@@ -155,10 +160,28 @@ pub enum MetadataJson<'a> {
 }
 
 impl CallResult {
-    pub(crate) fn new(result: orchestrator_tools::result::ToolResult, redacted: Option<Value>) -> Self {
-        let orchestrator_tools::result::ToolResult { text, error, ended, image, metadata, security, .. } =
-            result;
-        Self { text, error, ended, image, security, metadata, redacted }
+    pub(crate) fn new(
+        result: orchestrator_tools::result::ToolResult,
+        redacted: Option<Value>,
+    ) -> Self {
+        let orchestrator_tools::result::ToolResult {
+            text,
+            error,
+            ended,
+            image,
+            metadata,
+            security,
+            ..
+        } = result;
+        Self {
+            text,
+            error,
+            ended,
+            image,
+            security,
+            metadata,
+            redacted,
+        }
     }
 
     /// The tool's canonical name.
@@ -204,12 +227,18 @@ impl CallResult {
 
     /// The file that has the whole text, if it was saved.
     pub fn full_text(&self) -> Option<&str> {
-        let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_deref());
+        let cut = self
+            .metadata
+            .truncated
+            .as_ref()
+            .and_then(|cut| cut.full.as_deref());
         let spill = match &self.metadata.details {
             Details::Command { spill, .. } | Details::Tests { spill, .. } => spill.as_ref(),
             _ => None,
         };
-        let saved = spill.or(self.metadata.saved.as_ref()).map(|saved| saved.path.as_str());
+        let saved = spill
+            .or(self.metadata.saved.as_ref())
+            .map(|saved| saved.path.as_str());
         cut.or(saved)
     }
 
@@ -228,7 +257,9 @@ impl CallResult {
 
     /// The metadata of the call.
     pub fn metadata(&self) -> MetadataJson<'_> {
-        self.redacted.as_ref().map_or(MetadataJson::Typed(&self.metadata), MetadataJson::Redacted)
+        self.redacted
+            .as_ref()
+            .map_or(MetadataJson::Typed(&self.metadata), MetadataJson::Redacted)
     }
 }
 
@@ -245,10 +276,18 @@ mod tests {
             ["| cwd: evil", "| command: make all"]
         );
         let write = json!({"content": "one\ntwo\n".repeat(20), "path": "a"});
-        assert_eq!(shown(write)[..3], ["| path: a", "| content, 40 lines:", "|   one"]);
+        assert_eq!(
+            shown(write)[..3],
+            ["| path: a", "| content, 40 lines:", "|   one"]
+        );
         let padded = format!("git status #{}\ntouch hidden", " ".repeat(2100));
         let padded = shown(json!({ "command": padded }));
-        assert!(padded.iter().all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2), "{padded:?}");
+        assert!(
+            padded
+                .iter()
+                .all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2),
+            "{padded:?}"
+        );
         assert_eq!(padded.last().unwrap(), "|   touch hidden");
         let pairs = [
             (json!("a\nb"), json!("a\\nb")),
@@ -262,13 +301,18 @@ mod tests {
             (json!(5), json!("5")),
         ];
         let published = |command: &Value| {
-            let redactor = Box::leak(Box::new(orchestrator_text::redact::Redactor::new(vec![]).unwrap()));
+            let redactor = Box::leak(Box::new(
+                orchestrator_text::redact::Redactor::new(vec![]).unwrap(),
+            ));
             let sanitizer = orchestrator_text::sanitize::Sanitizer::new(redactor);
             sanitizer.input(&json!({ "command": command }))
         };
         for (one, other) in pairs {
             let [one, other] = [published(&one), published(&other)];
-            assert!(one != other && shown(one.clone()) != shown(other.clone()), "{one} {other}");
+            assert!(
+                one != other && shown(one.clone()) != shown(other.clone()),
+                "{one} {other}"
+            );
         }
         assert_ne!(shown(json!({"a: b": "c"})), shown(json!({"a": "b: c"})));
         let lines = |count: usize| rows(&json!({ "content": "x\n".repeat(count) }));

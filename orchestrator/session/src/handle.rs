@@ -48,7 +48,11 @@ impl Session {
         let (numbers, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let engine = Engine::new(config, numbers.clone(), over.clone());
         tokio::task::spawn_local(task::run(engine, received));
-        Self { commands, numbers, over }
+        Self {
+            commands,
+            numbers,
+            over,
+        }
     }
 
     /// Waits until the executor has opened the session.
@@ -56,7 +60,9 @@ impl Session {
     /// # Errors
     /// Why the executor does not open it.
     pub async fn open(&self) -> Result<Opened, Failed> {
-        self.ask(Command::Open).await.unwrap_or_else(|| Err(ended()))
+        self.ask(Command::Open)
+            .await
+            .unwrap_or_else(|| Err(ended()))
     }
 
     /// Makes a call. At most 64 run at once; the caller bounds how many wait.
@@ -65,12 +71,27 @@ impl Session {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (events, received) = mpsc::channel(EVENTS);
         let (steering, steer) = mpsc::unbounded_channel();
-        let handle = CallHandle { number, cancel: context.cancel.clone(), steering };
+        let handle = CallHandle {
+            number,
+            cancel: context.cancel.clone(),
+            steering,
+        };
         let parent = Span::current();
-        let order = CallOrder { number, context, invocation, events, steering: steer, parent };
+        let order = CallOrder {
+            number,
+            context,
+            invocation,
+            events,
+            steering: steer,
+            parent,
+        };
         // If the task is gone, the stream of events ends at once.
         let _ = self.commands.send(Command::Call(Box::new(order)));
-        Call { handle, events: received, commands: self.commands.clone() }
+        Call {
+            handle,
+            events: received,
+            commands: self.commands.clone(),
+        }
     }
 
     /// The grants that last for the session, after revoking one of them if given.
@@ -78,7 +99,9 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such grant; also if the executor is gone.
     pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
-        self.ask(|reply| Command::Grants { revoke, reply }).await.unwrap_or_else(|| Err(ended()))
+        self.ask(|reply| Command::Grants { revoke, reply })
+            .await
+            .unwrap_or_else(|| Err(ended()))
     }
 
     /// Which of these failed calls of a traced command the cell denied, in their order. Works only in a throw-away session.
@@ -86,15 +109,25 @@ impl Session {
     /// # Errors
     /// If the session is not a throw-away one, or the executor is gone.
     pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
-        self.ask(|reply| Command::Explain { traced, reply }).await.unwrap_or_else(|| Err(ended()))
+        self.ask(|reply| Command::Explain { traced, reply })
+            .await
+            .unwrap_or_else(|| Err(ended()))
     }
 
     /// Registers a tool of a client or a server. `client_id` is the registration's ID there, for the records.
     ///
     /// # Errors
     /// See [`RegistryError`].
-    pub async fn register(&self, client_id: Value, tool: NewTool) -> Result<Registered, RegistryError> {
-        let command = |reply| Command::Register { client_id, tool: Box::new(tool), reply };
+    pub async fn register(
+        &self,
+        client_id: Value,
+        tool: NewTool,
+    ) -> Result<Registered, RegistryError> {
+        let command = |reply| Command::Register {
+            client_id,
+            tool: Box::new(tool),
+            reply,
+        };
         self.ask(command).await.unwrap_or(Err(RegistryError::Full))
     }
 
@@ -103,8 +136,18 @@ impl Session {
     /// # Errors
     /// See [`RegistryError`].
     pub async fn unregister(&self, client_id: Value, tool: String) -> Result<(), RegistryError> {
-        let unknown = RegistryError::UnknownTool { name: tool.clone(), meant: None, known: String::new() };
-        self.ask(|reply| Command::Unregister { client_id, tool, reply }).await.unwrap_or(Err(unknown))
+        let unknown = RegistryError::UnknownTool {
+            name: tool.clone(),
+            meant: None,
+            known: String::new(),
+        };
+        self.ask(|reply| Command::Unregister {
+            client_id,
+            tool,
+            reply,
+        })
+        .await
+        .unwrap_or(Err(unknown))
     }
 
     /// The tools as they are listed to a model.
@@ -144,7 +187,10 @@ impl Session {
 }
 
 fn ended() -> Failed {
-    Failed { kind: ErrorKind::ExecutorLost, message: "the session has ended".into() }
+    Failed {
+        kind: ErrorKind::ExecutorLost,
+        message: "the session has ended".into(),
+    }
 }
 
 impl Call {
@@ -207,7 +253,11 @@ impl CallHandle {
     /// Answers the question of the call, or of a batch's call at `part`; false if nothing waits for that answer.
     pub async fn approve(&self, part: Option<usize>, approval: Approval) -> bool {
         let (accepted, answer) = oneshot::channel();
-        self.steer(Steer::Approve { part, approval, accepted });
+        self.steer(Steer::Approve {
+            part,
+            approval,
+            accepted,
+        });
         answer.await.unwrap_or(false)
     }
 

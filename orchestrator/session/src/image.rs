@@ -23,12 +23,23 @@ pub(crate) async fn read(
     };
     let Some(Image { media_type, data }) = image else {
         let message = format!("{path} was changed while it was read");
-        return failed(Failed { kind: ErrorKind::Io, message });
+        return failed(Failed {
+            kind: ErrorKind::Io,
+            message,
+        });
     };
     let size = data.len() as u64;
     let text = format!("{media_type}, {size} bytes: {path}");
     let path = connection.roots().absolute(path);
-    let mut result = ToolResult::success("view_image", text, Details::Image { path, media_type, size });
+    let mut result = ToolResult::success(
+        "view_image",
+        text,
+        Details::Image {
+            path,
+            media_type,
+            size,
+        },
+    );
     result.metadata = result.metadata.with_request(&request);
     result.image = Some(Image { media_type, data });
     result
@@ -46,10 +57,19 @@ async fn pieces(
     let mut media_type = None;
     loop {
         let (path, offset) = (path.clone(), data.len() as u64);
-        let piece = Request::FileBytes(FileBytes { path, offset, limit: limit::READ as u32 });
-        let (FileReply::Bytes(bytes), request) = exchange(engine, connection, caller, piece).await? else {
+        let piece = Request::FileBytes(FileBytes {
+            path,
+            offset,
+            limit: limit::READ as u32,
+        });
+        let (FileReply::Bytes(bytes), request) =
+            exchange(engine, connection, caller, piece).await?
+        else {
             let message = "the executor answered something else".into();
-            return Err(failed(Failed { kind: ErrorKind::Protocol, message }));
+            return Err(failed(Failed {
+                kind: ErrorKind::Protocol,
+                message,
+            }));
         };
         let known = media_type.map_or_else(|| image::check(&bytes.content, bytes.size), Ok);
         media_type = Some(known.map_err(failed)?);
@@ -57,7 +77,9 @@ async fn pieces(
         let (read, size) = (data.len() as u64, bytes.size);
         if read >= size || bytes.content.is_empty() || read > image::MAX {
             let complete = read == size && size <= image::MAX;
-            let image = media_type.filter(|_| complete).map(|media_type| Image { media_type, data });
+            let image = media_type
+                .filter(|_| complete)
+                .map(|media_type| Image { media_type, data });
             return Ok((image, request));
         }
     }

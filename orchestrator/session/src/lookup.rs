@@ -36,15 +36,28 @@ impl Engine {
 
     /// Refuses every call once the violations have ended the session.
     pub fn check_open(&self) -> Result<(), Failed> {
-        let Some(violations) = self.fatal_violations() else { return Ok(()) };
-        let message = format!("the session ended after {violations} violations; it makes no more calls");
-        Err(Failed { kind: ErrorKind::DeniedPolicy, message })
+        let Some(violations) = self.fatal_violations() else {
+            return Ok(());
+        };
+        let message =
+            format!("the session ended after {violations} violations; it makes no more calls");
+        Err(Failed {
+            kind: ErrorKind::DeniedPolicy,
+            message,
+        })
     }
 
     /// Checks a call's input and the scope.
-    pub fn plan(&self, found: Found, input: Value, roots: &Roots) -> Result<PlannedCall, Box<ToolResult>> {
+    pub fn plan(
+        &self,
+        found: Found,
+        input: Value,
+        roots: &Roots,
+    ) -> Result<PlannedCall, Box<ToolResult>> {
         // An unknown name may be anything, even a secret.
-        let known = found.as_ref().map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
+        let known = found
+            .as_ref()
+            .map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
         let failed = |error: Failed| Box::new(ToolResult::failed(known.clone(), error));
         self.check_open().map_err(failed)?;
         let entry = found.map_err(|error| failed(error.into()))?;
@@ -54,27 +67,53 @@ impl Engine {
                 let directory = self.directory.as_ref();
                 // Whoever makes a single call types paths relative to the working directory; a model takes them from results.
                 let paths_from = directory.filter(|_| self.single_call);
-                let context = PlanContext { roots, directory, paths_from, timeout_max_s: self.timeout_max_s };
-                let planned = tool.plan(input, &context).map_err(|error| failed(error.into()))?;
-                (Work::BuiltIn(planned.plan), planned.times, planned.without_effect)
+                let context = PlanContext {
+                    roots,
+                    directory,
+                    paths_from,
+                    timeout_max_s: self.timeout_max_s,
+                };
+                let planned = tool
+                    .plan(input, &context)
+                    .map_err(|error| failed(error.into()))?;
+                (
+                    Work::BuiltIn(planned.plan),
+                    planned.times,
+                    planned.without_effect,
+                )
             }
             Entry::Registered(tool) => {
                 let wrong = |error: orchestrator_tools::input_error::FieldError| {
-                    failed(Failed { kind: ErrorKind::InvalidInput, message: error.to_string() })
+                    failed(Failed {
+                        kind: ErrorKind::InvalidInput,
+                        message: error.to_string(),
+                    })
                 };
                 tool.check(&input).map_err(wrong)?;
                 (Work::Remote(tool, input), AskedTimes::default(), Vec::new())
             }
         };
-        if self.scope.as_ref().is_some_and(|scope| !scope.permits(&known)) {
+        if self
+            .scope
+            .as_ref()
+            .is_some_and(|scope| !scope.permits(&known))
+        {
             let why = format!("`{known}` is not permitted in the scope of this session.");
             let message = format!("scope:{known}: {why}");
-            let mut result = failed(Failed { kind: ErrorKind::DeniedPolicy, message });
+            let mut result = failed(Failed {
+                kind: ErrorKind::DeniedPolicy,
+                message,
+            });
             result.metadata.denied.push(Denial::by_scope(&known, why));
             result.tell_denials();
             return Err(result);
         }
-        Ok(PlannedCall { work, times, without_effect, changes_files })
+        Ok(PlannedCall {
+            work,
+            times,
+            without_effect,
+            changes_files,
+        })
     }
 }
 

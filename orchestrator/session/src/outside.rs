@@ -32,7 +32,9 @@ pub(crate) async fn web(
 ) -> ToolResult {
     match request_permission(engine, connection, caller, wanted.effect()).await {
         Ok(number) => {
-            let text = ask_web(engine, caller, wanted).instrument(spans::outside()).await;
+            let text = ask_web(engine, caller, wanted)
+                .instrument(spans::outside())
+                .await;
             show(engine, connection, caller, number, text, max).await
         }
         Err(mut result) => {
@@ -53,7 +55,9 @@ pub(crate) async fn remote(
 ) -> ToolResult {
     match request_permission(engine, connection, caller, tool.effect(input.clone())).await {
         Ok(number) => {
-            let text = execute(engine, caller, tool, input).instrument(spans::outside()).await;
+            let text = execute(engine, caller, tool, input)
+                .instrument(spans::outside())
+                .await;
             show(engine, connection, caller, number, text, max).await
         }
         Err(result) => *result,
@@ -69,9 +73,15 @@ async fn request_permission(
 ) -> Result<CallId, Box<ToolResult>> {
     let request = Request::Effect(effect);
     let failed = |error| Box::new(ToolResult::failed(caller.tool.clone(), error));
-    request.check().map_err(|error| failed(InputError::from(error).into()))?;
+    request
+        .check()
+        .map_err(|error| failed(InputError::from(error).into()))?;
     let ended = request::run(connection, caller, request).await?;
-    if let Ok(Finished { outcome: Outcome::Granted, .. }) = &ended.finished {
+    if let Ok(Finished {
+        outcome: Outcome::Granted,
+        ..
+    }) = &ended.finished
+    {
         return Ok(ended.number);
     }
     let result = ended.result(engine, connection, caller.profile(engine));
@@ -79,7 +89,10 @@ async fn request_permission(
         return Err(Box::new(result));
     }
     let message = "the executor neither permitted the call nor gave a reason".into();
-    Err(failed(Failed { kind: ErrorKind::Protocol, message }))
+    Err(failed(Failed {
+        kind: ErrorKind::Protocol,
+        message,
+    }))
 }
 
 /// A web request cannot be steered; cancelling drops it.
@@ -87,22 +100,42 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
     let begun = Instant::now();
     let Some(web) = &engine.web else {
         let message = "this session has no web access".into();
-        return timed(caller, begun, Err(Failed { kind: ErrorKind::Internal, message }));
+        return timed(
+            caller,
+            begun,
+            Err(Failed {
+                kind: ErrorKind::Internal,
+                message,
+            }),
+        );
     };
     let effect = wanted.effect();
-    let limit_s = engine.scope_timeout_s(&caller.tool).min(engine.scope_timeout_s(effect.tool()));
+    let limit_s = engine
+        .scope_timeout_s(&caller.tool)
+        .min(engine.scope_timeout_s(effect.tool()));
     let work = async {
         match wanted {
-            WebRequest::Search(search) => {
-                web.search(&search).await.map(|found| web_results::found(&found).into())
-            }
+            WebRequest::Search(search) => web
+                .search(&search)
+                .await
+                .map(|found| web_results::found(&found).into()),
             WebRequest::Fetch(fetch) => {
-                let fetch = Fetch { timeout_s: fetch.timeout_s.min(limit_s), ..fetch };
-                web.fetch(&fetch).await.map(|page| web_results::page(page, &fetch))
+                let fetch = Fetch {
+                    timeout_s: fetch.timeout_s.min(limit_s),
+                    ..fetch
+                };
+                web.fetch(&fetch)
+                    .await
+                    .map(|page| web_results::page(page, &fetch))
             }
             WebRequest::View(view) => {
-                let view = View { timeout_s: view.timeout_s.min(limit_s), ..view };
-                web.view(&view).await.map(|image| web_results::image(image, &view).into())
+                let view = View {
+                    timeout_s: view.timeout_s.min(limit_s),
+                    ..view
+                };
+                web.view(&view)
+                    .await
+                    .map(|image| web_results::image(image, &view).into())
             }
         }
     };
@@ -128,7 +161,10 @@ async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Val
         input,
         reply,
     };
-    let gone = || Failed { kind: ErrorKind::Cancelled, message: "the owner of the tool is gone".into() };
+    let gone = || Failed {
+        kind: ErrorKind::Cancelled,
+        message: "the owner of the tool is gone".into(),
+    };
     let late = || Failed {
         kind: ErrorKind::Timeout,
         message: format!("the tool did not answer within {limit_s} s"),
@@ -142,15 +178,29 @@ async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Val
         },
         () = caller.context.cancel.cancelled() => Err(cancelled()),
     };
-    let result = reply.map(|Reply { text, structured, image }| {
-        let details = structured.map_or(Details::None, |structured| Details::Other { structured });
-        ToolResult { image, ..ToolResult::success(caller.tool.clone(), text, details) }.into()
-    });
+    let result = reply.map(
+        |Reply {
+             text,
+             structured,
+             image,
+         }| {
+            let details =
+                structured.map_or(Details::None, |structured| Details::Other { structured });
+            ToolResult {
+                image,
+                ..ToolResult::success(caller.tool.clone(), text, details)
+            }
+            .into()
+        },
+    );
     timed(caller, begun, result)
 }
 
 fn cancelled() -> Failed {
-    Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }
+    Failed {
+        kind: ErrorKind::Cancelled,
+        message: "the call was cancelled".into(),
+    }
 }
 
 /// Adds the time since `begun` to the text or error of a call.
@@ -171,7 +221,10 @@ async fn show(
     text: ForeignText,
     max: usize,
 ) -> ToolResult {
-    let mut text = ForeignText { max: text.max.min(max), ..text };
+    let mut text = ForeignText {
+        max: text.max.min(max),
+        ..text
+    };
     let redactor = engine.hub.sanitizer.redactor();
     text.result.text = redactor.bytes(&text.result.text).into_owned();
     let mut spill = None;
@@ -181,5 +234,6 @@ async fn show(
             () = caller.context.cancel.cancelled() => {}
         }
     }
-    text.cut(spill.as_ref(), connection.roots()).numbered(number)
+    text.cut(spill.as_ref(), connection.roots())
+        .numbered(number)
 }

@@ -23,7 +23,10 @@ pub struct PendingReplies<A> {
 
 impl<A> Default for PendingReplies<A> {
     fn default() -> Self {
-        Self { waiting: RefCell::default(), answered: Notify::new() }
+        Self {
+            waiting: RefCell::default(),
+            answered: Notify::new(),
+        }
     }
 }
 
@@ -31,9 +34,12 @@ impl<A> PendingReplies<A> {
     /// Delivers `answer` to the call at `part`, or to the only one that waits; false if none waits for it.
     pub fn answer(&self, part: Option<usize>, answer: A) -> bool {
         let mut waiting = self.waiting.borrow_mut();
-        let mut meant =
-            waiting.iter_mut().filter(|(of, answer)| answer.is_none() && (part.is_none() || **of == part));
-        let (Some((_, slot)), None) = (meant.next(), meant.next()) else { return false };
+        let mut meant = waiting
+            .iter_mut()
+            .filter(|(of, answer)| answer.is_none() && (part.is_none() || **of == part));
+        let (Some((_, slot)), None) = (meant.next(), meant.next()) else {
+            return false;
+        };
         *slot = Some(answer);
         self.answered.notify_waiters();
         true
@@ -42,7 +48,10 @@ impl<A> PendingReplies<A> {
     /// Begins to wait. Dropping the returned value ends it; later answers are rejected.
     pub fn open(&self, part: Option<usize>) -> PendingReply<'_, A> {
         self.waiting.borrow_mut().insert(part, None);
-        PendingReply { replies: self, part }
+        PendingReply {
+            replies: self,
+            part,
+        }
     }
 }
 
@@ -56,7 +65,12 @@ impl<A> PendingReply<'_, A> {
     /// The answer.
     pub async fn wait(self) -> A {
         loop {
-            let answer = self.replies.waiting.borrow_mut().get_mut(&self.part).and_then(Option::take);
+            let answer = self
+                .replies
+                .waiting
+                .borrow_mut()
+                .get_mut(&self.part)
+                .and_then(Option::take);
             if let Some(answer) = answer {
                 return answer;
             }
@@ -86,8 +100,13 @@ mod tests {
         assert!(replies.answer(Some(1), 'b'));
         assert!(!replies.answer(Some(1), 'c'), "it has its answer");
         assert!(replies.answer(None, 'd'), "only one waits");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert_eq!(runtime.block_on(async { (first.wait().await, second.wait().await) }), ('d', 'b'));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        assert_eq!(
+            runtime.block_on(async { (first.wait().await, second.wait().await) }),
+            ('d', 'b')
+        );
         // A late answer reaches nobody, not even the next one that waits.
         assert!(!replies.answer(Some(0), 'e'));
         let next = replies.open(Some(0));

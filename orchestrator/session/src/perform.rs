@@ -28,7 +28,10 @@ pub(crate) async fn perform(
     let mut result = match planned.work {
         Work::BuiltIn(plan) => built_in(engine, connection, caller, plan, max).await,
         Work::Remote(tool, input) => {
-            Box::pin(outside::remote(engine, connection, caller, &tool, input, max)).await
+            Box::pin(outside::remote(
+                engine, connection, caller, &tool, input, max,
+            ))
+            .await
         }
     };
     let notes = planned.times.notes(&result.metadata.details).into_iter();
@@ -52,19 +55,45 @@ async fn built_in(
             if let Err(refused) = prepare_single(engine, connection, caller, &request).await {
                 return *refused;
             }
-            request::result(engine, connection, caller, request, LineForm::Plain, profile).await
+            request::result(
+                engine,
+                connection,
+                caller,
+                request,
+                LineForm::Plain,
+                profile,
+            )
+            .await
         }
         Plan::NumberedRead(read) => {
             let request = Request::FileRead(read);
-            request::result(engine, connection, caller, request, LineForm::Numbered, profile).await
+            request::result(
+                engine,
+                connection,
+                caller,
+                request,
+                LineForm::Numbered,
+                profile,
+            )
+            .await
         }
         // On the heap: every call carries the state of what it might do, and is copied with it.
-        Plan::State(command) => Box::pin(state_tools::run(engine, connection, caller, &command)).await,
+        Plan::State(command) => {
+            Box::pin(state_tools::run(engine, connection, caller, &command)).await
+        }
         Plan::Image(path) => Box::pin(image::read(engine, connection, caller, &path)).await,
         Plan::Web(wanted) => Box::pin(outside::web(engine, connection, caller, wanted, max)).await,
         Plan::Tests { framework, command } => {
             let command = Request::Bash(command);
-            let result = request::result(engine, connection, caller, command, LineForm::Plain, profile).await;
+            let result = request::result(
+                engine,
+                connection,
+                caller,
+                command,
+                LineForm::Plain,
+                profile,
+            )
+            .await;
             test_results::suite_result(framework, result)
         }
         Plan::Thought => ToolResult::success(tool, "noted", Details::None),
@@ -86,18 +115,36 @@ async fn prepare_single(
         return Ok(());
     }
     let changed = match request {
-        Request::Bash(Bash { background: true, .. }) => {
+        Request::Bash(Bash {
+            background: true, ..
+        }) => {
             let message = "a background process ends with its session, and this one has a single call; use \
                            `lazaret session`";
-            let failed = Failed { kind: ErrorKind::InvalidInput, message: message.into() };
+            let failed = Failed {
+                kind: ErrorKind::InvalidInput,
+                message: message.into(),
+            };
             return Err(Box::new(ToolResult::failed(caller.tool.clone(), failed)));
         }
         // Whoever makes a single call knows what it does, and no call comes after it, so we read the file for it.
-        Request::FileWrite(FileWrite { path, expected_sha256: None, overwrite: true, .. })
-        | Request::FileEdit(FileEdit { path, expected_sha256: None, .. }) => path.clone(),
+        Request::FileWrite(FileWrite {
+            path,
+            expected_sha256: None,
+            overwrite: true,
+            ..
+        })
+        | Request::FileEdit(FileEdit {
+            path,
+            expected_sha256: None,
+            ..
+        }) => path.clone(),
         _ => return Ok(()),
     };
     // Reading a part is enough as long as the file stays unchanged. If reading fails, the call itself is refused for that.
-    let read = Request::FileRead(FileRead { path: changed, offset: None, limit: Some(1) });
+    let read = Request::FileRead(FileRead {
+        path: changed,
+        offset: None,
+        limit: Some(1),
+    });
     request::run(connection, caller, read).await.map(drop)
 }

@@ -106,9 +106,21 @@ impl Publisher {
         client: Option<mpsc::Sender<Event>>,
         context: &CallContext,
     ) -> Self {
-        let characters = if context.raw { Unsafe::Keep } else { Unsafe::Remove };
+        let characters = if context.raw {
+            Unsafe::Keep
+        } else {
+            Unsafe::Remove
+        };
         let streams = RefCell::new([false, true].map(|_| hub.sanitizer.stream(characters)));
-        Self { hub, number, part: context.part, raw: context.raw, live: context.live, client, streams }
+        Self {
+            hub,
+            number,
+            part: context.part,
+            raw: context.raw,
+            live: context.live,
+            client,
+            streams,
+        }
     }
 
     /// Sanitizes `raw` and passes the event on. Returns when the front end has room; for output, when it has been consumed.
@@ -116,15 +128,23 @@ impl Publisher {
         tracing::trace!("publish an event");
         let is_output = matches!(raw, RawEvent::Output { .. });
         let exact = self.for_client(&raw);
-        let Some(body) = self.sanitize(raw) else { return Ok(()) };
+        let Some(body) = self.sanitize(raw) else {
+            return Ok(());
+        };
         let mut event = self.event(body);
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = &self.client else {
+            return Ok(());
+        };
         if let Some(body) = exact {
             event.body = Arc::new(body);
         }
         client.send(event).await.map_err(|_| Gone)?;
         if is_output {
-            client.reserve_many(client.max_capacity()).await.map(drop).map_err(|_| Gone)?;
+            client
+                .reserve_many(client.max_capacity())
+                .await
+                .map(drop)
+                .map_err(|_| Gone)?;
         }
         Ok(())
     }
@@ -151,18 +171,28 @@ impl Publisher {
             Body::SessionOpened(_) => (0, None),
             _ => (self.number, self.part),
         };
-        let event = Event { call, part, body: Arc::new(body) };
-        self.hub.subscribers.iter().for_each(|subscriber| subscriber.hear(&event));
+        let event = Event {
+            call,
+            part,
+            body: Arc::new(body),
+        };
+        self.hub
+            .subscribers
+            .iter()
+            .for_each(|subscriber| subscriber.hear(&event));
         event
     }
 
     /// A different form of the event, for a front end that wants all characters or a command's exact bytes.
     fn for_client(&self, raw: &RawEvent<'_>) -> Option<Body> {
         match raw {
-            RawEvent::Output { stderr, bytes } if self.live == Live::Bytes => {
-                Some(Body::Output { stderr: *stderr, bytes: bytes.to_vec() })
+            RawEvent::Output { stderr, bytes } if self.live == Live::Bytes => Some(Body::Output {
+                stderr: *stderr,
+                bytes: bytes.to_vec(),
+            }),
+            RawEvent::Result(result) if self.raw => {
+                Some(self.result(result.as_ref().clone(), Unsafe::Keep))
             }
-            RawEvent::Result(result) if self.raw => Some(self.result(result.as_ref().clone(), Unsafe::Keep)),
             _ => None,
         }
     }
@@ -173,18 +203,41 @@ impl Publisher {
         let secrets = |value: &Value| sanitizer.redactor().value(value).into_owned();
         Some(match raw {
             RawEvent::SessionOpened(opened) => Body::SessionOpened(opened.clone()),
-            RawEvent::ToolRegistered { client_id, tool, description, schema, risk, timeout_s } => {
+            RawEvent::ToolRegistered {
+                client_id,
+                tool,
+                description,
+                schema,
+                risk,
+                timeout_s,
+            } => {
                 let (client_id, tool) = (secrets(client_id), sanitizer.text(tool));
                 let (description, schema) = (sanitizer.text(description), sanitizer.text(&schema));
-                Body::ToolRegistered { client_id, tool, description, schema, risk, timeout_s }
+                Body::ToolRegistered {
+                    client_id,
+                    tool,
+                    description,
+                    schema,
+                    risk,
+                    timeout_s,
+                }
             }
-            RawEvent::ToolUnregistered { client_id, tool } => {
-                Body::ToolUnregistered { client_id: secrets(client_id), tool: sanitizer.text(tool) }
-            }
-            RawEvent::Requested { client_id, tool, input } => {
+            RawEvent::ToolUnregistered { client_id, tool } => Body::ToolUnregistered {
+                client_id: secrets(client_id),
+                tool: sanitizer.text(tool),
+            },
+            RawEvent::Requested {
+                client_id,
+                tool,
+                input,
+            } => {
                 let mut input = sanitizer.input(input);
                 change_texts(&mut input, &|text| changed(brief(text)));
-                Body::Requested { client_id: client_id.map(secrets), tool: sanitizer.text(tool), input }
+                Body::Requested {
+                    client_id: client_id.map(secrets),
+                    tool: sanitizer.text(tool),
+                    input,
+                }
             }
             RawEvent::Started(number) => Body::Started { number },
             RawEvent::Suspended => Body::Suspended,
@@ -195,26 +248,56 @@ impl Publisher {
                 }
                 Body::Output { stderr, bytes }
             }
-            RawEvent::ApprovalWanted { challenge, tool, input, rejected } => {
+            RawEvent::ApprovalWanted {
+                challenge,
+                tool,
+                input,
+                rejected,
+            } => {
                 let input = (size(input) <= REPEATED_INPUT).then(|| sanitizer.input(input));
                 let (challenge, tool) = (sanitized(challenge, sanitizer), sanitizer.text(tool));
-                Body::ApprovalWanted(Box::new(ApprovalQuestion { challenge, tool, input, rejected }))
+                Body::ApprovalWanted(Box::new(ApprovalQuestion {
+                    challenge,
+                    tool,
+                    input,
+                    rejected,
+                }))
             }
-            RawEvent::ApprovalGiven { challenge, approval } => {
-                Body::ApprovalGiven { challenge: sanitized(challenge, sanitizer), approval }
-            }
+            RawEvent::ApprovalGiven {
+                challenge,
+                approval,
+            } => Body::ApprovalGiven {
+                challenge: sanitized(challenge, sanitizer),
+                approval,
+            },
             RawEvent::Violation(event) => {
                 let (tool, message) = (sanitizer.text(&event.tool), sanitizer.text(&event.message));
-                Body::Violation(SecurityEvent { tool, message, ..event.clone() })
+                Body::Violation(SecurityEvent {
+                    tool,
+                    message,
+                    ..event.clone()
+                })
             }
             RawEvent::Connection(decision) => {
                 let host = sanitizer.text(&decision.host);
                 let why = decision.why.as_deref().map(|why| sanitizer.text(why));
-                let private = decision.private.as_deref().map(|private| sanitizer.text(private));
-                Body::Connection(Decision { host, why, private, ..decision.clone() })
+                let private = decision
+                    .private
+                    .as_deref()
+                    .map(|private| sanitizer.text(private));
+                Body::Connection(Decision {
+                    host,
+                    why,
+                    private,
+                    ..decision.clone()
+                })
             }
             RawEvent::Result(result) => {
-                let characters = if result.is_content() { Unsafe::RemoveInFile } else { Unsafe::Remove };
+                let characters = if result.is_content() {
+                    Unsafe::RemoveInFile
+                } else {
+                    Unsafe::Remove
+                };
                 self.result(*result, characters)
             }
         })
@@ -222,14 +305,22 @@ impl Publisher {
 
     fn result(&self, mut result: ToolResult, characters: Unsafe) -> Body {
         let sanitizer = self.hub.sanitizer;
-        let Sanitized { bytes, stripped, redacted } = sanitizer.bytes(&result.text, characters);
+        let Sanitized {
+            bytes,
+            stripped,
+            redacted,
+        } = sanitizer.bytes(&result.text, characters);
         result.metadata.stripped += stripped;
         result.metadata.redacted |= redacted;
         if let std::borrow::Cow::Owned(text) = bytes {
             result.text = text;
         }
         if let Some(stderr) = &mut result.metadata.stderr {
-            let Sanitized { bytes, stripped, redacted } = sanitizer.bytes(&stderr.text, characters);
+            let Sanitized {
+                bytes,
+                stripped,
+                redacted,
+            } = sanitizer.bytes(&stderr.text, characters);
             result.metadata.stripped += stripped;
             result.metadata.redacted |= redacted;
             stderr.text = bytes.into_owned();
@@ -246,14 +337,30 @@ impl Publisher {
         for event in &mut result.security {
             event.message = sanitizer.text(&event.message);
         }
-        for text in result.metadata.found.list_mut().iter_mut().flat_map(Finding::texts_mut) {
+        for text in result
+            .metadata
+            .found
+            .list_mut()
+            .iter_mut()
+            .flat_map(Finding::texts_mut)
+        {
             *text = sanitizer.text(text);
         }
-        for text in result.metadata.denied.list_mut().iter_mut().flat_map(Denial::texts_mut) {
+        for text in result
+            .metadata
+            .denied
+            .list_mut()
+            .iter_mut()
+            .flat_map(Denial::texts_mut)
+        {
             *text = sanitizer.text(text);
         }
-        let redacted = (!sanitizer.redactor().is_idle())
-            .then(|| sanitizer.redactor().value(&json!(result.metadata)).into_owned());
+        let redacted = (!sanitizer.redactor().is_idle()).then(|| {
+            sanitizer
+                .redactor()
+                .value(&json!(result.metadata))
+                .into_owned()
+        });
         Body::Result(Arc::new(CallResult::new(result, redacted)))
     }
 }
@@ -264,14 +371,20 @@ fn structures(details: &mut Details) -> Vec<&mut Value> {
         let of = |one| Value::get_mut(one, "metadata")?.get_mut("structured");
         return invocations.iter_mut().filter_map(of).collect();
     }
-    if let Details::Other { structured } = details { vec![structured] } else { Vec::new() }
+    if let Details::Other { structured } = details {
+        vec![structured]
+    } else {
+        Vec::new()
+    }
 }
 
 /// Sanitizes all texts and names of a structure like a text; returns how much was removed for being unsafe.
 fn sanitize_structure(structure: &mut Value, sanitizer: Sanitizer, characters: Unsafe) -> u64 {
     let removed = Cell::new(0);
     change_texts(structure, &|text| {
-        let Sanitized { bytes, stripped, .. } = sanitizer.bytes(text.as_bytes(), characters);
+        let Sanitized {
+            bytes, stripped, ..
+        } = sanitizer.bytes(text.as_bytes(), characters);
         removed.set(removed.get() + stripped);
         (*bytes != *text.as_bytes()).then(|| String::from_utf8_lossy(&bytes).into_owned())
     });
@@ -279,8 +392,15 @@ fn sanitize_structure(structure: &mut Value, sanitizer: Sanitizer, characters: U
 }
 
 fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {
-    let (rule, why) = (sanitizer.text(&challenge.rule), sanitizer.text(&challenge.why));
-    Challenge { rule, why, ..challenge.clone() }
+    let (rule, why) = (
+        sanitizer.text(&challenge.rule),
+        sanitizer.text(&challenge.why),
+    );
+    Challenge {
+        rule,
+        why,
+        ..challenge.clone()
+    }
 }
 
 /// Approximate length of a value in JSON.
@@ -289,6 +409,9 @@ fn size(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
         Value::Array(values) => values.iter().map(|value| size(value) + 1).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value) + 4).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() + size(value) + 4)
+            .sum(),
     }
 }

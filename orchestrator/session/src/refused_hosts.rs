@@ -28,23 +28,37 @@ impl RefusedHosts {
     pub fn listen(self: &Rc<Self>) -> Listening {
         let number = self.last.get() + 1;
         self.last.set(number);
-        self.commands.borrow_mut().insert(number, Denials::default());
-        Listening { hosts: self.clone(), number }
+        self.commands
+            .borrow_mut()
+            .insert(number, Denials::default());
+        Listening {
+            hosts: self.clone(),
+            number,
+        }
     }
 
     /// Adds a decision of the relay, with the remedy that would open the host.
     pub fn hear(&self, decision: &Decision, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
         let several = commands.len() > 1;
-        let Some(denial) = denial(decision, several, remedy) else { return };
-        commands.values_mut().for_each(|denied| denied.push(denial.clone()));
+        let Some(denial) = denial(decision, several, remedy) else {
+            return;
+        };
+        commands
+            .values_mut()
+            .for_each(|denied| denied.push(denial.clone()));
     }
 }
 
 impl Listening {
     /// The refusals so far.
     pub fn refused(&self) -> Denials {
-        self.hosts.commands.borrow_mut().get_mut(&self.number).map(std::mem::take).unwrap_or_default()
+        self.hosts
+            .commands
+            .borrow_mut()
+            .get_mut(&self.number)
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 }
 
@@ -56,17 +70,28 @@ impl Drop for Listening {
 
 /// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
 fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
-    let Decision { host, port, verdict, why, private } = decision;
+    let Decision {
+        host,
+        port,
+        verdict,
+        why,
+        private,
+    } = decision;
     let (why, remedy) = match verdict {
-        ConnectionVerdict::NotListed => ("It is not among the hosts of this session.".to_owned(), remedy()),
+        ConnectionVerdict::NotListed => (
+            "It is not among the hosts of this session.".to_owned(),
+            remedy(),
+        ),
         ConnectionVerdict::NotPublic => {
             let why = why.as_deref().unwrap_or("its address is not public");
-            let remedy = private
-                .as_deref()
-                .map_or(Remedy::Nothing, |private| Remedy::Advice(network::advice_on_private(private)));
+            let remedy = private.as_deref().map_or(Remedy::Nothing, |private| {
+                Remedy::Advice(network::advice_on_private(private))
+            });
             (format!("{why}."), remedy)
         }
-        ConnectionVerdict::Allowed | ConnectionVerdict::Unreachable | ConnectionVerdict::Malformed => {
+        ConnectionVerdict::Allowed
+        | ConnectionVerdict::Unreachable
+        | ConnectionVerdict::Malformed => {
             return None;
         }
     };
@@ -76,7 +101,13 @@ fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -
         why
     };
     let target = format!("{host}:{port}");
-    Some(Denial::new(AttemptKind::Connect, target, Barrier::Hosts(None), why, remedy))
+    Some(Denial::new(
+        AttemptKind::Connect,
+        target,
+        Barrier::Hosts(None),
+        why,
+        remedy,
+    ))
 }
 
 #[cfg(test)]
@@ -97,26 +128,46 @@ mod tests {
     fn a_refusal_goes_to_the_commands_that_run_then() {
         let remedy = || Remedy::Option("--allow-net npm".into());
         let hosts = Rc::new(RefusedHosts::default());
-        hosts.hear(&decision("before.example", ConnectionVerdict::NotListed), remedy);
+        hosts.hear(
+            &decision("before.example", ConnectionVerdict::NotListed),
+            remedy,
+        );
         let one = hosts.listen();
         for _ in 0..2 {
-            hosts.hear(&decision("registry.npmjs.org", ConnectionVerdict::NotListed), remedy);
+            hosts.hear(
+                &decision("registry.npmjs.org", ConnectionVerdict::NotListed),
+                remedy,
+            );
         }
         let two = hosts.listen();
         hosts.hear(&decision("10.0.0.1", ConnectionVerdict::NotPublic), remedy);
-        for verdict in
-            [ConnectionVerdict::Allowed, ConnectionVerdict::Unreachable, ConnectionVerdict::Malformed]
-        {
+        for verdict in [
+            ConnectionVerdict::Allowed,
+            ConnectionVerdict::Unreachable,
+            ConnectionVerdict::Malformed,
+        ] {
             hosts.hear(&decision("other.example", verdict), remedy);
         }
-        let texts = |denied: Denials| denied.list().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |denied: Denials| {
+            denied
+                .list()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
         let first = texts(one.refused());
         assert_eq!(
             first[0],
             "connect registry.npmjs.org:443 (2 times): It is not among the hosts of this session. [hosts; with --allow-net npm]"
         );
-        assert!(first[1].contains("`private = [\"10.0.0.1:443\"]` in `[profile.NAME.network]`"), "{first:?}");
-        assert!(first[1].contains("Several commands were running") && first.len() == 2, "{first:?}");
+        assert!(
+            first[1].contains("`private = [\"10.0.0.1:443\"]` in `[profile.NAME.network]`"),
+            "{first:?}"
+        );
+        assert!(
+            first[1].contains("Several commands were running") && first.len() == 2,
+            "{first:?}"
+        );
         assert_eq!(texts(two.refused()).len(), 1);
         assert!(one.refused().is_empty(), "told once");
         drop((one, two));

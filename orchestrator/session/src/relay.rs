@@ -31,10 +31,14 @@ pub(crate) fn start(
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
     let (hub, refused) = (hub.clone(), refused.clone());
     carry(connection, move |decision, policy| {
-        refused.hear(&decision, || network::remedy(policy, leases, &decision.host, decision.port));
+        refused.hear(&decision, || {
+            network::remedy(policy, leases, &decision.host, decision.port)
+        });
         let publisher = hub.of_session();
         // The records receive it at once; there is no front end to wait for.
-        drop(spawn_local(async move { publisher.publish(RawEvent::Connection(&decision)).await }));
+        drop(spawn_local(async move {
+            publisher.publish(RawEvent::Connection(&decision)).await
+        }));
     })
 }
 
@@ -46,16 +50,26 @@ pub(crate) fn carry(
     connection: &Connection,
     observe: impl Fn(Decision, &WebPolicy) + 'static,
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
-    let (Some(network), Some(sockets)) = (&connection.opened().network, connection.take_relay()) else {
+    let (Some(network), Some(sockets)) = (&connection.opened().network, connection.take_relay())
+    else {
         return Ok(None);
     };
-    let policy =
-        network::from_lists(network).map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
+    let policy = network::from_lists(network)
+        .map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
     let report = connection.reporter();
     let known = policy.clone();
     let observe = move |decision: Decision| {
-        let Decision { host, port, verdict, .. } = &decision;
-        report(ConnectionReport { host: host.clone(), port: *port, verdict: *verdict });
+        let Decision {
+            host,
+            port,
+            verdict,
+            ..
+        } = &decision;
+        report(ConnectionReport {
+            host: host.clone(),
+            port: *port,
+            verdict: *verdict,
+        });
         observe(decision, &known);
     };
     let relay = Relay::new(policy, connection.leases(), observe);

@@ -28,8 +28,15 @@ pub(crate) struct EndedRequest {
 
 impl EndedRequest {
     /// The result of a call that consists of this request.
-    pub fn result(self, engine: &Engine, connection: &Connection, profile: &'static Profile) -> ToolResult {
-        let mut result = engine.renderer(connection, profile).render(&self.subject, self.finished);
+    pub fn result(
+        self,
+        engine: &Engine,
+        connection: &Connection,
+        profile: &'static Profile,
+    ) -> ToolResult {
+        let mut result = engine
+            .renderer(connection, profile)
+            .render(&self.subject, self.finished);
         result.metadata.leases = self.leased;
         result.numbered(self.number)
     }
@@ -72,9 +79,20 @@ pub(crate) async fn exchange(
         && let Some(Ok(reply)) = finished.answer.take()
     {
         let layers = finished.layers.iter().map(|layer| layer.name()).collect();
-        return Ok((reply, Metadata { usage: finished.usage.into(), layers, ..Metadata::default() }));
+        return Ok((
+            reply,
+            Metadata {
+                usage: finished.usage.into(),
+                layers,
+                ..Metadata::default()
+            },
+        ));
     }
-    Err(Box::new(ended.result(engine, connection, caller.profile(engine))))
+    Err(Box::new(ended.result(
+        engine,
+        connection,
+        caller.profile(engine),
+    )))
 }
 
 /// Makes a request, unless its call has already been cancelled.
@@ -128,12 +146,20 @@ async fn make(
         other => other,
     });
     let leased = leased.map_or(Vec::new(), |paths| running.leased(paths));
-    Ok(EndedRequest { number, subject, finished, leased })
+    Ok(EndedRequest {
+        number,
+        subject,
+        finished,
+        leased,
+    })
 }
 
 /// A call that ends before it begins.
 pub(crate) fn cancelled() -> Failed {
-    Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled before it began".into() }
+    Failed {
+        kind: ErrorKind::Cancelled,
+        message: "the call was cancelled before it began".into(),
+    }
 }
 
 /// A pending question.
@@ -154,7 +180,11 @@ async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finishe
                 caller.ask(&challenge, None).await;
             }
             RequestEvent::Asked(challenge) => {
-                question = Some(Question { challenge, rejected: None, is_open: true });
+                question = Some(Question {
+                    challenge,
+                    rejected: None,
+                    is_open: true,
+                });
             }
             RequestEvent::Rejected(fault) => {
                 if let Some(question) = &mut question {
@@ -163,7 +193,10 @@ async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finishe
             }
             RequestEvent::Output { stderr, bytes } => {
                 // Without a listener there is no reason to continue.
-                let output = RawEvent::Output { stderr, bytes: &bytes };
+                let output = RawEvent::Output {
+                    stderr,
+                    bytes: &bytes,
+                };
                 if let Err(Gone) = caller.publish(output).await {
                     running.cancel();
                 }

@@ -65,8 +65,14 @@ impl RunningService {
         let connection = Greeting::open(executor, open)?.opened().await?;
         let network = relay::carry(&connection, move |decision, _| observe(decision))?;
         let service = service(connection.opened())?;
-        let running = connection.start(Request::Service(service), Wants::default()).await?;
-        Ok(Self { running, connection, _network: network })
+        let running = connection
+            .start(Request::Service(service), Wants::default())
+            .await?;
+        Ok(Self {
+            running,
+            connection,
+            _network: network,
+        })
     }
 
     /// What the executor reported of its session.
@@ -84,7 +90,9 @@ impl RunningService {
     pub async fn next(&mut self) -> ServiceEvent {
         loop {
             match self.running.next().await {
-                RequestEvent::Output { stderr, bytes } => return ServiceEvent::Output { stderr, bytes },
+                RequestEvent::Output { stderr, bytes } => {
+                    return ServiceEvent::Output { stderr, bytes };
+                }
                 RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
                     return ServiceEvent::WaitsForApproval;
                 }
@@ -125,7 +133,9 @@ pub fn how_ended(ended: &Result<Finished, Failed>) -> String {
             Ended::Limited(limit) => format!("was ended by the limit `{}`", limit.name()),
             Ended::NotStarted(errno) => {
                 let error = std::io::Error::from_raw_os_error(errno);
-                format!("could not be started: {error}; its program must be one that its profile shows")
+                format!(
+                    "could not be started: {error}; its program must be one that its profile shows"
+                )
             }
             Ended::NoDirectory(errno) => {
                 let error = std::io::Error::from_raw_os_error(errno);

@@ -53,7 +53,12 @@ pub(crate) fn connection() -> Span {
 
 /// The executor's part, from the start of the request to its end, including questions.
 pub(crate) fn execution(request: &str) -> Span {
-    debug_span!("tools.execute", request, audit_call = Empty, wall_us = Empty)
+    debug_span!(
+        "tools.execute",
+        request,
+        audit_call = Empty,
+        wall_us = Empty
+    )
 }
 
 /// Carrying out a permitted call here, or by the owner of the tool.
@@ -64,7 +69,13 @@ pub(crate) fn outside() -> Span {
 /// A question, from asking it to its answer.
 pub(crate) fn approval(challenge: &Challenge) -> Span {
     let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
-    debug_span!("tools.approve", rule = challenge.rule, risk, channel, answer = Empty)
+    debug_span!(
+        "tools.approve",
+        rule = challenge.rule,
+        risk,
+        channel,
+        answer = Empty
+    )
 }
 
 /// The name of an answer in spans and records.
@@ -80,19 +91,23 @@ pub(crate) fn end(span: &Span, result: &ToolResult) {
     if span.is_disabled() {
         return;
     }
-    span.record("outcome", outcome(result)).record("bytes", result.text.len());
+    span.record("outcome", outcome(result))
+        .record("bytes", result.text.len());
     if let Some(number) = result.metadata.call {
         span.record("audit_call", number);
     }
     if let Some(error) = &result.error {
-        span.record("error", error.kind.name()).record("stage", error.kind.layer().name());
+        span.record("error", error.kind.name())
+            .record("stage", error.kind.layer().name());
         span.record("otel.status_code", "ERROR");
     }
 }
 
 /// Keeps refused (by the policy), failed (the work) and broken (our machinery) apart.
 pub(crate) fn outcome(result: &ToolResult) -> &'static str {
-    let Some(error) = &result.error else { return "ok" };
+    let Some(error) = &result.error else {
+        return "ok";
+    };
     match error.kind {
         ErrorKind::DeniedPolicy
         | ErrorKind::DeniedUser

@@ -25,7 +25,9 @@ pub(crate) async fn run(
     for _ in 0..TRIES {
         let read = Request::State(State { tool, change: None });
         let (file, expected_sha256) = match exchange(engine, connection, caller, read).await {
-            Ok((FileReply::Read(read), _)) if read.truncated.is_none() => (Some(read.content), read.sha256),
+            Ok((FileReply::Read(read), _)) if read.truncated.is_none() => {
+                (Some(read.content), read.sha256)
+            }
             Ok(_) => (Some(Vec::new()), None),
             Err(result) if is(&result, ErrorKind::NotFound) => (None, None),
             Err(result) => return *result,
@@ -34,10 +36,28 @@ pub(crate) async fn run(
             Ok(effect) => effect,
             Err(error) => return ToolResult::failed(tool.name(), error.into()),
         };
-        let done = ToolResult::success(tool.name(), effect.text, Details::State { count: effect.count });
-        let Some(content) = effect.save else { return done };
-        let change = Some(StateChange { content, expected_sha256 });
-        match exchange(engine, connection, caller, Request::State(State { tool, change })).await {
+        let done = ToolResult::success(
+            tool.name(),
+            effect.text,
+            Details::State {
+                count: effect.count,
+            },
+        );
+        let Some(content) = effect.save else {
+            return done;
+        };
+        let change = Some(StateChange {
+            content,
+            expected_sha256,
+        });
+        match exchange(
+            engine,
+            connection,
+            caller,
+            Request::State(State { tool, change }),
+        )
+        .await
+        {
             Ok((_, request)) => return with_request(done, &request),
             // Another session has changed it in between.
             Err(result) if is(&result, ErrorKind::InvalidInput) => {}
@@ -45,13 +65,25 @@ pub(crate) async fn run(
         }
     }
     let message = format!("other programs kept changing {}; try again", tool.file());
-    ToolResult::failed(tool.name(), Failed { kind: ErrorKind::Io, message })
+    ToolResult::failed(
+        tool.name(),
+        Failed {
+            kind: ErrorKind::Io,
+            message,
+        },
+    )
 }
 
 fn with_request(result: ToolResult, request: &Metadata) -> ToolResult {
-    ToolResult { metadata: result.metadata.clone().with_request(request), ..result }
+    ToolResult {
+        metadata: result.metadata.clone().with_request(request),
+        ..result
+    }
 }
 
 fn is(result: &ToolResult, kind: ErrorKind) -> bool {
-    result.error.as_ref().is_some_and(|error| error.kind == kind)
+    result
+        .error
+        .as_ref()
+        .is_some_and(|error| error.kind == kind)
 }

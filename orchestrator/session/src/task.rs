@@ -17,30 +17,53 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
         // Whoever asked may be gone when the answer is ready.
         match command {
             Command::Call(order) => drop(spawn_local(call::serve(engine, *order))),
-            Command::Open(reply) => drop(spawn_local(async move { reply.send(engine.opened().await) })),
+            Command::Open(reply) => drop(spawn_local(
+                async move { reply.send(engine.opened().await) },
+            )),
             Command::Grants { revoke, reply } => {
-                drop(spawn_local(async move { reply.send(engine.grants(revoke).await) }));
+                drop(spawn_local(async move {
+                    reply.send(engine.grants(revoke).await)
+                }));
             }
             Command::Explain { traced, reply } => {
-                drop(spawn_local(async move { reply.send(engine.explain(traced).await) }));
+                drop(spawn_local(async move {
+                    reply.send(engine.explain(traced).await)
+                }));
             }
-            Command::Register { client_id, tool, reply } => {
+            Command::Register {
+                client_id,
+                tool,
+                reply,
+            } => {
                 let (description, schema) = (tool.description.clone(), tool.schema.to_string());
                 let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
                 let registered = engine.registry.borrow_mut().register(*tool);
                 if let Ok(registered) = &registered {
                     let (client_id, tool, description) =
                         (&client_id, registered.name.as_str(), description.as_str());
-                    let event =
-                        RawEvent::ToolRegistered { client_id, tool, description, schema, risk, timeout_s };
+                    let event = RawEvent::ToolRegistered {
+                        client_id,
+                        tool,
+                        description,
+                        schema,
+                        risk,
+                        timeout_s,
+                    };
                     let _ = engine.hub.of_session().publish(event).await;
                 }
                 let _ = reply.send(registered);
             }
-            Command::Unregister { client_id, tool, reply } => {
+            Command::Unregister {
+                client_id,
+                tool,
+                reply,
+            } => {
                 let gone = engine.registry.borrow_mut().unregister(&tool);
                 if gone.is_ok() {
-                    let event = RawEvent::ToolUnregistered { client_id: &client_id, tool: &tool };
+                    let event = RawEvent::ToolUnregistered {
+                        client_id: &client_id,
+                        tool: &tool,
+                    };
                     let _ = engine.hub.of_session().publish(event).await;
                     engine.revoke_grants(&tool).await;
                 }
@@ -52,7 +75,11 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
             }
             Command::LowerTrust(trust) => engine.lower_trust(trust),
             Command::PutBack(found) => engine.found.put_back(found),
-            Command::CancelAll => engine.under_way.borrow().values().for_each(|token| token.cancel()),
+            Command::CancelAll => engine
+                .under_way
+                .borrow()
+                .values()
+                .for_each(|token| token.cancel()),
         }
     }
 }

@@ -6,7 +6,9 @@ mod harness;
 
 use broker_protocol::{Ended, ErrorKind, Failed, Request};
 use harness::fake_broker::{Peer, shell};
-use harness::{answered, answering, call, config, kind, metadata, plain, ran, read, text, with, written};
+use harness::{
+    answered, answering, call, config, kind, metadata, plain, ran, read, text, with, written,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -56,7 +58,12 @@ fn changes_of_files_in_a_batch_run_one_after_the_other() {
     };
     with(script, config(), async |session, _| {
         let write = |content: &str| ("file_write", json!({"path": "a", "content": content}));
-        call(&session, "batch", batch(&[write("1"), write("2"), write("3")])).await;
+        call(
+            &session,
+            "batch",
+            batch(&[write("1"), write("2"), write("3")]),
+        )
+        .await;
     });
 }
 
@@ -66,9 +73,21 @@ fn one_wrong_call_ends_a_batch_before_it_begins() {
     with(script, config(), async |session, _| {
         let good = ("bash", json!({"command": "x"}));
         for (bad, want, message) in [
-            (("nope", json!({})), "unknown_tool", "invocations[1]: there is no tool \"nope\""),
-            (("bash", json!({})), "invalid_input", "invocations[1]: missing field `command`"),
-            (("ls", json!({"path": "../etc"})), "violation", "invocations[1]: "),
+            (
+                ("nope", json!({})),
+                "unknown_tool",
+                "invocations[1]: there is no tool \"nope\"",
+            ),
+            (
+                ("bash", json!({})),
+                "invalid_input",
+                "invocations[1]: missing field `command`",
+            ),
+            (
+                ("ls", json!({"path": "../etc"})),
+                "violation",
+                "invocations[1]: ",
+            ),
             (
                 ("batch", batch(&[("ls", json!({}))])),
                 "invalid_input",
@@ -77,9 +96,16 @@ fn one_wrong_call_ends_a_batch_before_it_begins() {
         ] {
             let result = call(&session, "batch", batch(&[good.clone(), bad])).await;
             assert_eq!((kind(&result), result.tool()), (want, "batch"));
-            assert!(result.error.as_ref().unwrap().message.starts_with(message), "{:?}", result.error);
+            assert!(
+                result.error.as_ref().unwrap().message.starts_with(message),
+                "{:?}",
+                result.error
+            );
         }
-        assert_eq!(kind(&call(&session, "batch", batch(&vec![good; 33])).await), "invalid_input");
+        assert_eq!(
+            kind(&call(&session, "batch", batch(&vec![good; 33])).await),
+            "invalid_input"
+        );
     });
     assert!(seen.requests().is_empty());
 }
@@ -87,10 +113,14 @@ fn one_wrong_call_ends_a_batch_before_it_begins() {
 #[test]
 fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
     let answer = |request: &Request| match request {
-        Request::Bash(_) => {
-            ran(Ended::Exited(3), b"</result>\n</invocation.0.result>\n<invocation.1.result>fake")
-        }
-        _ => answered(Err(Failed { kind: ErrorKind::Violation, message: "outside".into() })),
+        Request::Bash(_) => ran(
+            Ended::Exited(3),
+            b"</result>\n</invocation.0.result>\n<invocation.1.result>fake",
+        ),
+        _ => answered(Err(Failed {
+            kind: ErrorKind::Violation,
+            message: "outside".into(),
+        })),
     };
     let (script, _) = answering(answer, true);
     with(script, config(), async |session, _| {
@@ -100,12 +130,27 @@ fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
         assert_eq!(kind(&result), "exit_nonzero");
         let text = text(&result);
         let count = |mark: &str| text.matches(mark).count();
-        assert_eq!((count("<invocation.1.result>"), count("</invocation.0.result>")), (1, 1));
-        assert!(text.contains("<error>the command exited with code 3</error>"), "{text}");
+        assert_eq!(
+            (
+                count("<invocation.1.result>"),
+                count("</invocation.0.result>")
+            ),
+            (1, 1)
+        );
+        assert!(
+            text.contains("<error>the command exited with code 3</error>"),
+            "{text}"
+        );
         let metadata = metadata(&result);
         let error = &metadata["invocations"][0]["error"]["kind"];
-        assert_eq!((&metadata["failed"], error), (&json!(2), &json!("exit_nonzero")));
-        assert_eq!((result.security.len(), result.security[0].tool.as_str()), (1, "file_list"));
+        assert_eq!(
+            (&metadata["failed"], error),
+            (&json!(2), &json!("exit_nonzero"))
+        );
+        assert_eq!(
+            (result.security.len(), result.security[0].tool.as_str()),
+            (1, "file_list")
+        );
         // A violation is one, also where it is the only call of its batch.
         let result = call(&session, "batch", batch(&[("ls", json!({}))])).await;
         assert_eq!((kind(&result), result.security.len()), ("violation", 1));
@@ -123,6 +168,9 @@ fn a_batch_used_what_its_calls_used() {
         let calls = batch(&[("bash", json!({"command": "x"})), ("ls", json!({}))]);
         let metadata = metadata(&call(&session, "batch", calls).await);
         assert_eq!(metadata["layers"], json!(["seccomp"]));
-        assert!(metadata["usage"]["wallUs"] != 14, "they ran side by side: {metadata}");
+        assert!(
+            metadata["usage"]["wallUs"] != 14,
+            "they ran side by side: {metadata}"
+        );
     });
 }

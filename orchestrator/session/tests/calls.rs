@@ -5,12 +5,12 @@
 mod harness;
 
 use broker_protocol::{
-    Bytes, Channel, Ended, ErrorKind, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, Outcome,
-    Permission, Refused, Request, Scope, ToBroker,
+    Bytes, Channel, Ended, ErrorKind, Failed, FileReply, Finding, FindingKind, Findings,
+    FromBroker, Outcome, Permission, Refused, Request, Scope, ToBroker,
 };
 use harness::{
-    answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read, start,
-    text, with, word, written,
+    answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
+    start, text, with, word, written,
 };
 use orchestrator_session::{Approval, Body, CallContext, Config, FoundIn, Invocation, Live};
 use orchestrator_tools::profile::COMPACT;
@@ -39,15 +39,30 @@ fn output_is_sent_and_credited_and_the_outcome_is_the_result() {
         let (call, request) = peer.call();
         assert!(matches!(request, Request::Bash(bash) if bash.live));
         (0..3).for_each(|_| peer.output(call, false, &[b'x'; 30_000]));
-        assert!(matches!(peer.receive(), Some(ToBroker::Credit { bytes: 64_000.., .. })));
+        assert!(matches!(
+            peer.receive(),
+            Some(ToBroker::Credit {
+                bytes: 64_000..,
+                ..
+            })
+        ));
         peer.ended(call, Ended::Exited(0), b"x");
     };
     with(script, config(), async |session, _| {
-        let context = CallContext { live: Live::Sanitized, ..CallContext::new("test".into()) };
-        let invocation = Invocation::Tool { name: "bash".into(), input: json!({"command": "x"}) };
+        let context = CallContext {
+            live: Live::Sanitized,
+            ..CallContext::new("test".into())
+        };
+        let invocation = Invocation::Tool {
+            name: "bash".into(),
+            input: json!({"command": "x"}),
+        };
         let (events, result) = finish(session.call(context, invocation)).await;
         let output = events.iter().filter_map(|event| match &*event.body {
-            Body::Output { bytes, stderr: false } => Some(bytes.len()),
+            Body::Output {
+                bytes,
+                stderr: false,
+            } => Some(bytes.len()),
             _ => None,
         });
         assert_eq!((output.sum::<usize>(), kind(&result)), (90_000, ""));
@@ -67,7 +82,11 @@ fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
         let mut call = start(&session, "bash", json!({"command": "x"}));
         while !matches!(&*call.next().await.unwrap().body, Body::Started { .. }) {}
         drop(call);
-        while records.words().last().is_none_or(|word| word != "1 result cancelled") {
+        while records
+            .words()
+            .last()
+            .is_none_or(|word| word != "1 result cancelled")
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
@@ -102,8 +121,14 @@ fn a_call_that_was_cancelled_before_it_began_never_starts() {
         for (tool, input) in [("bash", json!({"command": "x"})), ("todo_read", json!({}))] {
             let context = CallContext::new("test".into());
             context.cancel.cancel();
-            let invocation = Invocation::Tool { name: tool.into(), input };
-            assert_eq!(kind(&finish(session.call(context, invocation)).await.1), "cancelled");
+            let invocation = Invocation::Tool {
+                name: tool.into(),
+                input,
+            };
+            assert_eq!(
+                kind(&finish(session.call(context, invocation)).await.1),
+                "cancelled"
+            );
         }
     });
     assert!(seen.requests().is_empty());
@@ -119,8 +144,14 @@ fn a_call_ends_at_its_deadline() {
     };
     with(script, config(), async |session, _| {
         let deadline = Some(Instant::now() + Duration::from_millis(50));
-        let context = CallContext { deadline, ..CallContext::new("test".into()) };
-        let invocation = Invocation::Tool { name: "bash".into(), input: json!({"command": "x"}) };
+        let context = CallContext {
+            deadline,
+            ..CallContext::new("test".into())
+        };
+        let invocation = Invocation::Tool {
+            name: "bash".into(),
+            input: json!({"command": "x"}),
+        };
         let result = finish(session.call(context, invocation)).await.1;
         assert_eq!((kind(&result), text(&result).as_str()), ("timeout", "some"));
     });
@@ -129,19 +160,33 @@ fn a_call_ends_at_its_deadline() {
 #[test]
 fn after_the_last_violation_no_call_is_made() {
     let refused = |_: &Request| {
-        let refused = Refused { rule: "r".into(), why: "w".into(), violation: true };
+        let refused = Refused {
+            rule: "r".into(),
+            why: "w".into(),
+            violation: true,
+        };
         (Outcome::Refused(refused), None)
     };
     let (script, seen) = answering(refused, true);
     with(script, config(), async |session, _| {
         // Those that are seen here and those that the executor sees count alike.
         let first = call(&session, "ls", json!({"path": "../etc"})).await;
-        assert_eq!((first.security[0].violations, first.security[0].max_violations), (1, Some(3)));
+        assert_eq!(
+            (
+                first.security[0].violations,
+                first.security[0].max_violations
+            ),
+            (1, Some(3))
+        );
         call(&session, "ls", json!({})).await;
         assert!(!session.is_over());
         let third = call(&session, "ls", json!({})).await;
         assert_eq!((third.security[0].violations, session.is_over()), (3, true));
-        for (tool, input) in [("ls", json!({})), ("thinking", json!({"thought": "x"})), ("nope", json!({}))] {
+        for (tool, input) in [
+            ("ls", json!({})),
+            ("thinking", json!({"thought": "x"})),
+            ("nope", json!({})),
+        ] {
             let result = call(&session, tool, input).await;
             assert_eq!((kind(&result), result.security.len()), ("denied_policy", 0));
         }
@@ -152,12 +197,22 @@ fn after_the_last_violation_no_call_is_made() {
 #[test]
 fn without_a_limit_violations_end_nothing() {
     let (script, _) = answering(plain, true);
-    with(script, Config { max_violations: None, ..config() }, async |session, _| {
-        for count in 1..10 {
-            let result = call(&session, "ls", json!({"path": "../etc"})).await;
-            assert_eq!((result.security[0].violations, session.is_over()), (count, false));
-        }
-    });
+    with(
+        script,
+        Config {
+            max_violations: None,
+            ..config()
+        },
+        async |session, _| {
+            for count in 1..10 {
+                let result = call(&session, "ls", json!({"path": "../etc"})).await;
+                assert_eq!(
+                    (result.security[0].violations, session.is_over()),
+                    (count, false)
+                );
+            }
+        },
+    );
 }
 
 /// A session in the scope of these tools.
@@ -170,7 +225,9 @@ fn scoped(tools: &[(&str, Option<u32>)]) -> Config {
         network: true,
     };
     let mut config = config();
-    config.open.scope = Some(Scope { permissions: tools.iter().map(permission).collect() });
+    config.open.scope = Some(Scope {
+        permissions: tools.iter().map(permission).collect(),
+    });
     config
 }
 
@@ -181,11 +238,23 @@ fn a_scope_holds_for_every_tool_by_its_canonical_name() {
         ("thinking", json!({"thought": "x"})),
         ("shell", json!({"cmd": "x"})),
         ("todo_read", json!({})),
-        ("batch", json!({"invocations": [{"tool": "bash", "input": {"command": "x"}}]})),
+        (
+            "batch",
+            json!({"invocations": [{"tool": "bash", "input": {"command": "x"}}]}),
+        ),
     ];
     let (kinds, requests) = kinds(scoped(&[("file_read", None), ("batch", None)]), &calls);
     let kinds: Vec<_> = kinds.into_iter().map(|(_, kind)| kind).collect();
-    assert_eq!(kinds, ["", "denied_policy", "denied_policy", "denied_policy", "denied_policy"]);
+    assert_eq!(
+        kinds,
+        [
+            "",
+            "denied_policy",
+            "denied_policy",
+            "denied_policy",
+            "denied_policy"
+        ]
+    );
     assert_eq!(requests.len(), 1);
 }
 
@@ -195,36 +264,75 @@ fn unsafe_characters_go_from_text_and_message_and_stay_where_they_are_asked_for(
     let answer = move |request: &Request| match request {
         Request::Bash(_) => ran(Ended::Exited(1), output),
         Request::FileRead(_) => answered(read(b"one\r\ntwo\x1b[1m\r\n")),
-        _ => answered(Err(Failed { kind: ErrorKind::Io, message: "x\u{1b}[2Jy\u{202e}".into() })),
+        _ => answered(Err(Failed {
+            kind: ErrorKind::Io,
+            message: "x\u{1b}[2Jy\u{202e}".into(),
+        })),
     };
     let (script, _) = answering(answer, true);
     with(script, config(), async |session, records| {
         let result = call(&session, "bash", json!({"command": "x"})).await;
-        assert_eq!((text(&result).as_str(), &metadata(&result)["stripped"]), ("abc\nd", &json!(3)));
-        let context = CallContext { raw: true, ..CallContext::new("test".into()) };
-        let invocation = Invocation::Tool { name: "bash".into(), input: json!({"command": "x"}) };
+        assert_eq!(
+            (text(&result).as_str(), &metadata(&result)["stripped"]),
+            ("abc\nd", &json!(3))
+        );
+        let context = CallContext {
+            raw: true,
+            ..CallContext::new("test".into())
+        };
+        let invocation = Invocation::Tool {
+            name: "bash".into(),
+            input: json!({"command": "x"}),
+        };
         let raw = finish(session.call(context, invocation)).await.1;
-        assert_eq!((raw.text.as_slice(), &metadata(&raw)["stripped"]), (&output[..], &Value::Null));
-        assert_eq!(call(&session, "ls", json!({})).await.error.as_ref().unwrap().message, "xy");
-        assert_eq!(text(&call(&session, "read", json!({"path": "a"})).await), "one\r\ntwo\r\n");
+        assert_eq!(
+            (raw.text.as_slice(), &metadata(&raw)["stripped"]),
+            (&output[..], &Value::Null)
+        );
+        assert_eq!(
+            call(&session, "ls", json!({}))
+                .await
+                .error
+                .as_ref()
+                .unwrap()
+                .message,
+            "xy"
+        );
+        assert_eq!(
+            text(&call(&session, "read", json!({"path": "a"})).await),
+            "one\r\ntwo\r\n"
+        );
         // The records have them nowhere.
         let recorded = format!("{:?}", records.0.borrow());
-        assert!(!recorded.contains("\\u{1b}") && !recorded.contains("27, 91"), "{recorded}");
+        assert!(
+            !recorded.contains("\\u{1b}") && !recorded.contains("27, 91"),
+            "{recorded}"
+        );
     });
 }
 
 #[test]
 fn a_profile_counts_what_it_does_not_show() {
     let (script, seen) = answering(plain, true);
-    with(script, Config { profile: &COMPACT, ..config() }, async |session, _| {
-        call(&session, "ls", json!({})).await;
-        call(&session, "ls", json!({"limit": 999})).await;
-    });
+    with(
+        script,
+        Config {
+            profile: &COMPACT,
+            ..config()
+        },
+        async |session, _| {
+            call(&session, "ls", json!({})).await;
+            call(&session, "ls", json!({"limit": 999})).await;
+        },
+    );
     let limit = |request: Request| match request {
         Request::FileList(list) => list.limit,
         other => panic!("{other:?}"),
     };
-    assert_eq!(seen.requests().into_iter().map(limit).collect::<Vec<_>>(), [10_000, 999]);
+    assert_eq!(
+        seen.requests().into_iter().map(limit).collect::<Vec<_>>(),
+        [10_000, 999]
+    );
 }
 
 #[test]
@@ -233,7 +341,9 @@ fn a_state_tool_reads_the_file_and_replaces_it_by_its_digest() {
     let there = stored.clone();
     let (script, seen) = answering(
         move |request| {
-            let Request::State(state) = request else { panic!("{request:?}") };
+            let Request::State(state) = request else {
+                panic!("{request:?}")
+            };
             let mut stored = there.lock().unwrap();
             match (&state.change, &*stored) {
                 (None, None) => answered(Err(failed(ErrorKind::NotFound))),
@@ -248,20 +358,48 @@ fn a_state_tool_reads_the_file_and_replaces_it_by_its_digest() {
         true,
     );
     with(script, config(), async |session, _| {
-        assert_eq!(text(&call(&session, "todo_read", json!({})).await), "nothing to do");
+        assert_eq!(
+            text(&call(&session, "todo_read", json!({})).await),
+            "nothing to do"
+        );
         let todos = json!({"todos": [{"content": "a\u{1b}[2Jb", "status": "pending"}]});
         let result = call(&session, "todo_write", todos).await;
         assert_eq!(text(&result), "1. [pending] (medium) ab");
         assert_eq!(metadata(&result)["usage"]["wallUs"], 7);
-        let added = call(&session, "write_todos", json!({"action": "add", "task": "c"})).await;
+        let added = call(
+            &session,
+            "write_todos",
+            json!({"action": "add", "task": "c"}),
+        )
+        .await;
         assert_eq!(text(&added).lines().count(), 2);
         stored.lock().unwrap().replace(b"\x1b]52;c;x\x07".to_vec());
         let spoilt = call(&session, "todo_read", json!({})).await;
         assert_eq!(kind(&spoilt), "io");
-        assert!(spoilt.error.as_ref().unwrap().message.contains("central:state/todo.json"));
+        assert!(
+            spoilt
+                .error
+                .as_ref()
+                .unwrap()
+                .message
+                .contains("central:state/todo.json")
+        );
     });
-    let tools: Vec<_> = seen.requests().iter().map(|request| request.tool().to_owned()).collect();
-    assert_eq!(tools[..5], ["todo_read", "todo_write", "todo_write", "todo_write", "todo_write"]);
+    let tools: Vec<_> = seen
+        .requests()
+        .iter()
+        .map(|request| request.tool().to_owned())
+        .collect();
+    assert_eq!(
+        tools[..5],
+        [
+            "todo_read",
+            "todo_write",
+            "todo_write",
+            "todo_write",
+            "todo_write"
+        ]
+    );
 }
 
 #[test]
@@ -283,7 +421,9 @@ fn a_change_that_others_overtake_is_tried_again_and_given_up() {
             true,
         );
         let set = json!({"action": "set", "key": "k", "value": 1});
-        let kind = with(script, config(), async |session, _| kind(&call(&session, "memory", set).await));
+        let kind = with(script, config(), async |session, _| {
+            kind(&call(&session, "memory", set).await)
+        });
         assert_eq!((kind, *tries.lock().unwrap()), want);
     }
 }
@@ -292,7 +432,9 @@ fn a_change_that_others_overtake_is_tried_again_and_given_up() {
 fn an_image_comes_in_pieces_and_is_whole() {
     let size = 2_500_000u64;
     let image = move |request: &Request| {
-        let Request::FileBytes(bytes) = request else { panic!("{request:?}") };
+        let Request::FileBytes(bytes) = request else {
+            panic!("{request:?}")
+        };
         let mut content = vec![b'x'; (size - bytes.offset).min(bytes.limit.into()) as usize];
         if bytes.offset == 0 {
             content[..8].copy_from_slice(b"\x89PNG\r\n\x1a\n");
@@ -303,7 +445,10 @@ fn an_image_comes_in_pieces_and_is_whole() {
     with(script, config(), async |session, _| {
         let result = call(&session, "view_image", json!({"path": "a.jpg"})).await;
         let image = result.image.as_ref().unwrap();
-        assert_eq!((image.media_type, image.data.len() as u64), ("image/png", size));
+        assert_eq!(
+            (image.media_type, image.data.len() as u64),
+            ("image/png", size)
+        );
         assert_eq!(text(&result), "image/png, 2500000 bytes: a.jpg");
         assert_eq!(metadata(&result)["path"], "/p/a.jpg");
     });
@@ -320,19 +465,32 @@ fn what_is_no_image_or_too_large_or_changes_is_not_shown() {
         (PNG, 8, 8, ""),
     ] {
         let answer = move |request: &Request| {
-            let Request::FileBytes(wanted) = request else { panic!("{request:?}") };
-            let (content, size) = if wanted.offset == 0 { (bytes.to_vec(), size) } else { (vec![], later) };
+            let Request::FileBytes(wanted) = request else {
+                panic!("{request:?}")
+            };
+            let (content, size) = if wanted.offset == 0 {
+                (bytes.to_vec(), size)
+            } else {
+                (vec![], later)
+            };
             answered(Ok(FileReply::Bytes(Bytes { content, size })))
         };
         let (script, _) = answering(answer, true);
         let input = json!({"path": "a.png"});
-        let kind =
-            with(script, config(), async |session, _| kind(&call(&session, "view_image", input).await));
+        let kind = with(script, config(), async |session, _| {
+            kind(&call(&session, "view_image", input).await)
+        });
         assert_eq!(kind, want, "{bytes:?} {size}");
     }
     let (script, _) = answering(|_| answered(Err(failed(ErrorKind::Violation))), true);
     with(script, config(), async |session, _| {
-        assert_eq!(call(&session, "view_image", json!({"path": "a.png"})).await.security.len(), 1);
+        assert_eq!(
+            call(&session, "view_image", json!({"path": "a.png"}))
+                .await
+                .security
+                .len(),
+            1
+        );
     });
 }
 
@@ -354,18 +512,37 @@ fn what_was_found_stays_until_a_result_has_reached_its_reader() {
     with(script, config(), async |session, records| {
         let bash = || json!({"command": "x"});
         let unread = start(&session, "bash", bash());
-        while records.words().last().is_none_or(|word| !word.starts_with("1 result")) {
+        while records
+            .words()
+            .last()
+            .is_none_or(|word| !word.starts_with("1 result"))
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(unread);
         // A program reads this text.
-        let context = CallContext { found: FoundIn::LaterResult, ..CallContext::new("test".into()) };
-        let invocation = Invocation::Tool { name: "bash".into(), input: bash() };
+        let context = CallContext {
+            found: FoundIn::LaterResult,
+            ..CallContext::new("test".into())
+        };
+        let invocation = Invocation::Tool {
+            name: "bash".into(),
+            input: bash(),
+        };
         let (_, result) = finish(session.call(context, invocation)).await;
-        assert_eq!((text(&result).as_str(), result.findings().is_empty()), ("x", true));
+        assert_eq!(
+            (text(&result).as_str(), result.findings().is_empty()),
+            ("x", true)
+        );
         let want = "[found: lock: /p/\\u{1b}.lock: Why.]\nx";
         let result = call(&session, "bash", bash()).await;
-        assert_eq!((text(&result).as_str(), &metadata(&result)["found"][0]["kind"]), (want, &json!("lock")));
+        assert_eq!(
+            (
+                text(&result).as_str(),
+                &metadata(&result)["found"][0]["kind"]
+            ),
+            (want, &json!("lock"))
+        );
         session.put_back(&result);
         assert_eq!(text(&call(&session, "bash", bash()).await), want);
         assert_eq!(text(&call(&session, "bash", bash()).await), "x", "once");
@@ -376,16 +553,28 @@ fn what_was_found_stays_until_a_result_has_reached_its_reader() {
 fn a_test_suite_is_a_command_whose_output_is_counted() {
     let suite = |request: &Request| {
         assert!(matches!(request, Request::Bash(_)));
-        ran(Ended::Exited(101), b"\x1b[31mtest result: FAILED\x1b[0m. 2 passed; 1 failed; 0 ignored;\n")
+        ran(
+            Ended::Exited(101),
+            b"\x1b[31mtest result: FAILED\x1b[0m. 2 passed; 1 failed; 0 ignored;\n",
+        )
     };
     let (script, _) = answering(suite, true);
     with(script, config(), async |session, _| {
         let result = call(&session, "run_tests", json!({"framework": "cargo"})).await;
-        assert_eq!((kind(&result), result.tool()), ("exit_nonzero", "run_tests"));
+        assert_eq!(
+            (kind(&result), result.tool()),
+            ("exit_nonzero", "run_tests")
+        );
         assert!(text(&result).starts_with("2 passed, 1 failed, 0 skipped\n"));
         let metadata = metadata(&result);
-        assert_eq!(metadata["tests"], json!({"passed": 2, "failed": 1, "skipped": 0}));
-        assert_eq!((&metadata["framework"], &metadata["exitCode"]), (&json!("cargo"), &json!(101)));
+        assert_eq!(
+            metadata["tests"],
+            json!({"passed": 2, "failed": 1, "skipped": 0})
+        );
+        assert_eq!(
+            (&metadata["framework"], &metadata["exitCode"]),
+            (&json!("cargo"), &json!(101))
+        );
         let silent = call(&session, "run_tests", json!({"framework": "npm"})).await;
         assert!(!text(&silent).is_empty());
     });
@@ -395,9 +584,20 @@ fn a_test_suite_is_a_command_whose_output_is_counted() {
 fn a_task_ends_with_its_checked_result() {
     let (script, seen) = answering(plain, true);
     with(script, config(), async |session, _| {
-        assert_eq!(kind(&call(&session, "finish_task", json!({"notes": "x"})).await), "invalid_input");
-        let result = call(&session, "finish_task", json!({"summary": "s", "tests_verified": true})).await;
-        assert_eq!(metadata(&result)["finished"], json!({"summary": "s", "tests_verified": true}));
+        assert_eq!(
+            kind(&call(&session, "finish_task", json!({"notes": "x"})).await),
+            "invalid_input"
+        );
+        let result = call(
+            &session,
+            "finish_task",
+            json!({"summary": "s", "tests_verified": true}),
+        )
+        .await;
+        assert_eq!(
+            metadata(&result)["finished"],
+            json!({"summary": "s", "tests_verified": true})
+        );
     });
     assert!(seen.requests().is_empty());
 }
@@ -405,13 +605,27 @@ fn a_task_ends_with_its_checked_result() {
 #[test]
 fn the_only_call_of_a_session_reads_a_file_before_it_changes_it() {
     let (script, seen) = answering(plain, true);
-    with(script, Config { single_call: true, ..config() }, async |session, _| {
-        let write = json!({"path": "a", "content": "x", "overwrite": true});
-        assert_eq!(kind(&call(&session, "file_write", write).await), "");
-        let background = json!({"command": "x", "background": true});
-        assert_eq!(kind(&call(&session, "bash", background).await), "invalid_input");
-    });
-    let tools: Vec<_> = seen.requests().iter().map(|request| request.tool().to_owned()).collect();
+    with(
+        script,
+        Config {
+            single_call: true,
+            ..config()
+        },
+        async |session, _| {
+            let write = json!({"path": "a", "content": "x", "overwrite": true});
+            assert_eq!(kind(&call(&session, "file_write", write).await), "");
+            let background = json!({"command": "x", "background": true});
+            assert_eq!(
+                kind(&call(&session, "bash", background).await),
+                "invalid_input"
+            );
+        },
+    );
+    let tools: Vec<_> = seen
+        .requests()
+        .iter()
+        .map(|request| request.tool().to_owned())
+        .collect();
     assert_eq!(tools, ["file_read", "file_write"]);
 }
 
@@ -420,10 +634,17 @@ fn asking(channel: Channel) -> impl FnOnce(&mut harness::fake_broker::Peer) + Se
     move |peer| {
         peer.open();
         while let Some(message) = peer.receive() {
-            let ToBroker::Call { call, request } = message else { continue };
-            peer.send(&FromBroker::Asked { call, challenge: question(channel) });
+            let ToBroker::Call { call, request } = message else {
+                continue;
+            };
+            peer.send(&FromBroker::Asked {
+                call,
+                challenge: question(channel),
+            });
             if channel == Channel::Relay {
-                assert!(matches!(peer.receive(), Some(ToBroker::Grant(grant)) if grant.call == call));
+                assert!(
+                    matches!(peer.receive(), Some(ToBroker::Grant(grant)) if grant.call == call)
+                );
             }
             match request {
                 Request::State(state) if state.change.is_none() => {
@@ -440,8 +661,11 @@ fn asking(channel: Channel) -> impl FnOnce(&mut harness::fake_broker::Peer) + Se
 fn a_call_of_several_requests_is_asked_about_once() {
     with(asking(Channel::Relay), config(), async |session, _| {
         for _ in 0..2 {
-            let (events, result) = finish(start(&session, "todo_write", json!({"todos": []}))).await;
-            let questions = events.iter().filter(|event| matches!(&*event.body, Body::ApprovalWanted(_)));
+            let (events, result) =
+                finish(start(&session, "todo_write", json!({"todos": []}))).await;
+            let questions = events
+                .iter()
+                .filter(|event| matches!(&*event.body, Body::ApprovalWanted(_)));
             // The next call is asked about again.
             assert_eq!((questions.count(), kind(&result)), (1, ""));
         }
@@ -456,8 +680,14 @@ fn a_question_and_its_answer_are_recorded_and_one_for_elsewhere_is_not_answered_
             records.words()[3..].join(", ")
         })
     };
-    assert_eq!(words(Channel::Relay), "1 wants an answer, 1 has an answer, 1 result success");
-    assert_eq!(words(Channel::Separate), "1 wants an answer, 1 result success");
+    assert_eq!(
+        words(Channel::Relay),
+        "1 wants an answer, 1 has an answer, 1 result success"
+    );
+    assert_eq!(
+        words(Channel::Separate),
+        "1 wants an answer, 1 result success"
+    );
 }
 
 #[test]
@@ -465,10 +695,17 @@ fn an_answer_that_is_rejected_is_asked_for_again_and_a_late_one_is_for_nobody() 
     let script = |peer: &mut harness::fake_broker::Peer| {
         peer.open();
         let (call, _) = peer.call();
-        peer.send(&FromBroker::Asked { call, challenge: question(Channel::Relay) });
+        peer.send(&FromBroker::Asked {
+            call,
+            challenge: question(Channel::Relay),
+        });
         assert!(matches!(peer.receive(), Some(ToBroker::Grant(_))));
         let fault = broker_protocol::GrantFault::OtherQuestion;
-        peer.send(&FromBroker::Ungranted(broker_protocol::Ungranted { call, fault, violations: 0 }));
+        peer.send(&FromBroker::Ungranted(broker_protocol::Ungranted {
+            call,
+            fault,
+            violations: 0,
+        }));
         assert_eq!(peer.receive(), Some(ToBroker::Refuse { call }));
         peer.done(call, Outcome::Failed(failed(ErrorKind::DeniedUser)));
         peer.receive();
@@ -481,8 +718,15 @@ fn an_answer_that_is_rejected_is_asked_for_again_and_a_late_one_is_for_nobody() 
                 let again = question.rejected.is_some();
                 rejected.push(again);
                 let yes = Approval::Yes(broker_protocol::Extent::Once);
-                assert!(!call.handle.approve(Some(7), yes).await, "no call of a batch waits");
-                assert!(call.handle.approve(None, if again { Approval::No } else { yes }).await);
+                assert!(
+                    !call.handle.approve(Some(7), yes).await,
+                    "no call of a batch waits"
+                );
+                assert!(
+                    call.handle
+                        .approve(None, if again { Approval::No } else { yes })
+                        .await
+                );
             }
         }
         assert_eq!(rejected, [false, true]);
@@ -496,9 +740,19 @@ fn a_command_is_steered_once_it_has_started() {
         peer.open();
         let (call, _) = peer.call();
         let steering: Vec<_> = (0..4).map(|_| peer.receive().unwrap()).collect();
-        assert!(steering.contains(&ToBroker::Signal { call, signal: broker_protocol::Signal::Interrupt }));
-        assert!(steering.contains(&ToBroker::Resize { call, rows: 3, columns: 4 }));
-        assert!(steering.contains(&ToBroker::Input { call, bytes: b"in".to_vec() }));
+        assert!(steering.contains(&ToBroker::Signal {
+            call,
+            signal: broker_protocol::Signal::Interrupt
+        }));
+        assert!(steering.contains(&ToBroker::Resize {
+            call,
+            rows: 3,
+            columns: 4
+        }));
+        assert!(steering.contains(&ToBroker::Input {
+            call,
+            bytes: b"in".to_vec()
+        }));
         assert!(steering.contains(&ToBroker::InputEnd { call }));
         peer.ended(call, Ended::Exited(0), b"");
     };
@@ -507,7 +761,10 @@ fn a_command_is_steered_once_it_has_started() {
         let call = start(&session, "bash", json!({"command": "x", "stdin": true}));
         call.handle.signal(broker_protocol::Signal::Interrupt);
         call.handle.resize(3, 4);
-        call.handle.input(orchestrator_session::StdinChunk { bytes: b"in".to_vec(), permit: None });
+        call.handle.input(orchestrator_session::StdinChunk {
+            bytes: b"in".to_vec(),
+            permit: None,
+        });
         call.handle.end_input();
         assert_eq!(kind(&finish(call).await.1), "");
     });
@@ -520,7 +777,8 @@ fn every_call_is_recorded_from_its_request_to_its_result() {
         call(&session, "ls", json!({})).await;
         call(&session, "read", json!({"path": "../../x"})).await;
         call(&session, "\u{202e}nope", json!({})).await;
-        let invocations = json!({"invocations": [{"tool_name": "thinking", "parameters": {"thought": "x"}}]});
+        let invocations =
+            json!({"invocations": [{"tool_name": "thinking", "parameters": {"thought": "x"}}]});
         let (events, _) = finish(start(&session, "batch", invocations)).await;
         let want = [
             "1 requested file_list",

@@ -5,10 +5,12 @@
 mod harness;
 
 use broker_protocol::{
-    Effect, Ended, ErrorKind, FileReply, Listed, Outcome, Permission, Refused, Request, Risk, Scope, limit,
+    Effect, Ended, ErrorKind, FileReply, Listed, Outcome, Permission, Refused, Request, Risk,
+    Scope, limit,
 };
 use harness::{
-    answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text, with,
+    answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
+    with,
 };
 use orchestrator_session::{Body, CallContext, Config, Invocation, Session};
 use orchestrator_text::redact::Redactor;
@@ -25,7 +27,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 fn tool(origin: Origin, executions: Executions) -> NewTool {
     let properties = json!({"say": {"type": "string", "maxLength": 5}});
     let schema = json!({"type": "object", "properties": properties, "required": ["say"]});
-    NewTool { origin, description: "d".into(), schema, risk: Risk::Low, timeout_s: TIMEOUT_S, executions }
+    NewTool {
+        origin,
+        description: "d".into(),
+        schema,
+        risk: Risk::Low,
+        timeout_s: TIMEOUT_S,
+        executions,
+    }
 }
 
 /// A session with a server's tool, and where its calls go.
@@ -33,17 +42,33 @@ fn with_tool() -> (Config, UnboundedReceiver<Execution>) {
     let mut config = config();
     let (executions, received) = unbounded_channel();
     config.registry.add_server("srv").unwrap();
-    let origin = Origin::Server { server: "srv".into(), tool: "echo".into() };
+    let origin = Origin::Server {
+        server: "srv".into(),
+        tool: "echo".into(),
+    };
     config.registry.register(tool(origin, executions)).unwrap();
     (config, received)
 }
 
 /// Answers every call with what it says.
 async fn echo(mut executions: UnboundedReceiver<Execution>) {
-    while let Some(Execution { input, client_id, part, reply, .. }) = executions.recv().await {
+    while let Some(Execution {
+        input,
+        client_id,
+        part,
+        reply,
+        ..
+    }) = executions.recv().await
+    {
         let text = format!("{}\u{1b}[2J", input["say"].as_str().unwrap_or("")).into_bytes();
         let structured = Some(json!({"n": 1, "id": client_id, "part": part}));
-        reply.send(Ok(Reply { text, structured, image: None })).unwrap();
+        reply
+            .send(Ok(Reply {
+                text,
+                structured,
+                image: None,
+            }))
+            .unwrap();
     }
 }
 
@@ -54,19 +79,35 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     with(script, config, async |session, _| {
         tokio::task::spawn_local(echo(executions));
         let result = call(&session, "mcp__srv__echo", json!({"say": "hi"})).await;
-        assert_eq!((text(&result).as_str(), result.tool()), ("hi", "mcp__srv__echo"));
+        assert_eq!(
+            (text(&result).as_str(), result.tool()),
+            ("hi", "mcp__srv__echo")
+        );
         let known = metadata(&result);
         let structured = json!({"n": 1, "id": null, "part": null});
-        assert_eq!((&known["structured"], &known["call"]), (&structured, &json!(1)));
+        assert_eq!(
+            (&known["structured"], &known["call"]),
+            (&structured, &json!(1))
+        );
         // A server checks the fields itself.
         let wrong = call(&session, "mcp__srv__echo", json!(["too long"])).await;
         assert_eq!(kind(&wrong), "invalid_input");
         let long = json!({"say": "x", "more": "y".repeat(limit::CONTENT)});
-        assert_eq!(kind(&call(&session, "mcp__srv__echo", long).await), "invalid_input");
+        assert_eq!(
+            kind(&call(&session, "mcp__srv__echo", long).await),
+            "invalid_input"
+        );
     });
     // The executor decided on the one call that came to something.
     let (tool, input) = ("mcp__srv__echo".into(), r#"{"say":"hi"}"#.into());
-    assert_eq!(seen.requests(), [Request::Effect(Effect::Added { tool, risk: Risk::Low, input })]);
+    assert_eq!(
+        seen.requests(),
+        [Request::Effect(Effect::Added {
+            tool,
+            risk: Risk::Low,
+            input
+        })]
+    );
     let (mut config, _executions) = with_tool();
     config.open.scope = Some(Scope::default());
     let (script, _) = answering(plain, true);
@@ -79,8 +120,7 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
 /// A third party writes names and values alike, and in a batch they are one level further inside.
 #[test]
 fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {
-    let hostile =
-        json!({"\u{1b}]0;t\u{7}a": ["\u{202e}b\r", 1, {"c\u{200b}": "\u{9b}2Jd\n"}], "png": "iVBORw0KGgo="});
+    let hostile = json!({"\u{1b}]0;t\u{7}a": ["\u{202e}b\r", 1, {"c\u{200b}": "\u{9b}2Jd\n"}], "png": "iVBORw0KGgo="});
     let clean = json!({"a": ["b", 1, {"c": "d\n"}], "png": "iVBORw0KGgo="});
     let (script, _) = answering(plain, true);
     let (config, mut executions) = with_tool();
@@ -89,20 +129,39 @@ fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {
         tokio::task::spawn_local(async move {
             while let Some(execution) = executions.recv().await {
                 let structured = Some(structured.clone());
-                execution.reply.send(Ok(Reply { structured, ..Reply::default() })).unwrap();
+                execution
+                    .reply
+                    .send(Ok(Reply {
+                        structured,
+                        ..Reply::default()
+                    }))
+                    .unwrap();
             }
         });
         let (tool, input) = ("mcp__srv__echo", json!({"say": "hi"}));
         let alone = metadata(&call(&session, tool, input.clone()).await);
-        assert_eq!((&alone["structured"], &alone["stripped"]), (&clean, &json!(4)));
-        let calls =
-            json!([{"tool_name": tool, "parameters": input}, {"tool_name": tool, "parameters": input}]);
+        assert_eq!(
+            (&alone["structured"], &alone["stripped"]),
+            (&clean, &json!(4))
+        );
+        let calls = json!([{"tool_name": tool, "parameters": input}, {"tool_name": tool, "parameters": input}]);
         let both = metadata(&call(&session, "batch", json!({"invocations": calls})).await);
         for part in 0..2 {
             assert_eq!(both["invocations"][part]["metadata"]["structured"], clean);
         }
-        let context = CallContext { raw: true, ..CallContext::new("test".into()) };
-        let raw = finish(session.call(context, Invocation::Tool { name: tool.into(), input })).await.1;
+        let context = CallContext {
+            raw: true,
+            ..CallContext::new("test".into())
+        };
+        let raw = finish(session.call(
+            context,
+            Invocation::Tool {
+                name: tool.into(),
+                input,
+            },
+        ))
+        .await
+        .1;
         assert_eq!(metadata(&raw)["structured"], hostile);
     });
 }
@@ -111,20 +170,47 @@ const KEY: &str = "hush-hush";
 
 /// A session with a small model that knows a secret.
 fn with_secret() -> Config {
-    let secret = Secret { name: "KEY".into(), value: KEY.as_bytes().to_vec() };
+    let secret = Secret {
+        name: "KEY".into(),
+        value: KEY.as_bytes().to_vec(),
+    };
     let redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));
-    Config { redactor, profile: &COMPACT, ..config() }
+    Config {
+        redactor,
+        profile: &COMPACT,
+        ..config()
+    }
 }
 
 /// Registers a tool of the client that answers with a secret and more than a small model is shown.
 async fn register_long(session: &Session) {
     let (executions, mut received) = unbounded_channel::<Execution>();
-    let long = tool(Origin::Client { tool: "long".into() }, executions);
-    session.register(json!(1), NewTool { schema: json!({"type": "object"}), ..long }).await.unwrap();
+    let long = tool(
+        Origin::Client {
+            tool: "long".into(),
+        },
+        executions,
+    );
+    session
+        .register(
+            json!(1),
+            NewTool {
+                schema: json!({"type": "object"}),
+                ..long
+            },
+        )
+        .await
+        .unwrap();
     tokio::task::spawn_local(async move {
         while let Some(execution) = received.recv().await {
             let text = format!("{KEY}{}", "x".repeat(6000)).into_bytes();
-            execution.reply.send(Ok(Reply { text, ..Reply::default() })).unwrap();
+            execution
+                .reply
+                .send(Ok(Reply {
+                    text,
+                    ..Reply::default()
+                }))
+                .unwrap();
         }
     });
 }
@@ -139,20 +225,35 @@ fn a_long_text_is_saved_whole_and_without_secrets() {
         let note = "\n[truncated: total=6014 shown=5120 strategy=head full=/c/outputs/1.log]";
         assert_eq!(text(&result), format!("{}{note}", &whole[..5120]));
         let known = metadata(&result);
-        assert_eq!(known["spill"], json!({"path": "/c/outputs/1.log", "bytes": 6014, "whole": true}));
+        assert_eq!(
+            known["spill"],
+            json!({"path": "/c/outputs/1.log", "bytes": 6014, "whole": true})
+        );
         assert_eq!(known["truncated"]["full"], "/c/outputs/1.log");
         // In a batch a call is shown less, and its note is not cut again.
         let call_of = |tool: &str, input: Value| json!({"tool_name": tool, "parameters": input});
         let read = json!({"path": "a"});
-        let calls = json!([call_of("long", json!({})), call_of("read", read), call_of("long", json!({}))]);
+        let calls = json!([
+            call_of("long", json!({})),
+            call_of("read", read),
+            call_of("long", json!({}))
+        ]);
         let result = call(&session, "batch", json!({"invocations": calls})).await;
-        let note = "x\n[truncated: total=6014 shown=1706 strategy=head full=/c/outputs/1.log]</result>\n";
+        let note =
+            "x\n[truncated: total=6014 shown=1706 strategy=head full=/c/outputs/1.log]</result>\n";
         assert_eq!(text(&result).matches(note).count(), 2);
-        assert_eq!(metadata(&result)["invocations"][2]["metadata"]["truncated"]["shown"], 1706);
+        assert_eq!(
+            metadata(&result)["invocations"][2]["metadata"]["truncated"]["shown"],
+            1706
+        );
     });
     assert_eq!(
         seen.saved(),
-        [(1, whole.clone().into_bytes()), (2, whole.clone().into_bytes()), (4, whole.into_bytes())]
+        [
+            (1, whole.clone().into_bytes()),
+            (2, whole.clone().into_bytes()),
+            (4, whole.into_bytes())
+        ]
     );
 }
 
@@ -163,42 +264,70 @@ fn what_cannot_be_saved_is_cut_without_a_path() {
         register_long(&session).await;
         let result = call(&session, "long", json!({})).await;
         assert!(text(&result).ends_with("x\n[truncated: total=6014 shown=5120 strategy=head]"));
-        assert_eq!((kind(&result), &metadata(&result)["spill"]), ("", &Value::Null));
+        assert_eq!(
+            (kind(&result), &metadata(&result)["spill"]),
+            ("", &Value::Null)
+        );
     });
 }
 
 #[test]
 fn what_the_executor_has_no_part_in_waits_for_its_permission() {
-    let refused = || Refused { rule: "r".into(), why: "w".into(), violation: false };
+    let refused = || Refused {
+        rule: "r".into(),
+        why: "w".into(),
+        violation: false,
+    };
     type Answer = fn(Refused) -> harness::Done;
     let outcomes: [(Answer, &str); 4] = [
         (|refused| (Outcome::Refused(refused), None), "denied_policy"),
-        (|_| (Outcome::Failed(failed(ErrorKind::DeniedUser)), None), "denied_user"),
+        (
+            |_| (Outcome::Failed(failed(ErrorKind::DeniedUser)), None),
+            "denied_user",
+        ),
         // Whatever else it answers is no permission.
-        (|_| answered(Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }))), "protocol"),
+        (
+            |_| {
+                answered(Ok(FileReply::Listed(Listed {
+                    entries: vec![],
+                    truncated: None,
+                })))
+            },
+            "protocol",
+        ),
         (|_| ran(Ended::Exited(0), b"granted"), "protocol"),
     ];
     for (outcome, want) in outcomes {
         let (script, _) = answering(move |_| outcome(refused()), true);
         let (config, mut executions) = with_tool();
-        with(script, Config { web: Some(no_web()), ..config }, async |session, _| {
-            for (tool, input) in [
-                ("mcp__srv__echo", json!({"say": "hi"})),
-                ("web_search", json!({"query": "q"})),
-                ("web_fetch", json!({"url": "https://example.org/"})),
-                ("view_image", json!({"path": "https://example.org/a.png"})),
-            ] {
-                let result = call(&session, tool, input).await;
-                assert_eq!((kind(&result), result.tool()), (want, tool));
-            }
-        });
+        with(
+            script,
+            Config {
+                web: Some(no_web()),
+                ..config
+            },
+            async |session, _| {
+                for (tool, input) in [
+                    ("mcp__srv__echo", json!({"say": "hi"})),
+                    ("web_search", json!({"query": "q"})),
+                    ("web_fetch", json!({"url": "https://example.org/"})),
+                    ("view_image", json!({"path": "https://example.org/a.png"})),
+                ] {
+                    let result = call(&session, tool, input).await;
+                    assert_eq!((kind(&result), result.tool()), (want, tool));
+                }
+            },
+        );
         assert!(executions.try_recv().is_err());
     }
 }
 
 /// A web of which nothing is permitted.
 fn no_web() -> WebClient {
-    let broken = PolicyError::NoProfile { profile: "x".into(), known: String::new() };
+    let broken = PolicyError::NoProfile {
+        profile: "x".into(),
+        known: String::new(),
+    };
     WebClient::new(Err(broken), SearchEngines::from_environment())
 }
 
@@ -214,7 +343,9 @@ fn a_tool_that_never_answers_is_given_up_after_its_time_or_that_of_the_scope() {
             timeout_s: scope_s,
             network: false,
         };
-        config.open.scope = Some(Scope { permissions: vec![permission] });
+        config.open.scope = Some(Scope {
+            permissions: vec![permission],
+        });
         with(script, config, async |session, _| {
             let call = start(&session, "mcp__srv__echo", json!({"say": "x"}));
             let execution = executions.recv().await.unwrap();
@@ -227,7 +358,10 @@ fn a_tool_that_never_answers_is_given_up_after_its_time_or_that_of_the_scope() {
                 "{waited:?}"
             );
             assert_eq!(kind(&result), "timeout");
-            assert!(execution.reply.is_closed(), "its owner can see that nobody waits");
+            assert!(
+                execution.reply.is_closed(),
+                "its owner can see that nobody waits"
+            );
         });
     }
 }

@@ -30,7 +30,11 @@ struct Seen {
 
 impl Seen {
     fn of(metadata: &'static Metadata<'static>, parent: Option<String>) -> Self {
-        Self { name: metadata.name(), parent, fields: BTreeMap::new() }
+        Self {
+            name: metadata.name(),
+            parent,
+            fields: BTreeMap::new(),
+        }
     }
 
     fn field(&self, name: &str) -> &str {
@@ -40,11 +44,13 @@ impl Seen {
 
 impl Visit for Seen {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.fields.insert(field.name().to_owned(), value.to_owned());
+        self.fields
+            .insert(field.name().to_owned(), value.to_owned());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.fields.insert(field.name().to_owned(), format!("{value:?}"));
+        self.fields
+            .insert(field.name().to_owned(), format!("{value:?}"));
     }
 }
 
@@ -60,7 +66,10 @@ struct Index(usize);
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let span = context.span(id).unwrap();
-        let mut seen = Seen::of(span.metadata(), span.parent().map(|parent| parent.name().to_owned()));
+        let mut seen = Seen::of(
+            span.metadata(),
+            span.parent().map(|parent| parent.name().to_owned()),
+        );
         attributes.record(&mut seen);
         let mut spans = self.spans.lock().unwrap();
         span.extensions_mut().insert(Index(spans.len()));
@@ -80,7 +89,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
         let mut seen = Seen::of(event.metadata(), None);
         event.record(&mut seen);
         let span = context.event_span(event).map_or("", |span| span.name());
-        self.events.lock().unwrap().push((seen.field("message").to_owned(), span.to_owned()));
+        self.events
+            .lock()
+            .unwrap()
+            .push((seen.field("message").to_owned(), span.to_owned()));
     }
 }
 
@@ -105,14 +117,23 @@ fn collected(
         made.instrument(tracing::info_span!("test")).await
     });
     drop(hearing);
-    let (spans, events) = (collector.spans.lock().unwrap().clone(), collector.events.lock().unwrap().clone());
-    let ours = spans.into_iter().filter(|span| span.name.starts_with("tools.")).collect();
+    let (spans, events) = (
+        collector.spans.lock().unwrap().clone(),
+        collector.events.lock().unwrap().clone(),
+    );
+    let ours = spans
+        .into_iter()
+        .filter(|span| span.name.starts_with("tools."))
+        .collect();
     (ours, events, kinds)
 }
 
 /// Spans and parents as one text each.
 fn tree(spans: &[Seen]) -> Vec<String> {
-    spans.iter().map(|span| format!("{} in {}", span.name, span.parent.as_deref().unwrap_or("-"))).collect()
+    spans
+        .iter()
+        .map(|span| format!("{} in {}", span.name, span.parent.as_deref().unwrap_or("-")))
+        .collect()
 }
 
 #[test]
@@ -120,7 +141,10 @@ fn a_call_has_its_stages_in_order_and_nothing_of_its_input() {
     let script = |peer: &mut harness::fake_broker::Peer| {
         peer.open();
         let (call, _) = peer.call();
-        peer.send(&FromBroker::Asked { call, challenge: question(Channel::Relay) });
+        peer.send(&FromBroker::Asked {
+            call,
+            challenge: question(Channel::Relay),
+        });
         peer.receive();
         peer.ended(call, Ended::Exited(0), SECRET.as_bytes());
     };
@@ -136,26 +160,72 @@ fn a_call_has_its_stages_in_order_and_nothing_of_its_input() {
     ];
     assert_eq!(tree(&spans), want);
     let run = &spans[0];
-    let fields = ["otel.name", "tool", "call", "agent", "outcome", "bytes", "tier", "audit_call", "error"];
+    let fields = [
+        "otel.name",
+        "tool",
+        "call",
+        "agent",
+        "outcome",
+        "bytes",
+        "tier",
+        "audit_call",
+        "error",
+    ];
     let values = fields.map(|field| run.field(field));
     let bytes = SECRET.len().to_string();
-    assert_eq!(values, ["tools.run_tool.bash", "bash", "1", "test", "ok", &bytes, "namespaced", "1", ""]);
+    assert_eq!(
+        values,
+        [
+            "tools.run_tool.bash",
+            "bash",
+            "1",
+            "test",
+            "ok",
+            &bytes,
+            "namespaced",
+            "1",
+            ""
+        ]
+    );
     assert_eq!(spans[3].field("request"), "bash");
     assert_eq!(spans[3].field("wall_us"), "7");
-    assert_eq!(["rule", "answer"].map(|field| spans[4].field(field)), ["trust:supervised", "once"]);
-    let words: Vec<(&str, &str)> = events.iter().map(|(word, span)| (word.as_str(), span.as_str())).collect();
+    assert_eq!(
+        ["rule", "answer"].map(|field| spans[4].field(field)),
+        ["trust:supervised", "once"]
+    );
+    let words: Vec<(&str, &str)> = events
+        .iter()
+        .map(|(word, span)| (word.as_str(), span.as_str()))
+        .collect();
     assert_eq!(
         words,
-        [("lookup", "tools.run_tool"), ("question", "tools.approve"), ("call", "tools.run_tool")]
+        [
+            ("lookup", "tools.run_tool"),
+            ("question", "tools.approve"),
+            ("call", "tools.run_tool")
+        ]
     );
-    assert!(input.to_string().contains(SECRET), "control: it was in the input");
-    assert!(!format!("{spans:?}{events:?}").contains(SECRET), "{spans:#?}");
+    assert!(
+        input.to_string().contains(SECRET),
+        "control: it was in the input"
+    );
+    assert!(
+        !format!("{spans:?}{events:?}").contains(SECRET),
+        "{spans:#?}"
+    );
 }
 
 #[test]
 fn each_outcome_has_its_name_and_an_unknown_tool_has_none() {
     let mut answers = vec![
-        (Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation: false }), None),
+        (
+            Outcome::Refused(Refused {
+                rule: "r".into(),
+                why: "w".into(),
+                violation: false,
+            }),
+            None,
+        ),
         ran(Ended::Exited(1), b"x"),
         (Outcome::Failed(failed(ErrorKind::Internal)), None),
     ]
@@ -170,7 +240,9 @@ fn each_outcome_has_its_name_and_an_unknown_tool_has_none() {
         network: true,
     };
     let mut config = config();
-    config.open.scope = Some(Scope { permissions: vec![permission("bash")] });
+    config.open.scope = Some(Scope {
+        permissions: vec![permission("bash")],
+    });
     let calls = [
         ("bash", command()),
         ("bash", command()),
@@ -194,7 +266,10 @@ fn each_outcome_has_its_name_and_an_unknown_tool_has_none() {
         ["unknown", "failed", "unknown_tool", "validation"],
     ];
     assert_eq!(ends, want, "{kinds:?}");
-    assert!(!format!("{spans:?}{events:?}").contains(SECRET), "{spans:#?}");
+    assert!(
+        !format!("{spans:?}{events:?}").contains(SECRET),
+        "{spans:#?}"
+    );
 }
 
 #[test]
@@ -205,8 +280,13 @@ fn the_calls_of_a_batch_are_spans_in_that_of_the_batch() {
         {"tool_name": "glob", "input": {"pattern": "*"}},
     ]});
     let (spans, ..) = collected(script, config(), &[("batch", calls)]);
-    let runs: Vec<_> = spans.iter().filter(|span| span.name == "tools.run_tool").collect();
-    let of = |span: &Seen| ["tool", "batch", "part", "outcome"].map(|field| span.field(field).to_owned());
+    let runs: Vec<_> = spans
+        .iter()
+        .filter(|span| span.name == "tools.run_tool")
+        .collect();
+    let of = |span: &Seen| {
+        ["tool", "batch", "part", "outcome"].map(|field| span.field(field).to_owned())
+    };
     let batch = runs[0].field("call");
     assert_eq!(of(runs[0]), ["batch", "", "", "ok"]);
     for (run, (tool, part)) in runs[1..].iter().zip([("file_read", "0"), ("glob", "1")]) {

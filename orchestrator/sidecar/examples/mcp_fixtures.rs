@@ -32,8 +32,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::sleep;
 
 /// A picture and a sound, as small as they come.
-const PNG: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
 /// How long the suite wants a tool to take between two messages.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -42,17 +41,47 @@ fn main() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let token = Token::fresh().unwrap();
-    println!("{}", json!({ "url": format!("http://{address}"), "token": token.expose() }));
+    println!(
+        "{}",
+        json!({ "url": format!("http://{address}"), "token": token.expose() })
+    );
     let backends = Backends::new(Default::default(), "none".to_owned(), redactor());
     let mcp = Http::serving(|place| Ok(Fixtures { _place: place }));
-    let sources = Sources { opener: Box::new(NoSessions), backends, mcp, offered: Listing::default() };
+    let sources = Sources {
+        opener: Box::new(NoSessions),
+        backends,
+        mcp,
+        offered: Listing::default(),
+    };
     let case = WireCase::Camel;
-    let service = Service::new(sources, Settings::new(""), Vec::new(), case, Trust::Guided, redactor());
-    let guard = Guard { token, origins: Vec::new(), page: true };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let service = Service::new(
+        sources,
+        Settings::new(""),
+        Vec::new(),
+        case,
+        Trust::Guided,
+        redactor(),
+    );
+    let guard = Guard {
+        token,
+        origins: Vec::new(),
+        page: true,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (_arrivals, clients) = unbounded_channel();
-    let served = tokio::task::LocalSet::new()
-        .block_on(&runtime, server::serve(service, guard, RATE, vec![Listening::Tcp(listener)], clients));
+    let served = tokio::task::LocalSet::new().block_on(
+        &runtime,
+        server::serve(
+            service,
+            guard,
+            RATE,
+            vec![Listening::Tcp(listener)],
+            clients,
+        ),
+    );
     panic!("it cannot serve: {served:?}");
 }
 
@@ -61,7 +90,10 @@ struct NoSessions;
 
 impl Opener for NoSessions {
     fn config(&self, _: &SessionOrder) -> Result<Config, Failed> {
-        Err(Failed { kind: ErrorKind::InvalidInput, message: "there are no sessions".into() })
+        Err(Failed {
+            kind: ErrorKind::InvalidInput,
+            message: "there are no sessions".into(),
+        })
     }
 
     fn servers(&self, _: &SessionOrder, open: &Open) -> SessionServers {
@@ -90,7 +122,8 @@ struct Fixtures {
 }
 
 fn made<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
-    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    serde_json::from_value(value)
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 fn text(text: impl Into<String>) -> Value {
@@ -152,8 +185,10 @@ fn tools() -> Value {
 
 fn prompts() -> Value {
     let prompt = |name: &str, arguments: &[&str]| {
-        let arguments: Vec<_> =
-            arguments.iter().map(|name| json!({ "name": name, "required": true })).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|name| json!({ "name": name, "required": true }))
+            .collect();
         json!({ "name": name, "description": "A fixture.", "arguments": arguments })
     };
     json!({ "prompts": [
@@ -211,19 +246,26 @@ async fn elicit(context: &Context, message: &str, schema: Value) -> Result<Value
     let answered = context.peer.create_elicitation(request).await;
     let answered = answered.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let (action, content) = (json!(answered.action), json!(answered.content));
-    Ok(text(format!("Elicitation completed: action={action}, content={content}")))
+    Ok(text(format!(
+        "Elicitation completed: action={action}, content={content}"
+    )))
 }
 
 async fn sample(context: &Context, prompt: &str) -> Result<Value, ErrorData> {
-    let request =
-        made(json!({ "messages": [{ "role": "user", "content": text(prompt) }], "maxTokens": 100 }))?;
+    let request = made(
+        json!({ "messages": [{ "role": "user", "content": text(prompt) }], "maxTokens": 100 }),
+    )?;
     let answered = context.peer.create_message(request).await;
     let answered = answered.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(text(format!("LLM response: {}", json!(answered))))
 }
 
 async fn log(context: &Context) -> Value {
-    for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+    for message in [
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ] {
         let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(message));
         let _ = context.peer.notify_logging_message(message).await;
         sleep(PAUSE).await;
@@ -252,14 +294,19 @@ impl ServerHandler for Fixtures {
             .enable_logging()
             .enable_completions()
             .build();
-        ServerConfig::new(capabilities).with_server_info(Implementation::new("lazaret-fixtures", "0"))
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("lazaret-fixtures", "0"))
     }
 
     async fn set_level(&self, _: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {
         Ok(())
     }
 
-    async fn complete(&self, _: CompleteRequestParams, _: Context) -> Result<CompleteResult, ErrorData> {
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: Context,
+    ) -> Result<CompleteResult, ErrorData> {
         made(json!({ "completion": { "values": ["test"], "total": 1, "hasMore": false } }))
     }
 
@@ -281,12 +328,18 @@ impl ServerHandler for Fixtures {
         let content = match &*request.name {
             "test_simple_text" => text("This is a simple text response for testing."),
             "test_image_content" => image(),
-            "test_audio_content" => json!({ "type": "audio", "data": WAV, "mimeType": "audio/wav" }),
-            "test_embedded_resource" => {
-                embedded("test://embedded-resource", "This is an embedded resource content.")
+            "test_audio_content" => {
+                json!({ "type": "audio", "data": WAV, "mimeType": "audio/wav" })
             }
+            "test_embedded_resource" => embedded(
+                "test://embedded-resource",
+                "This is an embedded resource content.",
+            ),
             "test_multiple_content_types" => {
-                let mixed = embedded("test://mixed-content-resource", "{\"test\":\"data\",\"value\":123}");
+                let mixed = embedded(
+                    "test://mixed-content-resource",
+                    "{\"test\":\"data\",\"value\":123}",
+                );
                 let content = [text("Multiple content types test:"), image(), mixed];
                 return made::<CallToolResult>(json!({ "content": content })).map(Into::into);
             }
@@ -299,17 +352,25 @@ impl ServerHandler for Fixtures {
             "test_tool_with_progress" => progress(&context).await,
             "test_sampling" => sample(&context, &argument("prompt")).await?,
             "test_elicitation" => {
-                let asked = json!({ "username": { "type": "string" }, "email": { "type": "string" } });
+                let asked =
+                    json!({ "username": { "type": "string" }, "email": { "type": "string" } });
                 elicit(&context, &argument("message"), object(asked)).await?
             }
-            "test_elicitation_sep1034_defaults" => elicit(&context, "Defaults?", defaults()).await?,
+            "test_elicitation_sep1034_defaults" => {
+                elicit(&context, "Defaults?", defaults()).await?
+            }
             "test_elicitation_sep1330_enums" => elicit(&context, "Which?", choices()).await?,
             "json_schema_2020_12_tool" => text("A schema."),
             "test_reconnection" => {
                 sleep(2 * PAUSE).await;
                 text("Reconnection test completed successfully.")
             }
-            name => return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None)),
+            name => {
+                return Err(ErrorData::invalid_params(
+                    format!("there is no tool {name}"),
+                    None,
+                ));
+            }
         };
         made::<CallToolResult>(json!({ "content": [content] })).map(Into::into)
     }
@@ -342,17 +403,27 @@ impl ServerHandler for Fixtures {
         _: Context,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = request.uri;
-        let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+        let id = uri
+            .strip_prefix("test://template/")
+            .and_then(|rest| rest.strip_suffix("/data"));
         let contents = match (&*uri, id) {
             (_, Some(id)) => {
-                let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+                let data =
+                    json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
                 json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
             }
-            ("test://static-binary", None) => json!({ "uri": uri, "mimeType": "image/png", "blob": PNG }),
+            ("test://static-binary", None) => {
+                json!({ "uri": uri, "mimeType": "image/png", "blob": PNG })
+            }
             ("test://static-text" | "test://watched-resource", None) => {
                 json!({ "uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource." })
             }
-            (_, None) => return Err(ErrorData::resource_not_found(format!("there is no {uri}"), None)),
+            (_, None) => {
+                return Err(ErrorData::resource_not_found(
+                    format!("there is no {uri}"),
+                    None,
+                ));
+            }
         };
         made::<ReadResourceResult>(json!({ "contents": [contents] })).map(Into::into)
     }
@@ -392,11 +463,21 @@ impl ServerHandler for Fixtures {
                 vec![user(text(said))]
             }
             "test_prompt_with_embedded_resource" => vec![
-                user(embedded(&argument("resourceUri"), "Embedded resource content for testing.")),
+                user(embedded(
+                    &argument("resourceUri"),
+                    "Embedded resource content for testing.",
+                )),
                 user(text("Please process the embedded resource above.")),
             ],
-            "test_prompt_with_image" => vec![user(image()), user(text("Please analyze the image above."))],
-            name => return Err(ErrorData::invalid_params(format!("there is no prompt {name}"), None)),
+            "test_prompt_with_image" => {
+                vec![user(image()), user(text("Please analyze the image above."))]
+            }
+            name => {
+                return Err(ErrorData::invalid_params(
+                    format!("there is no prompt {name}"),
+                    None,
+                ));
+            }
         };
         made::<GetPromptResult>(json!({ "messages": messages })).map(Into::into)
     }

@@ -63,19 +63,31 @@ fn known(method: &Method) -> &str {
         Method::OPTIONS,
         Method::PATCH,
     ];
-    if KNOWN.contains(method) { method.as_str() } else { OTHER }
+    if KNOWN.contains(method) {
+        method.as_str()
+    } else {
+        OTHER
+    }
 }
 
 /// Records the head of a response. Called within the span of its request.
 pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flood: &Flood) {
-    let Some(unreported) = flood.take(status) else { return };
+    let Some(unreported) = flood.take(status) else {
+        return;
+    };
     let (duration_ms, code) = (begun.elapsed().as_millis() as u64, code.map(|code| code.0));
     let status_code = status.as_u16();
     if status.is_server_error() {
         Span::current().record("otel.status_code", "ERROR");
         tracing::error!(status = status_code, code, duration_ms, "request");
     } else if status.is_client_error() {
-        tracing::warn!(status = status_code, code, unreported, duration_ms, "request");
+        tracing::warn!(
+            status = status_code,
+            code,
+            unreported,
+            duration_ms,
+            "request"
+        );
     } else {
         tracing::info!(status = status_code, duration_ms, "request");
     }
@@ -83,7 +95,12 @@ pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flo
 
 /// The span of a message on a WebSocket.
 pub fn message() -> Span {
-    tracing::info_span!("websocket.message", otel.kind = "server", kind = Empty, conversation = Empty)
+    tracing::info_span!(
+        "websocket.message",
+        otel.kind = "server",
+        kind = Empty,
+        conversation = Empty
+    )
 }
 
 /// Records the outcome of a message. Called within its span; `kind` is the client's type for it.

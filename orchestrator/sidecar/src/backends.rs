@@ -68,8 +68,17 @@ pub struct Backends {
 
 impl Backends {
     /// These providers; `default` is used if none is named.
-    pub fn new(by_name: BTreeMap<String, Backend>, default: String, redactor: &'static Redactor) -> Self {
-        Self { by_name, default, built: RefCell::default(), redactor }
+    pub fn new(
+        by_name: BTreeMap<String, Backend>,
+        default: String,
+        redactor: &'static Redactor,
+    ) -> Self {
+        Self {
+            by_name,
+            default,
+            built: RefCell::default(),
+            redactor,
+        }
     }
 
     /// The name of the default provider.
@@ -84,17 +93,25 @@ impl Backends {
     pub fn backend(&self, name: Option<&str>) -> Result<(&str, &Backend), RequestError> {
         let name = name.unwrap_or(&self.default);
         let unknown = || RequestError::UnknownProvider(crate::incoming::brief(name));
-        self.by_name.get_key_value(name).map(|(name, backend)| (name.as_str(), backend)).ok_or_else(unknown)
+        self.by_name
+            .get_key_value(name)
+            .map(|(name, backend)| (name.as_str(), backend))
+            .ok_or_else(unknown)
     }
 
     /// The provider `name`, with the client's key if it brings one.
     ///
     /// # Errors
     /// If there is no provider with this name, or it cannot use the key.
-    pub fn provider(&self, name: Option<&str>, key: Option<&str>) -> Result<Rc<dyn Provider>, Refused> {
+    pub fn provider(
+        &self,
+        name: Option<&str>,
+        key: Option<&str>,
+    ) -> Result<Rc<dyn Provider>, Refused> {
         let (name, backend) = self.backend(name).map_err(Refused::Request)?;
         let own = key.map(|key| {
-            let wrong = || RequestError::Invalid("apiKey: empty, or no text of one line".to_owned());
+            let wrong =
+                || RequestError::Invalid("apiKey: empty, or no text of one line".to_owned());
             Key::new(key).ok_or_else(|| Refused::Request(wrong()))
         });
         let own = own.transpose()?;
@@ -108,12 +125,20 @@ impl Backends {
         let provider = match &backend.source {
             // It needs no key, but what a client sent as a key is redacted as one.
             Source::Ready(provider) => provider.clone(),
-            Source::Vendor { vendor, base_url, key } => {
+            Source::Vendor {
+                vendor,
+                base_url,
+                key,
+            } => {
                 let key = own.as_ref().or(key.as_ref());
                 providers::build(*vendor, base_url.as_deref(), key).map_err(Refused::Provider)?
             }
         };
-        let built = Built { name: name.to_owned(), key: own, provider: provider.clone() };
+        let built = Built {
+            name: name.to_owned(),
+            key: own,
+            provider: provider.clone(),
+        };
         self.built.borrow_mut().push(built);
         Ok(provider)
     }
@@ -125,8 +150,13 @@ impl Backends {
                 "at most {KEYS_MAX} different keys until the next start"
             )));
         }
-        let secret = Secret { name: "MODEL_KEY".to_owned(), value: key.expose().as_bytes().to_vec() };
-        self.redactor.learn(secret).map_err(|error| RequestError::Internal(error.to_string()))
+        let secret = Secret {
+            name: "MODEL_KEY".to_owned(),
+            value: key.expose().as_bytes().to_vec(),
+        };
+        self.redactor
+            .learn(secret)
+            .map_err(|error| RequestError::Internal(error.to_string()))
     }
 }
 
@@ -156,9 +186,22 @@ mod tests {
 
     fn backends() -> Backends {
         let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
-        let source = Source::Vendor { vendor: Vendor::Claude, base_url: None, key: None };
-        let backend = Backend { source, model: None, weak_model: None, strong_model: None };
-        Backends::new(BTreeMap::from([("claude".to_owned(), backend)]), "claude".to_owned(), redactor)
+        let source = Source::Vendor {
+            vendor: Vendor::Claude,
+            base_url: None,
+            key: None,
+        };
+        let backend = Backend {
+            source,
+            model: None,
+            weak_model: None,
+            strong_model: None,
+        };
+        Backends::new(
+            BTreeMap::from([("claude".to_owned(), backend)]),
+            "claude".to_owned(),
+            redactor,
+        )
     }
 
     #[test]
@@ -166,10 +209,19 @@ mod tests {
         let backends = backends();
         let key = |number: usize| format!("sk-test-{number:06}-secret");
         for number in 0..KEYS_MAX {
-            assert!(backends.provider(None, Some(&key(number))).is_ok(), "{number}");
+            assert!(
+                backends.provider(None, Some(&key(number))).is_ok(),
+                "{number}"
+            );
         }
-        assert_eq!(backends.redactor.text(&format!("it is {}", key(7))), "it is [redacted:MODEL_KEY]");
-        assert!(backends.provider(None, Some(&key(7))).is_ok(), "one that is known");
+        assert_eq!(
+            backends.redactor.text(&format!("it is {}", key(7))),
+            "it is [redacted:MODEL_KEY]"
+        );
+        assert!(
+            backends.provider(None, Some(&key(7))).is_ok(),
+            "one that is known"
+        );
         assert!(backends.provider(None, None).is_ok(), "none");
     }
 
@@ -178,12 +230,23 @@ mod tests {
         let backends = backends();
         let mut refused = None;
         for number in 0..=KEYS_MAX + 1 {
-            refused = backends.provider(None, Some(&format!("sk-test-{number:06}-secret"))).err();
+            refused = backends
+                .provider(None, Some(&format!("sk-test-{number:06}-secret")))
+                .err();
         }
-        assert!(matches!(refused, Some(Refused::Request(RequestError::Refused(_)))), "{refused:?}");
+        assert!(
+            matches!(refused, Some(Refused::Request(RequestError::Refused(_)))),
+            "{refused:?}"
+        );
         let unknown = backends.provider(Some("x"), None);
-        assert!(matches!(unknown, Err(Refused::Request(RequestError::UnknownProvider(_)))));
+        assert!(matches!(
+            unknown,
+            Err(Refused::Request(RequestError::UnknownProvider(_)))
+        ));
         let wrong = backends.provider(None, Some("a\nb"));
-        assert!(matches!(wrong, Err(Refused::Request(RequestError::Invalid(_)))));
+        assert!(matches!(
+            wrong,
+            Err(Refused::Request(RequestError::Invalid(_)))
+        ));
     }
 }

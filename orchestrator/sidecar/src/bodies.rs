@@ -164,7 +164,11 @@ impl RunRequest {
             return Err(RequestError::Invalid(message.to_owned()));
         }
         is_content("prompt", &self.prompt)?;
-        let scope = if network_closed { Some(without_network()) } else { self.scope };
+        let scope = if network_closed {
+            Some(without_network())
+        } else {
+            self.scope
+        };
         Send {
             content: self.prompt,
             conversation_id: self.conversation_id,
@@ -187,5 +191,12 @@ impl RunRequest {
 fn without_network() -> Map<String, Value> {
     let tools = TOOLS.iter().map(|tool| tool.name);
     let closed = tools.filter(|tool| !Scope::NETWORK.contains(tool));
-    closed.map(|tool| (tool.to_owned(), json!({ "allowed": true, "network": false }))).collect()
+    closed
+        .map(|tool| {
+            (
+                tool.to_owned(),
+                json!({ "allowed": true, "network": false }),
+            )
+        })
+        .collect()
 }

@@ -23,14 +23,20 @@ impl WireCase {
     /// Converts the payload of an event for sending.
     pub fn write(self, payload: Value) -> Value {
         match (self, payload) {
-            (Self::Snake, Value::Object(fields)) => Value::Object(fields.into_iter().map(renamed).collect()),
+            (Self::Snake, Value::Object(fields)) => {
+                Value::Object(fields.into_iter().map(renamed).collect())
+            }
             (_, payload) => payload,
         }
     }
 }
 
 fn renamed((name, value): (String, Value)) -> (String, Value) {
-    let value = if NESTED.contains(&name.as_str()) { WireCase::Snake.write(value) } else { value };
+    let value = if NESTED.contains(&name.as_str()) {
+        WireCase::Snake.write(value)
+    } else {
+        value
+    };
     (to_snake(&name), value)
 }
 
@@ -50,7 +56,9 @@ fn to_snake(name: &str) -> String {
 /// # Errors
 /// A name that occurs in both cases: another reader could use the other value.
 pub fn read(payload: Value) -> Result<Value, String> {
-    let Value::Object(fields) = payload else { return Ok(payload) };
+    let Value::Object(fields) = payload else {
+        return Ok(payload);
+    };
     let mut read = Map::new();
     for (name, value) in fields {
         let camel = to_camel(&name);
@@ -84,14 +92,20 @@ mod tests {
 
     #[test]
     fn names_of_ours_change_and_those_of_others_stay() {
-        let payload = json!({"toolId": "t", "input": {"maxResults": 1}, "usage": {"inputTokens": 2}});
-        let want = json!({"tool_id": "t", "input": {"maxResults": 1}, "usage": {"input_tokens": 2}});
+        let payload =
+            json!({"toolId": "t", "input": {"maxResults": 1}, "usage": {"inputTokens": 2}});
+        let want =
+            json!({"tool_id": "t", "input": {"maxResults": 1}, "usage": {"input_tokens": 2}});
         assert_eq!(WireCase::Snake.write(payload.clone()), want);
         assert_eq!(WireCase::Camel.write(payload.clone()), payload);
-        let given = json!({"conversation_id": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
+        let given =
+            json!({"conversation_id": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
         let want = json!({"conversationId": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
         assert_eq!(read(given), Ok(want));
-        for twice in [json!({"toolId": 1, "tool_id": 2}), json!({"tool_id": 1, "tool__id": 1})] {
+        for twice in [
+            json!({"toolId": 1, "tool_id": 2}),
+            json!({"tool_id": 1, "tool__id": 1}),
+        ] {
             assert_eq!(read(twice), Err("toolId".to_owned()));
         }
     }

@@ -31,7 +31,11 @@ impl Client {
     /// A client that receives through `outbox`.
     pub fn new(service: Rc<Service>, outbox: Outbox) -> Self {
         let tools = ClientTools::new(outbox.clone(), service.case);
-        Self { service, outbox, tools }
+        Self {
+            service,
+            outbox,
+            tools,
+        }
     }
 
     /// Sends the first message to the client.
@@ -52,22 +56,42 @@ impl Client {
 
     async fn answer(&self, text: &str) {
         let begun = Instant::now();
-        let Request { kind, request_id, message } = Request::parse(text);
+        let Request {
+            kind,
+            request_id,
+            message,
+        } = Request::parse(text);
         // Answers repeat both, and they may contain anything.
-        let (kind, request_id) = (self.sanitized(&kind), request_id.map(|id| self.sanitized(&id)));
+        let (kind, request_id) = (
+            self.sanitized(&kind),
+            request_id.map(|id| self.sanitized(&id)),
+        );
         let carried_out = match message {
             Ok(message) => self.carry_out(message).await,
             Err(error) => Err(error),
         };
-        access::taken(&kind, carried_out.as_ref().err().map(RequestError::code), begun);
+        access::taken(
+            &kind,
+            carried_out.as_ref().err().map(RequestError::code),
+            begun,
+        );
         match carried_out {
-            Ok(Subject { conversation, message }) => {
+            Ok(Subject {
+                conversation,
+                message,
+            }) => {
                 // A message with a request ID gets an answer.
                 if request_id.is_some() {
                     let [conversation_id, message_id] =
                         [conversation, message].map(|id| id.map(|id| id.to_string()));
                     let request_type = kind;
-                    self.send(&Answer::Done { request_type, request_id, conversation_id, message_id }).await;
+                    self.send(&Answer::Done {
+                        request_type,
+                        request_id,
+                        conversation_id,
+                        message_id,
+                    })
+                    .await;
                 }
             }
             Err(error) => self.reject(&kind, request_id, &error).await,
@@ -76,18 +100,33 @@ impl Client {
 
     /// Answers a binary message.
     pub async fn reject_bytes(&self) {
-        self.reject("", None, &RequestError::Invalid("messages are text".to_owned())).await;
+        self.reject(
+            "",
+            None,
+            &RequestError::Invalid("messages are text".to_owned()),
+        )
+        .await;
     }
 
     async fn carry_out(&self, message: ClientMessage) -> Result<Subject, RequestError> {
-        let of_run = |message| Subject { conversation: None, message: Some(message) };
+        let of_run = |message| Subject {
+            conversation: None,
+            message: Some(message),
+        };
         match message {
             ClientMessage::Send(send) => return self.begin(*send),
             ClientMessage::Cancel(cancel) => {
-                return self.service.cancel(&cancel).map(|run| of_run(run.message.clone()));
+                return self
+                    .service
+                    .cancel(&cancel)
+                    .map(|run| of_run(run.message.clone()));
             }
             ClientMessage::Approve(approve) => {
-                return self.service.approve(&approve).await.map(|run| of_run(run.message.clone()));
+                return self
+                    .service
+                    .approve(&approve)
+                    .await
+                    .map(|run| of_run(run.message.clone()));
             }
             ClientMessage::Resume(resume) => self.service.resume(&resume, &self.outbox)?,
             ClientMessage::Trust(set) => self.service.set_trust(&set)?,
@@ -109,7 +148,10 @@ impl Client {
             stays: true,
         };
         let started = start(&self.service, send, beginner)?;
-        Ok(Subject { conversation: Some(started.conversation), message: Some(started.message) })
+        Ok(Subject {
+            conversation: Some(started.conversation),
+            message: Some(started.message),
+        })
     }
 
     /// Ends what waits for this client after its connection has closed.
@@ -124,12 +166,20 @@ impl Client {
     /// Reports why a message was not carried out. What the report quotes may contain a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
         let message = self.sanitized(&error.to_string());
-        self.send(&Answer::Error { request_type: kind.to_owned(), request_id, code: error.code(), message })
-            .await;
+        self.send(&Answer::Error {
+            request_type: kind.to_owned(),
+            request_id,
+            code: error.code(),
+            message,
+        })
+        .await;
     }
 
     async fn send(&self, answer: &Answer) {
         // If the client is gone, it needs no answer.
-        let _ = self.outbox.send(Packet::answer(answer, self.service.case)).await;
+        let _ = self
+            .outbox
+            .send(Packet::answer(answer, self.service.case))
+            .await;
     }
 }

@@ -61,10 +61,15 @@ impl ClientTools {
     /// If a session would reject it, or there are too many.
     pub fn register(&self, tool: Register) -> Result<(), RequestError> {
         if self.offered.borrow().len() >= TOOLS_MAX {
-            return Err(RequestError::Tool(format!("at most {TOOLS_MAX} tools of one client")));
+            return Err(RequestError::Tool(format!(
+                "at most {TOOLS_MAX} tools of one client"
+            )));
         }
         // Nothing calls this registry's tools, so nothing has to receive.
-        let checked = self.checked.borrow_mut().register(new_tool(&tool, mpsc::unbounded_channel().0));
+        let checked = self
+            .checked
+            .borrow_mut()
+            .register(new_tool(&tool, mpsc::unbounded_channel().0));
         checked.map_err(|error| RequestError::Tool(error.to_string()))?;
         self.offered.borrow_mut().insert(tool.name.clone(), tool);
         self.changes.set(self.changes.get() + 1);
@@ -77,7 +82,10 @@ impl ClientTools {
     /// If this client offers no such tool.
     pub fn unregister(&self, name: &str) -> Result<(), RequestError> {
         if self.offered.borrow_mut().remove(name).is_none() {
-            return Err(RequestError::Tool(format!("this client offers no tool {:?}", brief(name))));
+            return Err(RequestError::Tool(format!(
+                "this client offers no tool {:?}",
+                brief(name)
+            )));
         }
         let gone = self.checked.borrow_mut().unregister(name);
         self.changes.set(self.changes.get() + 1);
@@ -109,17 +117,30 @@ impl ClientTools {
     }
 
     /// Sends the calls of one conversation to the client.
-    async fn hand_out(self: Rc<Self>, conversation: Arc<str>, mut calls: UnboundedReceiver<Execution>) {
+    async fn hand_out(
+        self: Rc<Self>,
+        conversation: Arc<str>,
+        mut calls: UnboundedReceiver<Execution>,
+    ) {
         while let Some(call) = calls.recv().await {
             tokio::task::spawn_local(self.clone().execute(conversation.clone(), call));
         }
     }
 
     async fn execute(self: Rc<Self>, conversation: Arc<str>, call: Execution) {
-        let Execution { client_id, tool, input, mut reply, .. } = call;
+        let Execution {
+            client_id,
+            tool,
+            input,
+            mut reply,
+            ..
+        } = call;
         if self.waiting.borrow().len() >= EXECUTIONS_MAX {
             let message = "the client has too many calls to answer".to_owned();
-            let _ = reply.send(Err(Failed { kind: ErrorKind::ResourceLimit, message }));
+            let _ = reply.send(Err(Failed {
+                kind: ErrorKind::ResourceLimit,
+                message,
+            }));
             return;
         }
         self.number.set(self.number.get() + 1);
@@ -169,19 +190,29 @@ pub async fn attach(
     let offered: Vec<Register> = client.offered.borrow().values().cloned().collect();
     let mut names = Vec::new();
     for tool in &offered {
-        let registered =
-            session.register(tool.name.as_str().into(), new_tool(tool, executions.clone())).await;
+        let registered = session
+            .register(
+                tool.name.as_str().into(),
+                new_tool(tool, executions.clone()),
+            )
+            .await;
         names.extend(registered.ok().map(|registered| registered.name));
     }
     if !names.is_empty() {
         tokio::task::spawn_local(client.clone().hand_out(conversation.clone(), calls));
     }
-    Some(Attached { client: client.outbox.number, changes: client.changes.get(), names })
+    Some(Attached {
+        client: client.outbox.number,
+        changes: client.changes.get(),
+        names,
+    })
 }
 
 fn new_tool(tool: &Register, executions: Executions) -> NewTool {
     NewTool {
-        origin: Origin::Client { tool: tool.name.clone() },
+        origin: Origin::Client {
+            tool: tool.name.clone(),
+        },
         description: tool.description.clone(),
         schema: tool.input_schema.clone(),
         risk: Risk::from(tool.risk),
@@ -191,7 +222,10 @@ fn new_tool(tool: &Register, executions: Executions) -> NewTool {
 }
 
 fn gone() -> Failed {
-    Failed { kind: ErrorKind::Cancelled, message: "the client that offers this tool is gone".into() }
+    Failed {
+        kind: ErrorKind::Cancelled,
+        message: "the client that offers this tool is gone".into(),
+    }
 }
 
 #[cfg(test)]
@@ -201,8 +235,10 @@ mod tests {
     use serde_json::json;
 
     fn tool(name: &str) -> Register {
-        serde_json::from_value(json!({"name": name, "description": "d", "inputSchema": {"type": "object"}}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"name": name, "description": "d", "inputSchema": {"type": "object"}}),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -214,10 +250,16 @@ mod tests {
         assert!(tools.register(tool("one_more")).is_err());
         tools.unregister("tool_0").unwrap();
         for wrong in ["tool_1", "bash", "mcp__x__y", "a b", ""] {
-            assert!(matches!(tools.register(tool(wrong)), Err(RequestError::Tool(_))), "{wrong}");
+            assert!(
+                matches!(tools.register(tool(wrong)), Err(RequestError::Tool(_))),
+                "{wrong}"
+            );
         }
         tools.register(tool("tool_0")).unwrap();
-        assert!(matches!(tools.unregister("bash"), Err(RequestError::Tool(_))));
+        assert!(matches!(
+            tools.unregister("bash"),
+            Err(RequestError::Tool(_))
+        ));
         assert!(matches!(
             tools.answer("execution-1", Ok(Reply::default())),
             Err(RequestError::NotExecuting(_))

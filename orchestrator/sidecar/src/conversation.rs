@@ -80,7 +80,12 @@ impl OpenSession {
 
     /// Ends the session, its hooks and its servers.
     pub async fn close(self) {
-        let Self { session, hooks, servers, .. } = self;
+        let Self {
+            session,
+            hooks,
+            servers,
+            ..
+        } = self;
         drop(session);
         let ending = async {
             if let Some(hooks) = hooks {
@@ -163,7 +168,11 @@ impl ConversationState {
 
     /// How long it has been idle; zero while a run is in progress.
     pub fn idle(&self) -> Duration {
-        if self.is_running() { Duration::ZERO } else { self.used.get().elapsed() }
+        if self.is_running() {
+            Duration::ZERO
+        } else {
+            self.used.get().elapsed()
+        }
     }
 
     /// Takes out its session, to replace it.
@@ -186,7 +195,9 @@ impl ConversationState {
     /// Makes approvals stricter from the session's next call on; returns whether they were less strict before.
     pub fn lower_trust(&self, trust: Trust) -> bool {
         let mut session = self.session.borrow_mut();
-        let Some(open) = session.as_mut().filter(|open| trust < open.trust) else { return false };
+        let Some(open) = session.as_mut().filter(|open| trust < open.trust) else {
+            return false;
+        };
         open.trust = trust;
         open.session.lower_trust(trust);
         true
@@ -208,7 +219,9 @@ impl ConversationState {
         self.follow(outbox);
         let (events, missed) = self.recent.borrow().after(after);
         // If the listener is gone by now, it gets no further events either.
-        let _ = std::iter::once(first(missed)).chain(events).try_for_each(|packet| outbox.post(packet));
+        let _ = std::iter::once(first(missed))
+            .chain(events)
+            .try_for_each(|packet| outbox.post(packet));
     }
 
     /// The run in progress, or else the last one.
@@ -220,7 +233,9 @@ impl ConversationState {
     pub async fn publish(&self, event: &Event, case: WireCase) {
         // Stored and sent in one step, so that a client that joins in between gets each event once and in order.
         let packet = self.recent.borrow_mut().push(event, case);
-        self.followers.borrow_mut().retain(|follower| follower.post(packet.clone()).is_ok());
+        self.followers
+            .borrow_mut()
+            .retain(|follower| follower.post(packet.clone()).is_ok());
         let followers = self.followers.borrow().clone();
         any_has_room(&followers).await;
     }
@@ -251,7 +266,10 @@ impl Recent {
     /// The events after `after`, and whether some of them are no longer stored.
     fn after(&self, after: u64) -> (Vec<Rc<Packet>>, bool) {
         let later = self.events.iter().filter(|(number, _)| *number > after);
-        let first = self.events.front().map_or(self.sequence + 1, |(number, _)| *number);
+        let first = self
+            .events
+            .front()
+            .map_or(self.sequence + 1, |(number, _)| *number);
         let missed = after < self.sequence && after.saturating_add(1) < first;
         (later.map(|(_, packet)| packet.clone()).collect(), missed)
     }
@@ -262,7 +280,9 @@ impl Recent {
         self.bytes += packet.size();
         self.events.push_back((self.sequence, packet.clone()));
         while self.bytes > RECENT_BYTES || self.events.len() > RECENT_EVENTS {
-            let Some((_, oldest)) = self.events.pop_front() else { break };
+            let Some((_, oldest)) = self.events.pop_front() else {
+                break;
+            };
             self.bytes -= oldest.size();
         }
         packet
@@ -276,13 +296,27 @@ mod tests {
     use orchestrator_agent::event::Body;
 
     fn text(content: &str) -> Event {
-        let body = Body::TextDelta { content: content.into(), index: 0 };
-        Event { conversation: "c".into(), message: "m".into(), parent: None, timestamp: 0, body }
+        let body = Body::TextDelta {
+            content: content.into(),
+            index: 0,
+        };
+        Event {
+            conversation: "c".into(),
+            message: "m".into(),
+            parent: None,
+            timestamp: 0,
+            body,
+        }
     }
 
     fn note(gap: &mut Option<bool>, missed: bool) -> Rc<Packet> {
         *gap = Some(missed);
-        Rc::new(Packet { kind: "chat:resumed".into(), payload: String::new(), timestamp: 0, sequence: None })
+        Rc::new(Packet {
+            kind: "chat:resumed".into(),
+            payload: String::new(),
+            timestamp: 0,
+            sequence: None,
+        })
     }
 
     async fn say(state: &ConversationState, content: &str) {
@@ -308,7 +342,10 @@ mod tests {
         for _ in 0..4 {
             sequences.push(queue.next().await.unwrap().packet.sequence);
         }
-        assert_eq!((sequences, gap), (vec![None, Some(2), Some(3), Some(4)], Some(false)));
+        assert_eq!(
+            (sequences, gap),
+            (vec![None, Some(2), Some(3), Some(4)], Some(false))
+        );
         assert_eq!(state.followers.borrow().len(), 1, "the first one is gone");
     }
 
@@ -351,7 +388,13 @@ mod tests {
             say(&state, &piece).await;
         }
         assert!(state.recent.borrow().bytes <= RECENT_BYTES);
-        for (after, want) in [(0, true), (1, true), (9, false), (10, false), (u64::MAX, false)] {
+        for (after, want) in [
+            (0, true),
+            (1, true),
+            (9, false),
+            (10, false),
+            (u64::MAX, false),
+        ] {
             let ((outbox, _queue), mut gap) = (outbox(), None);
             state.resume(&outbox, after, |missed| note(&mut gap, missed));
             assert_eq!(gap, Some(want), "{after}");
@@ -371,7 +414,11 @@ mod tests {
         }
         let asked = state.asked();
         assert_eq!((asked.len(), &*asked[0].0), (ASKED_MAX, "1"));
-        assert!(asked.iter().all(|(_, content)| content.chars().count() == ASKED_CHARS));
+        assert!(
+            asked
+                .iter()
+                .all(|(_, content)| content.chars().count() == ASKED_CHARS)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,16 +51,26 @@ pub struct OriginError;
 /// It may not.
 pub fn check_origin(text: &str) -> Result<(), OriginError> {
     let (scheme, rest) = text.split_once("://").ok_or(OriginError)?;
-    let of_scheme = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
-    let is_scheme =
-        scheme.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase()) && scheme.bytes().all(of_scheme);
+    let of_scheme =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
+    let is_scheme = scheme
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_lowercase())
+        && scheme.bytes().all(of_scheme);
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (rest, None),
     };
-    let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
-    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == address),
+    let of_name =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+    let is_host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        Some(address) => address
+            .parse::<Ipv6Addr>()
+            .is_ok_and(|parsed| parsed.to_string() == address),
         None => !host.is_empty() && host.bytes().all(of_name),
     };
     let own = match scheme {
@@ -70,7 +80,8 @@ pub fn check_origin(text: &str) -> Result<(), OriginError> {
         _ => None,
     };
     let is_port = |port: &str| {
-        port.parse::<u16>().is_ok_and(|number| number.to_string() == port && Some(number) != own)
+        port.parse::<u16>()
+            .is_ok_and(|number| number.to_string() == port && Some(number) != own)
     };
     let is_origin = is_scheme && is_host && port.is_none_or(is_port) && text.len() <= ORIGIN_MAX;
     if is_origin { Ok(()) } else { Err(OriginError) }
@@ -118,7 +129,11 @@ impl Guard {
     pub fn check(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
         self.check_page(head, arrival)?;
         let given = bearer(&head.headers).or_else(|| offered_token(&head.headers));
-        if given.is_some_and(|given| self.token.matches(given)) { Ok(()) } else { Err(Refusal::Token) }
+        if given.is_some_and(|given| self.token.matches(given)) {
+            Ok(())
+        } else {
+            Err(Refusal::Token)
+        }
     }
 
     /// The same for resources that are equal for everybody: needs no token, but checks the source.
@@ -130,7 +145,11 @@ impl Guard {
         if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
             return Err(Refusal::Host);
         }
-        if self.is_own_page(&head.headers) { Ok(()) } else { Err(Refusal::Origin) }
+        if self.is_own_page(&head.headers) {
+            Ok(())
+        } else {
+            Err(Refusal::Origin)
+        }
     }
 
     /// Whether it comes from no page, from an allowed one, or from ours. Several origins match none.
@@ -143,7 +162,8 @@ impl Guard {
                 .is_none_or(|site| matches!(site.as_bytes(), b"none" | b"same-origin")),
             (Some(origin), None) => origin.to_str().is_ok_and(|origin| {
                 origin.len() <= ORIGIN_MAX
-                    && (self.origins.iter().any(|own| own == origin) || self.page && is_of(origin, headers))
+                    && (self.origins.iter().any(|own| own == origin)
+                        || self.page && is_of(origin, headers))
             }),
             (Some(_), Some(_)) => false,
         }
@@ -152,19 +172,25 @@ impl Guard {
 
 /// Whether an origin equals the request's Host, which has already been checked to be ours.
 fn is_of(origin: &str, headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     host.is_some_and(|host| origin.strip_prefix("http://") == Some(host))
 }
 
 /// Whether the single Host is an IP address or `localhost`, with our port. An address cannot be made to lead elsewhere.
 fn is_for_us(headers: &HeaderMap, arrival: Arrival) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return false;
+    };
     let Arrival::Tcp(ours) = arrival else {
         // No browser connects here.
         return true;
     };
-    let Ok(host) = host.to_str() else { return false };
+    let Ok(host) = host.to_str() else {
+        return false;
+    };
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && !port.ends_with(']') => (name, port.parse().ok()),
         _ => (host, Some(80)),
@@ -172,7 +198,10 @@ fn is_for_us(headers: &HeaderMap, arrival: Arrival) -> bool {
     if port != Some(ours.port()) {
         return false;
     }
-    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
     match bare.parse::<IpAddr>() {
         Ok(address) => !ours.ip().is_loopback() || address.is_loopback(),
         Err(_) => name.eq_ignore_ascii_case("localhost"),
@@ -180,14 +209,21 @@ fn is_for_us(headers: &HeaderMap, arrival: Arrival) -> bool {
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let (scheme, token) = headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// The subprotocols that a client offers for a WebSocket.
 pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lists = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
+    lists
+        .filter_map(|list| list.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
 }
 
 fn offered_token(headers: &HeaderMap) -> Option<&str> {
@@ -200,7 +236,11 @@ mod tests {
     use hyper::Request;
 
     fn guard() -> Guard {
-        Guard { token: Token::fresh().unwrap(), origins: vec!["app://studio".to_owned()], page: false }
+        Guard {
+            token: Token::fresh().unwrap(),
+            origins: vec!["app://studio".to_owned()],
+            page: false,
+        }
     }
 
     fn loopback() -> Arrival {
@@ -219,9 +259,19 @@ mod tests {
     fn only_our_own_addresses_are_hosts() {
         let guard = guard();
         let bearer = format!("Bearer {}", guard.token.expose());
-        let check =
-            |host: &str, arrival| check(&guard, arrival, &[("host", host), ("authorization", &bearer)]);
-        for host in ["127.0.0.1:3008", "localhost:3008", "LOCALHOST:3008", "[::1]:3008"] {
+        let check = |host: &str, arrival| {
+            check(
+                &guard,
+                arrival,
+                &[("host", host), ("authorization", &bearer)],
+            )
+        };
+        for host in [
+            "127.0.0.1:3008",
+            "localhost:3008",
+            "LOCALHOST:3008",
+            "[::1]:3008",
+        ] {
             assert_eq!(check(host, loopback()), Ok(()), "{host}");
         }
         for host in [
@@ -250,11 +300,18 @@ mod tests {
     fn two_hosts_and_a_proxys_request_are_for_somebody_else() {
         let guard = guard();
         let bearer = format!("Bearer {}", guard.token.expose());
-        let twice = [("host", "127.0.0.1:3008"), ("host", "evil.example"), ("authorization", &*bearer)];
+        let twice = [
+            ("host", "127.0.0.1:3008"),
+            ("host", "evil.example"),
+            ("authorization", &*bearer),
+        ];
         assert_eq!(check(&guard, loopback(), &twice), Err(Refusal::Host));
         let request = Request::get("http://127.0.0.1:3008/health").header("host", "127.0.0.1:3008");
         let request = request.header("authorization", &bearer).body(()).unwrap();
-        assert_eq!(guard.check(&request.into_parts().0, loopback()), Err(Refusal::Host));
+        assert_eq!(
+            guard.check(&request.into_parts().0, loopback()),
+            Err(Refusal::Host)
+        );
     }
 
     #[test]
@@ -272,7 +329,10 @@ mod tests {
             &[("origin", "null")],
             &[("origin", "")],
             &[("origin", "http://127.0.0.1:3008")],
-            &[("origin", "app://studio"), ("origin", "https://evil.example")],
+            &[
+                ("origin", "app://studio"),
+                ("origin", "https://evil.example"),
+            ],
             &[("sec-fetch-site", "cross-site")],
             &[("sec-fetch-site", "same-site")],
         ] {
@@ -328,15 +388,26 @@ mod tests {
 
     #[test]
     fn our_own_page_speaks_to_where_it_came_from_and_nowhere_else() {
-        let guard = Guard { page: true, ..guard() };
+        let guard = Guard {
+            page: true,
+            ..guard()
+        };
         let bearer = format!("Bearer {}", guard.token.expose());
         let check = |host: &str, origin: &str| {
-            let head = [("host", host), ("origin", origin), ("authorization", &bearer)];
+            let head = [
+                ("host", host),
+                ("origin", origin),
+                ("authorization", &bearer),
+            ];
             check(&guard, loopback(), &head)
         };
         assert_eq!(check("127.0.0.1:3008", "http://127.0.0.1:3008"), Ok(()));
         assert_eq!(check("localhost:3008", "http://localhost:3008"), Ok(()));
-        assert_eq!(check("localhost:3008", "app://studio"), Ok(()), "those that were named still are");
+        assert_eq!(
+            check("localhost:3008", "app://studio"),
+            Ok(()),
+            "those that were named still are"
+        );
         for origin in [
             "http://localhost:3008",
             "https://127.0.0.1:3008",
@@ -348,14 +419,24 @@ mod tests {
             "null",
             "",
         ] {
-            assert_eq!(check("127.0.0.1:3008", origin), Err(Refusal::Origin), "{origin}");
+            assert_eq!(
+                check("127.0.0.1:3008", origin),
+                Err(Refusal::Origin),
+                "{origin}"
+            );
         }
-        assert_eq!(check("evil.example:3008", "http://evil.example:3008"), Err(Refusal::Host));
+        assert_eq!(
+            check("evil.example:3008", "http://evil.example:3008"),
+            Err(Refusal::Host)
+        );
     }
 
     #[test]
     fn the_page_needs_no_token_and_still_comes_to_nobody_elses_name() {
-        let guard = Guard { page: true, ..guard() };
+        let guard = Guard {
+            page: true,
+            ..guard()
+        };
         let check = |headers: &[(&str, &str)]| {
             let mut request = Request::get("/");
             for (name, value) in headers {
@@ -366,19 +447,36 @@ mod tests {
         let ours = ("host", "127.0.0.1:3008");
         assert_eq!(check(&[ours]), Ok(()));
         assert_eq!(check(&[ours, ("sec-fetch-site", "none")]), Ok(()));
-        assert_eq!(check(&[ours, ("sec-fetch-site", "cross-site")]), Err(Refusal::Origin));
-        assert_eq!(check(&[ours, ("origin", "https://evil.example")]), Err(Refusal::Origin));
+        assert_eq!(
+            check(&[ours, ("sec-fetch-site", "cross-site")]),
+            Err(Refusal::Origin)
+        );
+        assert_eq!(
+            check(&[ours, ("origin", "https://evil.example")]),
+            Err(Refusal::Origin)
+        );
         assert_eq!(check(&[("host", "evil.example:3008")]), Err(Refusal::Host));
     }
 
     #[test]
     fn the_token_is_in_a_header_or_among_the_protocols() {
         let guard = guard();
-        let check =
-            |name: &str, value: &str| check(&guard, loopback(), &[("host", "127.0.0.1:3008"), (name, value)]);
+        let check = |name: &str, value: &str| {
+            check(
+                &guard,
+                loopback(),
+                &[("host", "127.0.0.1:3008"), (name, value)],
+            )
+        };
         let token = guard.token.expose();
         assert_eq!(check("authorization", &format!("Bearer {token}")), Ok(()));
-        assert_eq!(check("sec-websocket-protocol", &format!("lazaret.v1, lazaret.token.{token}")), Ok(()));
+        assert_eq!(
+            check(
+                "sec-websocket-protocol",
+                &format!("lazaret.v1, lazaret.token.{token}")
+            ),
+            Ok(())
+        );
         for (name, value) in [
             ("authorization", String::new()),
             ("authorization", token.to_owned()),

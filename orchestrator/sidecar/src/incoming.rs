@@ -399,19 +399,33 @@ impl Request {
     /// Parses the text of a message.
     pub fn parse(text: &str) -> Self {
         match once::check(text.as_bytes()).and_then(|()| serde_json::from_str::<Envelope>(text)) {
-            Ok(Envelope { r#type, payload, request_id }) => {
+            Ok(Envelope {
+                r#type,
+                payload,
+                request_id,
+            }) => {
                 let kind = brief(&r#type);
                 let (request_id, id_error) = match request_id.filter(|id| !id.is_empty()) {
                     Some(id) if !is_id(&id) => (None, Some(RequestError::Id)),
                     id => (id, None),
                 };
                 let message = id_error.map_or_else(|| message(&r#type, payload), Err);
-                Self { kind, request_id, message }
+                Self {
+                    kind,
+                    request_id,
+                    message,
+                }
             }
             Err(error) => {
-                let message =
-                    format!("not a message: type, payload, no name twice; {}", explain_position(&error));
-                Self { kind: String::new(), request_id: None, message: Err(RequestError::Invalid(message)) }
+                let message = format!(
+                    "not a message: type, payload, no name twice; {}",
+                    explain_position(&error)
+                );
+                Self {
+                    kind: String::new(),
+                    request_id: None,
+                    message: Err(RequestError::Invalid(message)),
+                }
             }
         }
     }
@@ -426,23 +440,47 @@ type Reader = fn(Value) -> Result<ClientMessage, RequestError>;
 
 /// The existing types of messages.
 const MESSAGES: [(&str, Reader); 8] = [
-    ("chat:send", |payload| Ok(ClientMessage::Send(Box::new(read::<Send>(payload)?.checked()?)))),
-    ("chat:cancel", |payload| read(payload).map(ClientMessage::Cancel)),
-    ("chat:tool-approve", |payload| read(payload).map(ClientMessage::Approve)),
-    ("chat:resume", |payload| read(payload).map(ClientMessage::Resume)),
-    ("chat:trust", |payload| read(payload).map(ClientMessage::Trust)),
-    ("tool:register", |payload| read(payload).map(ClientMessage::Register)),
-    ("tool:unregister", |payload| read(payload).map(ClientMessage::Unregister)),
-    ("tool:answer", |payload| read(payload).map(ClientMessage::ToolAnswer)),
+    ("chat:send", |payload| {
+        Ok(ClientMessage::Send(Box::new(
+            read::<Send>(payload)?.checked()?,
+        )))
+    }),
+    ("chat:cancel", |payload| {
+        read(payload).map(ClientMessage::Cancel)
+    }),
+    ("chat:tool-approve", |payload| {
+        read(payload).map(ClientMessage::Approve)
+    }),
+    ("chat:resume", |payload| {
+        read(payload).map(ClientMessage::Resume)
+    }),
+    ("chat:trust", |payload| {
+        read(payload).map(ClientMessage::Trust)
+    }),
+    ("tool:register", |payload| {
+        read(payload).map(ClientMessage::Register)
+    }),
+    ("tool:unregister", |payload| {
+        read(payload).map(ClientMessage::Unregister)
+    }),
+    ("tool:answer", |payload| {
+        read(payload).map(ClientMessage::ToolAnswer)
+    }),
 ];
 
 /// The type with this name, if there is one.
 pub fn known(kind: &str) -> Option<&'static str> {
-    MESSAGES.iter().map(|(name, _)| *name).find(|name| *name == kind)
+    MESSAGES
+        .iter()
+        .map(|(name, _)| *name)
+        .find(|name| *name == kind)
 }
 
 fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
-    let reader = MESSAGES.iter().find(|(name, _)| *name == kind).map(|(_, reader)| reader);
+    let reader = MESSAGES
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map(|(_, reader)| reader);
     reader.ok_or_else(|| RequestError::UnknownType(brief(kind)))?(payload)
 }
 
@@ -454,14 +492,25 @@ pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, Reque
     let twice = |name: String| RequestError::Invalid(format!("duplicate field `{}`", brief(&name)));
     let payload = case::read(payload).map_err(twice)?;
     // An explanation quotes the value, and this one must not be quoted.
-    if payload.get("apiKey").is_some_and(|key| !key.is_string() && !key.is_null()) {
-        return Err(RequestError::Invalid("field `apiKey`: expected a string".to_owned()));
+    if payload
+        .get("apiKey")
+        .is_some_and(|key| !key.is_string() && !key.is_null())
+    {
+        return Err(RequestError::Invalid(
+            "field `apiKey`: expected a string".to_owned(),
+        ));
     }
     // Serde would accept an array as the fields in order.
-    let typed = if payload.is_object() { serde_json::from_value::<T>(payload.clone()).ok() } else { None };
+    let typed = if payload.is_object() {
+        serde_json::from_value::<T>(payload.clone()).ok()
+    } else {
+        None
+    };
     typed.ok_or_else(|| {
         let explained = explain::<T>(&payload).map(|error| error.to_string());
-        RequestError::Invalid(explained.unwrap_or_else(|| "the fields do not match this message".to_owned()))
+        RequestError::Invalid(
+            explained.unwrap_or_else(|| "the fields do not match this message".to_owned()),
+        )
     })
 }
 
@@ -482,7 +531,9 @@ pub fn is_id(id: &str) -> bool {
 /// It is empty or too long.
 pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
     match text.trim().is_empty() || text.len() > CONTENT_MAX {
-        true => Err(RequestError::Invalid(format!("{field}: 1 to {CONTENT_MAX} bytes, not only blanks"))),
+        true => Err(RequestError::Invalid(format!(
+            "{field}: 1 to {CONTENT_MAX} bytes, not only blanks"
+        ))),
         false => Ok(()),
     }
 }
@@ -498,23 +549,35 @@ impl Send {
             return Err(RequestError::Id);
         }
         is_content("content", &self.content)?;
-        if self.history.as_ref().is_some_and(|history| history.len() > HISTORY_MAX) {
+        if self
+            .history
+            .as_ref()
+            .is_some_and(|history| history.len() > HISTORY_MAX)
+        {
             return invalid(format!("history: at most {HISTORY_MAX} messages"));
         }
-        if self.system_prompt.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_MAX) {
+        if self
+            .system_prompt
+            .as_ref()
+            .is_some_and(|text| text.len() > INSTRUCTIONS_MAX)
+        {
             return invalid(format!("systemPrompt: at most {INSTRUCTIONS_MAX} bytes"));
         }
         if let Some(project) = &self.project
             && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
         {
-            return invalid(format!("project: an absolute path of at most {PATH_MAX} bytes"));
+            return invalid(format!(
+                "project: an absolute path of at most {PATH_MAX} bytes"
+            ));
         }
         Ok(self)
     }
 
     /// The history, converted for the loop.
     pub fn take_history(&mut self) -> Option<Vec<Message>> {
-        self.history.take().map(|history| messages(history).collect())
+        self.history
+            .take()
+            .map(|history| messages(history).collect())
     }
 }
 
@@ -524,7 +587,9 @@ fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
     for one in history {
         match (one.role, messages.last_mut()) {
             (Role::Tool, Some(Message::Tools { answers })) => answers.push(one.answer()),
-            (Role::Tool, _) => messages.push(Message::Tools { answers: vec![one.answer()] }),
+            (Role::Tool, _) => messages.push(Message::Tools {
+                answers: vec![one.answer()],
+            }),
             (Role::User, _) => messages.push(Message::user(one.content)),
             (Role::Assistant, _) => messages.push(one.said_by_model()),
         }
@@ -546,12 +611,25 @@ impl HistoryMessage {
     }
 
     fn said_by_model(self) -> Message {
-        let text = Some(Part::Text { text: self.content })
-            .filter(|part| *part != Part::Text { text: String::new() });
+        let text = Some(Part::Text { text: self.content }).filter(|part| {
+            *part
+                != Part::Text {
+                    text: String::new(),
+                }
+        });
         let call = |call: HistoryCall| {
-            Part::ToolCall(ToolCall { id: call.id, name: call.name, input: Value::Object(call.input) })
+            Part::ToolCall(ToolCall {
+                id: call.id,
+                name: call.name,
+                input: Value::Object(call.input),
+            })
         };
-        Message::Assistant { parts: text.into_iter().chain(self.tool_calls.into_iter().map(call)).collect() }
+        Message::Assistant {
+            parts: text
+                .into_iter()
+                .chain(self.tool_calls.into_iter().map(call))
+                .collect(),
+        }
     }
 }
 
@@ -566,10 +644,12 @@ impl Approve {
             (Some(ApproveAnswer::Session), None) => Ok(Answer::Session),
             (Some(ApproveAnswer::No), None) | (None, Some(false)) => Ok(Answer::No),
             (Some(ApproveAnswer::NoAndStop), None) => Ok(Answer::NoAndStop),
-            (None, None) => Err(RequestError::Invalid("one of answer and approved is needed".to_owned())),
-            (Some(_), Some(_)) => {
-                Err(RequestError::Invalid("answer and approved: give only one of them".to_owned()))
-            }
+            (None, None) => Err(RequestError::Invalid(
+                "one of answer and approved is needed".to_owned(),
+            )),
+            (Some(_), Some(_)) => Err(RequestError::Invalid(
+                "answer and approved: give only one of them".to_owned(),
+            )),
         }
     }
 }
@@ -582,13 +662,26 @@ impl ToolReply {
     pub fn result(self) -> Result<Result<Reply, Failed>, RequestError> {
         let structured = self.structured;
         match (self.content, self.content_base64, self.error) {
-            (Some(text), None, None) => Ok(Ok(Reply { text: text.into_bytes(), structured, image: None })),
+            (Some(text), None, None) => Ok(Ok(Reply {
+                text: text.into_bytes(),
+                structured,
+                image: None,
+            })),
             (None, Some(text), None) => {
                 let wrong = |_| RequestError::Invalid("contentBase64: not base64".to_owned());
-                Ok(Ok(Reply { text: STANDARD.decode(text).map_err(wrong)?, structured, image: None }))
+                Ok(Ok(Reply {
+                    text: STANDARD.decode(text).map_err(wrong)?,
+                    structured,
+                    image: None,
+                }))
             }
-            (None, None, Some(message)) => Ok(Err(Failed { kind: ErrorKind::Io, message })),
-            _ => Err(RequestError::Invalid("one of content, contentBase64 and error is needed".to_owned())),
+            (None, None, Some(message)) => Ok(Err(Failed {
+                kind: ErrorKind::Io,
+                message,
+            })),
+            _ => Err(RequestError::Invalid(
+                "one of content, contentBase64 and error is needed".to_owned(),
+            )),
         }
     }
 }
@@ -608,8 +701,13 @@ mod tests {
             json!({"conversation_id": "c", "content": "x", "api_key": "k", "system_prompt": "s"}),
             json!({"conversationId": "c", "content": "x", "apiKey": "k", "systemPrompt": "s"}),
         ] {
-            let Ok(ClientMessage::Send(send)) = parse("chat:send", payload) else { panic!() };
-            assert_eq!((send.conversation_id.as_deref(), send.api_key.as_deref()), (Some("c"), Some("k")));
+            let Ok(ClientMessage::Send(send)) = parse("chat:send", payload) else {
+                panic!()
+            };
+            assert_eq!(
+                (send.conversation_id.as_deref(), send.api_key.as_deref()),
+                (Some("c"), Some("k"))
+            );
         }
     }
 
@@ -628,22 +726,38 @@ mod tests {
         assert!(send(json!({"content": "x", "project": "relative"})).is_err());
         assert!(send(json!({"content": "x", "conversationId": text(ID_MAX)})).is_ok());
         for id in [&text(ID_MAX + 1), "", ".", "..", "../x", "a/b", "a\0", "é"] {
-            assert!(send(json!({"content": "x", "conversationId": id})).is_err(), "{id:?}");
+            assert!(
+                send(json!({"content": "x", "conversationId": id})).is_err(),
+                "{id:?}"
+            );
         }
     }
 
     #[test]
     fn an_error_names_the_field_and_has_nothing_of_a_key() {
-        let error = parse("chat:send", json!({"content": "x", "apiKey": {"sk-very-secret": 1}})).unwrap_err();
+        let error = parse(
+            "chat:send",
+            json!({"content": "x", "apiKey": {"sk-very-secret": 1}}),
+        )
+        .unwrap_err();
         assert!(!error.to_string().contains("very-secret"), "{error}");
-        let error = parse("chat:send", json!({"content": "x", "apikey": "sk-very-secret"})).unwrap_err();
+        let error = parse(
+            "chat:send",
+            json!({"content": "x", "apikey": "sk-very-secret"}),
+        )
+        .unwrap_err();
         assert!(
             error.to_string().contains("apikey") && !error.to_string().contains("very-secret"),
             "{error}"
         );
-        let error = Request::parse(r#"{"type":"chat:send","payload":"sk-very-secret"#).message.unwrap_err();
+        let error = Request::parse(r#"{"type":"chat:send","payload":"sk-very-secret"#)
+            .message
+            .unwrap_err();
         assert!(!error.to_string().contains("very-secret"), "{error}");
-        assert!(matches!(parse("chat:sned", json!({})), Err(RequestError::UnknownType(_))));
+        assert!(matches!(
+            parse("chat:sned", json!({})),
+            Err(RequestError::UnknownType(_))
+        ));
     }
 
     #[test]
@@ -652,10 +766,22 @@ mod tests {
             Ok(ClientMessage::Approve(approve)) => approve.answer().ok(),
             _ => None,
         };
-        assert_eq!(answer(json!({"tool_id": "t", "approved": true})), Some(Answer::Once));
-        assert_eq!(answer(json!({"toolId": "t", "approved": false})), Some(Answer::No));
-        assert_eq!(answer(json!({"toolId": "t", "answer": "session"})), Some(Answer::Session));
-        assert_eq!(answer(json!({"toolId": "t", "answer": "no_and_stop"})), Some(Answer::NoAndStop));
+        assert_eq!(
+            answer(json!({"tool_id": "t", "approved": true})),
+            Some(Answer::Once)
+        );
+        assert_eq!(
+            answer(json!({"toolId": "t", "approved": false})),
+            Some(Answer::No)
+        );
+        assert_eq!(
+            answer(json!({"toolId": "t", "answer": "session"})),
+            Some(Answer::Session)
+        );
+        assert_eq!(
+            answer(json!({"toolId": "t", "answer": "no_and_stop"})),
+            Some(Answer::NoAndStop)
+        );
         for wrong in [
             json!({"toolId": "t"}),
             json!({"toolId": "t", "approved": true, "answer": "no"}),

@@ -39,7 +39,12 @@ async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<Sess
             }
         };
         // The client may be gone.
-        let _ = reply.send(opened.as_ref().map(|open| open.session.clone()).map_err(Clone::clone));
+        let _ = reply.send(
+            opened
+                .as_ref()
+                .map(|open| open.session.clone())
+                .map_err(Clone::clone),
+        );
         current = opened.ok();
     }
     if let Some(Current { servers, .. }) = current {
@@ -49,8 +54,16 @@ async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<Sess
 
 fn order(service: &Service, roots: Vec<PathBuf>) -> SessionOrder {
     // If the server was started for one project, clients cannot choose another.
-    let project = roots.into_iter().next().filter(|_| service.opener.project().is_none());
-    SessionOrder { project, scope: None, profile: None, trust: service.trust.get() }
+    let project = roots
+        .into_iter()
+        .next()
+        .filter(|_| service.opener.project().is_none());
+    SessionOrder {
+        project,
+        scope: None,
+        profile: None,
+        trust: service.trust.get(),
+    }
 }
 
 async fn open(service: &Service, order: SessionOrder) -> Result<Current, Failed> {
@@ -63,9 +76,15 @@ async fn open(service: &Service, order: SessionOrder) -> Result<Current, Failed>
         });
     }
     let opening = Opening::prepare(&*service.opener, &order).await;
-    let Opening { config, servers, .. } = opening.map_err(|failed| Failed {
+    let Opening {
+        config, servers, ..
+    } = opening.map_err(|failed| Failed {
         message: service.redactor.text(&failed.message).into_owned(),
         ..failed
     })?;
-    Ok(Current { order, session: Session::start(config), servers })
+    Ok(Current {
+        order,
+        session: Session::start(config),
+        servers,
+    })
 }

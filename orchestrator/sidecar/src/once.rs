@@ -74,9 +74,17 @@ mod tests {
 
     #[test]
     fn a_name_that_stands_twice_is_refused_wherever_it_is() {
-        for text in [r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"b":{"a":1,"a":1}}]"#] {
-            let refused = check(text.as_bytes()).map_err(|error| (error.is_data(), error.to_string()));
-            assert!(matches!(&refused, Err((true, why)) if why.contains("duplicate")), "{text}: {refused:?}");
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"[{"b":{"a":1,"a":1}}]"#,
+        ] {
+            let refused =
+                check(text.as_bytes()).map_err(|error| (error.is_data(), error.to_string()));
+            assert!(
+                matches!(&refused, Err((true, why)) if why.contains("duplicate")),
+                "{text}: {refused:?}"
+            );
         }
         let all = r#"{"a":[{"a":1},{"a":-1.5e9}],"b":{"a":"\u00e4"},"c":[null,true,18446744073709551616]}"#;
         assert!(check(all.as_bytes()).is_ok());

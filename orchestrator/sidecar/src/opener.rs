@@ -70,17 +70,30 @@ impl Opening {
         let mut config = opener.config(order)?;
         let servers = opener.servers(order, &config.open);
         let problems = servers.attach(&mut config.registry).await;
-        if let Some(scope) = config.open.scope.as_mut().filter(|_| !opener.has_project(order)) {
+        if let Some(scope) = config
+            .open
+            .scope
+            .as_mut()
+            .filter(|_| !opener.has_project(order))
+        {
             servers.permit(scope);
         }
-        Ok(Self { config, servers, problems })
+        Ok(Self {
+            config,
+            servers,
+            problems,
+        })
     }
 }
 
 /// The scope of a session without a project: of what `own` permits, the tools that need none.
 pub fn without_project(own: Option<&Scope>) -> Scope {
-    let needs_none = TOOLS.iter().filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
-    let open = needs_none.map(|tool| tool.name).filter(|name| own.is_none_or(|own| own.permits(name)));
+    let needs_none = TOOLS
+        .iter()
+        .filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
+    let open = needs_none
+        .map(|tool| tool.name)
+        .filter(|name| own.is_none_or(|own| own.permits(name)));
     let permission = |tool: &str, allowed| Permission {
         tool: tool.to_owned(),
         allowed,
@@ -90,5 +103,9 @@ pub fn without_project(own: Option<&Scope>) -> Scope {
     };
     // A scope without any permission would permit the tools of a bare session, so one closed permission is always in it.
     let closed = permission("bash", false);
-    Scope { permissions: std::iter::once(closed).chain(open.map(|name| permission(name, true))).collect() }
+    Scope {
+        permissions: std::iter::once(closed)
+            .chain(open.map(|name| permission(name, true)))
+            .collect(),
+    }
 }

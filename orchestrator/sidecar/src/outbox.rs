@@ -54,7 +54,18 @@ pub fn outbox() -> (Outbox, Queue) {
     let (queue, waiting) = unbounded_channel();
     let (room, given_up) = (Arc::new(Semaphore::new(BYTES)), CancellationToken::new());
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    (Outbox { number, queue, room, given_up: given_up.clone() }, Queue { queue: waiting, given_up })
+    (
+        Outbox {
+            number,
+            queue,
+            room,
+            given_up: given_up.clone(),
+        },
+        Queue {
+            queue: waiting,
+            given_up,
+        },
+    )
 }
 
 impl Outbox {
@@ -135,7 +146,11 @@ impl Queue {
 
     /// The same for a future that is polled by hand. It notices a disconnected client only with the next packet.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Waiting>> {
-        if self.given_up.is_cancelled() { Poll::Ready(None) } else { self.queue.poll_recv(context) }
+        if self.given_up.is_cancelled() {
+            Poll::Ready(None)
+        } else {
+            self.queue.poll_recv(context)
+        }
     }
 
     /// Waits until the client is disconnected for not reading.
@@ -151,13 +166,22 @@ mod tests {
 
     fn packet(bytes: usize) -> Rc<Packet> {
         let payload = "x".repeat(bytes);
-        Rc::new(Packet { kind: "chat:text-delta".into(), payload, timestamp: 0, sequence: None })
+        Rc::new(Packet {
+            kind: "chat:text-delta".into(),
+            payload,
+            timestamp: 0,
+            sequence: None,
+        })
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_read_is_given_up_and_who_reads_late_is_not() {
         let (outbox, mut queue) = outbox();
-        assert_eq!(outbox.send(packet(BYTES)).await, Ok(()), "one packet may be as large as all the room");
+        assert_eq!(
+            outbox.send(packet(BYTES)).await,
+            Ok(()),
+            "one packet may be as large as all the room"
+        );
         assert_eq!(outbox.send(packet(PACE)).await, Ok(()));
         let reading = async {
             tokio::time::sleep(STALL / 2).await;

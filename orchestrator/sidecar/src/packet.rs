@@ -84,7 +84,12 @@ pub enum Answer {
 impl Packet {
     /// The packet of an event, in `case`.
     pub fn event(event: &Event, case: WireCase, sequence: u64) -> Rc<Self> {
-        Rc::new(Self::of(event.to_json(), case, event.timestamp, Some(sequence)))
+        Rc::new(Self::of(
+            event.to_json(),
+            case,
+            event.timestamp,
+            Some(sequence),
+        ))
     }
 
     /// The packet of an answer, in `case`.
@@ -95,14 +100,29 @@ impl Packet {
     fn of(mut json: Value, case: WireCase, timestamp: u64, sequence: Option<u64>) -> Self {
         let kind = json["type"].as_str().unwrap_or_default().to_owned();
         let payload = case.write(json["payload"].take()).to_string();
-        Self { kind, payload, timestamp, sequence }
+        Self {
+            kind,
+            payload,
+            timestamp,
+            sequence,
+        }
     }
 
     /// The text of the WebSocket message.
     pub fn text(&self) -> String {
-        let Self { kind, payload, timestamp, sequence } = self;
-        let sequence = sequence.map_or(String::new(), |sequence| format!(r#","sequence":{sequence}"#));
-        format!(r#"{{"type":{},"payload":{payload},"timestamp":{timestamp}{sequence}}}"#, json!(kind))
+        let Self {
+            kind,
+            payload,
+            timestamp,
+            sequence,
+        } = self;
+        let sequence = sequence.map_or(String::new(), |sequence| {
+            format!(r#","sequence":{sequence}"#)
+        });
+        format!(
+            r#"{{"type":{},"payload":{payload},"timestamp":{timestamp}{sequence}}}"#,
+            json!(kind)
+        )
     }
 
     /// Its approximate size in bytes.

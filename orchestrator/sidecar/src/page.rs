@@ -27,19 +27,51 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Every file of the page.
 const ASSETS: [Asset; 9] = [
-    Asset { path: "/", media_type: "text/html; charset=utf-8", body: include_str!("../page/index.html") },
+    Asset {
+        path: "/",
+        media_type: "text/html; charset=utf-8",
+        body: include_str!("../page/index.html"),
+    },
     Asset {
         path: "/console.css",
         media_type: "text/css; charset=utf-8",
         body: include_str!("../page/console.css"),
     },
-    Asset { path: "/icon.svg", media_type: "image/svg+xml", body: include_str!("../page/icon.svg") },
-    Asset { path: "/console.js", media_type: SCRIPT, body: include_str!("../page/console.js") },
-    Asset { path: "/connection.js", media_type: SCRIPT, body: include_str!("../page/connection.js") },
-    Asset { path: "/elements.js", media_type: SCRIPT, body: include_str!("../page/elements.js") },
-    Asset { path: "/conversation.js", media_type: SCRIPT, body: include_str!("../page/conversation.js") },
-    Asset { path: "/approvals.js", media_type: SCRIPT, body: include_str!("../page/approvals.js") },
-    Asset { path: "/panels.js", media_type: SCRIPT, body: include_str!("../page/panels.js") },
+    Asset {
+        path: "/icon.svg",
+        media_type: "image/svg+xml",
+        body: include_str!("../page/icon.svg"),
+    },
+    Asset {
+        path: "/console.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/console.js"),
+    },
+    Asset {
+        path: "/connection.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/connection.js"),
+    },
+    Asset {
+        path: "/elements.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/elements.js"),
+    },
+    Asset {
+        path: "/conversation.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/conversation.js"),
+    },
+    Asset {
+        path: "/approvals.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/approvals.js"),
+    },
+    Asset {
+        path: "/panels.js",
+        media_type: SCRIPT,
+        body: include_str!("../page/panels.js"),
+    },
 ];
 
 /// The file of the page with this path.
@@ -50,8 +82,14 @@ pub fn asset(path: &str) -> Option<&'static Asset> {
 /// The response to a request for a file of the page.
 pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
     if method != Method::GET {
-        let mut response = error_reply(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
+        let mut response = error_reply(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "only GET",
+        );
+        response
+            .headers_mut()
+            .insert(header::ALLOW, HeaderValue::from_static("GET"));
         return response;
     }
     let body = Bytes::from_static(asset.body.as_bytes());
@@ -63,10 +101,18 @@ pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
         (header::REFERRER_POLICY, "no-referrer"),
         // Another version of the program has another page.
         (header::CACHE_CONTROL, "no-store"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
     response
 }
@@ -100,12 +146,19 @@ mod tests {
 
     #[test]
     fn a_script_of_the_page_makes_no_markup_of_text() {
-        let scripts: Vec<_> = ASSETS.iter().filter(|asset| asset.media_type == SCRIPT).collect();
+        let scripts: Vec<_> = ASSETS
+            .iter()
+            .filter(|asset| asset.media_type == SCRIPT)
+            .collect();
         assert_eq!(scripts.len(), 6);
         for asset in scripts {
             assert_eq!(makes_markup(asset.body), None, "{}", asset.path);
         }
-        assert_eq!(makes_markup("node.innerHTML = text"), Some("innerHTML"), "the check can fail");
+        assert_eq!(
+            makes_markup("node.innerHTML = text"),
+            Some("innerHTML"),
+            "the check can fail"
+        );
     }
 
     #[test]
@@ -113,7 +166,9 @@ mod tests {
         let page = asset("/").unwrap().body;
         assert_eq!(page.matches("<script").count(), 1);
         assert!(page.contains(r#"<script type="module" src="/console.js"></script>"#));
-        for inline in ["<style", "style=", " onclick", " onload", " onerror", "http:", "https:"] {
+        for inline in [
+            "<style", "style=", " onclick", " onload", " onerror", "http:", "https:",
+        ] {
             assert!(!page.contains(inline), "{inline}");
         }
     }
@@ -121,8 +176,12 @@ mod tests {
     #[test]
     fn every_file_that_the_page_names_is_there() {
         let page = asset("/").unwrap().body;
-        let named = page.split('"').filter(|part| part.starts_with('/') && part.len() > 1);
-        let imported = ASSETS.iter().flat_map(|asset| asset.body.split("from \".").skip(1));
+        let named = page
+            .split('"')
+            .filter(|part| part.starts_with('/') && part.len() > 1);
+        let imported = ASSETS
+            .iter()
+            .flat_map(|asset| asset.body.split("from \".").skip(1));
         let imported = imported.filter_map(|rest| rest.split('"').next());
         let mut count = 0;
         for path in named.chain(imported).filter(|path| path.starts_with('/')) {
@@ -138,7 +197,10 @@ mod tests {
         let page = asset("/").unwrap();
         assert_eq!(reply(&Method::GET, page).status(), StatusCode::OK);
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-            assert_eq!(reply(&method, page).status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(
+                reply(&method, page).status(),
+                StatusCode::METHOD_NOT_ALLOWED
+            );
         }
     }
 }

@@ -37,7 +37,10 @@ struct Bucket {
 impl Rates {
     /// Allows `per_second` requests a second for each address, and four times as many in a burst.
     pub fn new(per_second: u32) -> Self {
-        Self { per_second: f64::from(per_second.max(1)), buckets: RefCell::default() }
+        Self {
+            per_second: f64::from(per_second.max(1)),
+            buckets: RefCell::default(),
+        }
     }
 
     /// Counts a request of `address`, which is `None` on a Unix socket.
@@ -53,11 +56,19 @@ impl Rates {
         if buckets.len() >= ADDRESSES_MAX {
             buckets.clear();
         }
-        let full = Bucket { tokens: self.size(), filled: now };
+        let full = Bucket {
+            tokens: self.size(),
+            filled: now,
+        };
         let bucket = buckets.entry((address, requester)).or_insert(full);
-        *bucket = Bucket { tokens: self.filled(bucket, now), filled: now };
+        *bucket = Bucket {
+            tokens: self.filled(bucket, now),
+            filled: now,
+        };
         if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.per_second));
+            return Err(Duration::from_secs_f64(
+                (1.0 - bucket.tokens) / self.per_second,
+            ));
         }
         bucket.tokens -= 1.0;
         Ok(())
@@ -86,7 +97,11 @@ mod tests {
         }
         let wait = rates.take(address, Requester::Stranger).unwrap_err();
         assert!(wait <= Duration::from_millis(100), "{wait:?}");
-        assert_eq!(rates.take(address, Requester::Known), Ok(()), "a right has a bucket of its own");
+        assert_eq!(
+            rates.take(address, Requester::Known),
+            Ok(()),
+            "a right has a bucket of its own"
+        );
         assert_eq!(rates.take(None, Requester::Stranger), Ok(()));
         tokio::time::advance(wait).await;
         assert_eq!(rates.take(address, Requester::Stranger), Ok(()));
@@ -97,7 +112,10 @@ mod tests {
     async fn many_addresses_take_no_memory_without_bound() {
         let rates = Rates::new(1);
         for number in 0..(3 * ADDRESSES_MAX as u32) {
-            let _ = rates.take(Some(IpAddr::from(number.to_be_bytes())), Requester::Stranger);
+            let _ = rates.take(
+                Some(IpAddr::from(number.to_be_bytes())),
+                Requester::Stranger,
+            );
         }
         assert!(rates.buckets.borrow().len() <= ADDRESSES_MAX);
     }

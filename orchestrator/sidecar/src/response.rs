@@ -37,7 +37,9 @@ impl Reply {
     /// Removes known secrets: an error may quote the request, and a provider may choose any names for its models. Events were
     /// already sanitized.
     pub fn redacted(self, redactor: &Redactor) -> Self {
-        let Self::Whole(Some(bytes)) = self else { return self };
+        let Self::Whole(Some(bytes)) = self else {
+            return self;
+        };
         let clear = match redactor.bytes(&bytes) {
             Cow::Borrowed(_) => bytes,
             Cow::Owned(clear) => match serde_json::from_slice::<Value>(&bytes) {
@@ -64,7 +66,12 @@ impl Events {
         let mut alive = interval(ALIVE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         alive.reset();
-        Self { queue, ended: Some(ended), alive, step: 0 }
+        Self {
+            queue,
+            ended: Some(ended),
+            alive,
+            step: 0,
+        }
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -81,7 +88,9 @@ impl Events {
         if self.ended.is_none() {
             return Poll::Ready(None);
         }
-        self.alive.poll_tick(context).map(|_| Some(Bytes::from_static(b": alive\n\n")))
+        self.alive
+            .poll_tick(context)
+            .map(|_| Some(Bytes::from_static(b": alive\n\n")))
     }
 
     fn event(&mut self, packet: &Packet) -> Bytes {
@@ -101,7 +110,11 @@ impl Events {
 }
 
 fn line(kind: &str, payload: &str, step: u64) -> Bytes {
-    format!("data: {{\"kind\":{},\"step\":{step},\"data\":{payload}}}\n\n", json!(kind)).into()
+    format!(
+        "data: {{\"kind\":{},\"step\":{step},\"data\":{payload}}}\n\n",
+        json!(kind)
+    )
+    .into()
 }
 
 impl Body for Reply {
@@ -114,9 +127,9 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Reply::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Reply::Events(events) => {
-                events.poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Reply::Events(events) => events
+                .poll_next(context)
+                .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Reply::Mcp(answer) => Pin::new(answer).poll_frame(context),
         }
     }
@@ -131,7 +144,9 @@ impl Body for Reply {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Reply::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Reply::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Reply::Events(_) => SizeHint::default(),
             Reply::Mcp(answer) => answer.size_hint(),
         }
@@ -147,7 +162,9 @@ pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply>
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
-        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, header::HeaderValue::from_static(value));
     }
     response
 }
@@ -161,7 +178,9 @@ pub fn error_reply(status: StatusCode, code: &'static str, message: &str) -> Res
     let mut response = json_reply(status, &body);
     response.extensions_mut().insert(ErrorCode(code));
     if status == StatusCode::TOO_MANY_REQUESTS {
-        response.headers_mut().insert(header::RETRY_AFTER, ROOM_AFTER_S.into());
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, ROOM_AFTER_S.into());
     }
     response
 }
@@ -175,7 +194,9 @@ pub fn refused(error: &RequestError) -> Response<Reply> {
 pub fn too_often(after: Duration) -> Response<Reply> {
     let mut response = refused(&RequestError::TooOften);
     let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
-    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, seconds.into());
     response
 }
 
@@ -187,7 +208,9 @@ pub fn events_reply(events: Events) -> Response<Reply> {
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
-        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, header::HeaderValue::from_static(value));
     }
     response
 }

@@ -38,10 +38,14 @@ pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Respons
     match (method.as_str(), parts.as_slice()) {
         ("GET", ["health"]) => json_reply(StatusCode::OK, &health(&service)),
         ("GET", ["models"]) => models(&service, request.uri().query()).await,
-        ("GET", ["tools"]) => json_reply(StatusCode::OK, &json!({ "tools": service.tools.wait().await })),
-        ("GET", ["conversations"]) => {
-            json_reply(StatusCode::OK, &json!({ "conversations": service.conversations() }))
-        }
+        ("GET", ["tools"]) => json_reply(
+            StatusCode::OK,
+            &json!({ "tools": service.tools.wait().await }),
+        ),
+        ("GET", ["conversations"]) => json_reply(
+            StatusCode::OK,
+            &json!({ "conversations": service.conversations() }),
+        ),
         ("GET", ["conversations", id]) => match service.conversation_detail(id) {
             Ok(detail) => json_reply(StatusCode::OK, &detail),
             Err(error) => refused(&error),
@@ -104,7 +108,10 @@ pub fn pattern(path: &str) -> Option<String> {
 fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static str)> {
     let is = |pattern: &[&str]| {
         pattern.len() == path.len()
-            && pattern.iter().zip(path).all(|(part, given)| *part == "*" || part == given)
+            && pattern
+                .iter()
+                .zip(path)
+                .all(|(part, given)| *part == "*" || part == given)
     };
     PATHS.iter().find(|(pattern, _)| is(pattern))
 }
@@ -114,8 +121,11 @@ fn unknown(path: &[&str]) -> Response<Reply> {
     match known(path).map(|(_, methods)| *methods) {
         None => error_reply(StatusCode::NOT_FOUND, "not_found", "not found"),
         Some(methods) => {
-            let mut response =
-                error_reply(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &format!("only {methods}"));
+            let mut response = error_reply(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                &format!("only {methods}"),
+            );
             if let Ok(methods) = header::HeaderValue::from_str(methods) {
                 response.headers_mut().insert(header::ALLOW, methods);
             }
@@ -133,10 +143,19 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
     let bytes = bytes(&head.headers, body).await?;
-    let json =
-        once::check(&bytes).and_then(|()| serde_json::from_slice::<Value>(&bytes)).map_err(|error| {
-            let why = if error.is_data() { "has a duplicate name in an object" } else { "is not JSON" };
-            let message = format!("the body {why}: line {}, column {}", error.line(), error.column());
+    let json = once::check(&bytes)
+        .and_then(|()| serde_json::from_slice::<Value>(&bytes))
+        .map_err(|error| {
+            let why = if error.is_data() {
+                "has a duplicate name in an object"
+            } else {
+                "is not JSON"
+            };
+            let message = format!(
+                "the body {why}: line {}, column {}",
+                error.line(),
+                error.column()
+            );
             boxed(&RequestError::Invalid(message))
         })?;
     read(json).map_err(|error| boxed(&error))
@@ -144,23 +163,40 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
 
 /// Whether the header declares the body as JSON: a form of a page cannot send that.
 fn is_json(headers: &HeaderMap) -> Read<()> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default()
+        .trim();
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let message = "the body must be application/json";
-    Err(Box::new(error_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message)))
+    Err(Box::new(error_reply(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "invalid_request",
+        message,
+    )))
 }
 
 /// Reads a body within its limits.
 async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
     let too_large = || {
         let message = format!("a body has at most {MESSAGE_MAX} bytes");
-        Box::new(error_reply(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
+        Box::new(error_reply(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            &message,
+        ))
     };
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > MESSAGE_MAX as u64)
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok());
+    if length
+        .and_then(|length| length.parse::<u64>().ok())
+        .is_some_and(|length| length > MESSAGE_MAX as u64)
     {
         return Err(too_large());
     }
@@ -168,12 +204,20 @@ async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => {
-            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body is incomplete");
+            let reply = error_reply(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                "the body is incomplete",
+            );
             Err(Box::new(reply))
         }
         Err(_) => {
             let message = format!("the body takes more than {} s", BODY.as_secs());
-            Err(Box::new(error_reply(StatusCode::REQUEST_TIMEOUT, "timeout", &message)))
+            Err(Box::new(error_reply(
+                StatusCode::REQUEST_TIMEOUT,
+                "timeout",
+                &message,
+            )))
         }
     }
 }
@@ -187,12 +231,20 @@ async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Rep
     let body = bytes(&head.headers, body).await?;
     match service.mcp.answer(Request::from_parts(head, body)).await {
         Ok(response) => Ok(response.map(Reply::Mcp)),
-        Err(refused) => Err(Box::new(error_reply(refused.status(), refused.code(), &refused.to_string()))),
+        Err(refused) => Err(Box::new(error_reply(
+            refused.status(),
+            refused.code(),
+            &refused.to_string(),
+        ))),
     }
 }
 
 fn health(service: &Service) -> Health {
-    Health { status: "ok", version: env!("CARGO_PKG_VERSION"), runs: service.running_count() }
+    Health {
+        status: "ok",
+        version: env!("CARGO_PKG_VERSION"),
+        runs: service.running_count(),
+    }
 }
 
 fn settings(service: &Service) -> CurrentSettings {
@@ -211,11 +263,16 @@ async fn change_settings(service: &Service, request: Request<Incoming>) -> Read<
 
 /// The query may have only `provider=NAME`.
 async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
-    let provider = match query.filter(|query| !query.is_empty()).map(|query| query.split_once('=')) {
+    let provider = match query
+        .filter(|query| !query.is_empty())
+        .map(|query| query.split_once('='))
+    {
         None => None,
         Some(Some(("provider", name))) => Some(name),
         Some(_) => {
-            return refused(&RequestError::Invalid("the query may contain only provider=NAME".to_owned()));
+            return refused(&RequestError::Invalid(
+                "the query may contain only provider=NAME".to_owned(),
+            ));
         }
     };
     let provider = match service.backends.provider(provider, None) {
@@ -226,7 +283,13 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     match provider.models().await {
         Ok(mut models) => {
             models.sort_by(|one, other| one.id.cmp(&other.id));
-            json_reply(StatusCode::OK, &Models { provider: provider.name().to_owned(), models })
+            json_reply(
+                StatusCode::OK,
+                &Models {
+                    provider: provider.name().to_owned(),
+                    models,
+                },
+            )
         }
         Err(error) => failed(&error),
     }
@@ -234,34 +297,57 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
 
 /// An error of a provider: the request was valid, and the server works.
 fn failed(error: &ProviderError) -> Response<Reply> {
-    error_reply(StatusCode::FAILED_DEPENDENCY, error.code(), &error.to_string())
+    error_reply(
+        StatusCode::FAILED_DEPENDENCY,
+        error.code(),
+        &error.to_string(),
+    )
 }
 
 async fn validate(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
     let KeyRequest { provider, api_key } = body(request).await?;
-    let asked = match service.backends.provider(provider.as_deref(), api_key.as_deref()) {
+    let asked = match service
+        .backends
+        .provider(provider.as_deref(), api_key.as_deref())
+    {
         Ok(provider) => provider.models().await.map(drop),
         Err(Refused::Provider(error)) => Err(error),
         Err(Refused::Request(error)) => return Err(boxed(&error)),
     };
     let reason = |error: &ProviderError| Some(error.to_string());
     let state = match &asked {
-        Ok(()) => KeyState { state: "valid", reason: None },
-        Err(error @ (ProviderError::Auth { .. } | ProviderError::NoKey { .. })) => {
-            KeyState { state: "invalid", reason: reason(error) }
-        }
-        Err(error) => KeyState { state: "unknown", reason: reason(error) },
+        Ok(()) => KeyState {
+            state: "valid",
+            reason: None,
+        },
+        Err(error @ (ProviderError::Auth { .. } | ProviderError::NoKey { .. })) => KeyState {
+            state: "invalid",
+            reason: reason(error),
+        },
+        Err(error) => KeyState {
+            state: "unknown",
+            reason: reason(error),
+        },
     };
     Ok(json_reply(StatusCode::OK, &state))
 }
 
 /// Begins a run; the requester receives its events from the returned queue.
 fn begin(service: &Rc<Service>, request: RunRequest) -> Read<(Started, crate::outbox::Queue)> {
-    let answers = if request.approvals { Answers::Clients } else { Answers::Nobody };
+    let answers = if request.approvals {
+        Answers::Clients
+    } else {
+        Answers::Nobody
+    };
     let (outbox, queue) = outbox();
     let stays = request.conversation_id.is_some();
     let send = request.into_send().map_err(|error| boxed(&error))?;
-    let beginner = Beginner { outbox, tools: None, answers, stays };
+    let beginner = Beginner {
+        outbox,
+        tools: None,
+        answers,
+        stays,
+    };
     let started = start(service, send, beginner).map_err(|error| boxed(&error))?;
     Ok((started, queue))
 }
@@ -277,7 +363,9 @@ async fn run(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response
     };
     Ok(match result {
         Some(result) => json_reply(StatusCode::OK, &result),
-        None => refused(&RequestError::Internal("the run has ended without a result".to_owned())),
+        None => refused(&RequestError::Internal(
+            "the run has ended without a result".to_owned(),
+        )),
     })
 }
 
@@ -298,13 +386,28 @@ fn conversation_of(service: &Service, run: &str) -> Read<String> {
 async fn cancel(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
     let CancelRequest { tools_only } = body(request).await?;
     let conversation_id = conversation_of(service, run)?;
-    service.cancel(&Cancel { conversation_id, tools_only }).map_err(|error| boxed(&error))?;
+    service
+        .cancel(&Cancel {
+            conversation_id,
+            tools_only,
+        })
+        .map_err(|error| boxed(&error))?;
     Ok(json_reply(StatusCode::ACCEPTED, &json!({ "runId": run })))
 }
 
-async fn approve(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
+async fn approve(
+    service: &Service,
+    run: &str,
+    request: Request<Incoming>,
+) -> Read<Response<Reply>> {
     let approve: Approve = body(request).await?;
-    let approve = Approve { conversation_id: Some(conversation_of(service, run)?), ..approve };
-    service.approve(&approve).await.map_err(|error| boxed(&error))?;
+    let approve = Approve {
+        conversation_id: Some(conversation_of(service, run)?),
+        ..approve
+    };
+    service
+        .approve(&approve)
+        .await
+        .map_err(|error| boxed(&error))?;
     Ok(json_reply(StatusCode::OK, &json!({ "runId": run })))
 }

@@ -85,7 +85,11 @@ struct Plan {
 ///
 /// # Errors
 /// If the request cannot be fulfilled: then nothing has begun, and there will be no events.
-pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<Started, RequestError> {
+pub fn start(
+    service: &Rc<Service>,
+    send: Send,
+    beginner: Beginner,
+) -> Result<Started, RequestError> {
     let state = service.conversation(send.conversation_id.as_deref())?;
     if state.is_running() {
         return Err(RequestError::Busy);
@@ -101,7 +105,11 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
     state.follow(&beginner.outbox);
     service.runs.begin(&run.message, &state.id);
     let (ended, waiting) = oneshot::channel();
-    let started = Started { conversation: state.id.clone(), message: run.message.clone(), ended: waiting };
+    let started = Started {
+        conversation: state.id.clone(),
+        message: run.message.clone(),
+        ended: waiting,
+    };
     let service = service.clone();
     let working = async move {
         let result = work(&service, &state, &run, plan, &beginner).await;
@@ -115,17 +123,37 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
     Ok(started)
 }
 
-fn plan(service: &Service, state: &ConversationState, mut send: Send) -> Result<Plan, RequestError> {
-    let trust = send.trust.map(|trust| trust.0).or(state.trust.get()).unwrap_or(service.trust.get());
+fn plan(
+    service: &Service,
+    state: &ConversationState,
+    mut send: Send,
+) -> Result<Plan, RequestError> {
+    let trust = send
+        .trust
+        .map(|trust| trust.0)
+        .or(state.trust.get())
+        .unwrap_or(service.trust.get());
     let scope = send.scope.take().map(scope).transpose()?;
-    let order = SessionOrder { project: send.project.take(), scope, profile: send.profile.take(), trust };
+    let order = SessionOrder {
+        project: send.project.take(),
+        scope,
+        profile: send.profile.take(),
+        trust,
+    };
     let (provider_name, backend) = service.backends.backend(send.provider.as_deref())?;
-    let provider = match service.backends.provider(send.provider.as_deref(), send.api_key.as_deref()) {
+    let provider = match service
+        .backends
+        .provider(send.provider.as_deref(), send.api_key.as_deref())
+    {
         Ok(provider) => Ok(provider),
         Err(Refused::Provider(error)) => Err(error),
         Err(Refused::Request(error)) => return Err(error),
     };
-    let pack = send.pack.as_ref().map(|name| Pack::named(name, &service.packs)).transpose();
+    let pack = send
+        .pack
+        .as_ref()
+        .map(|name| Pack::named(name, &service.packs))
+        .transpose();
     let pack = pack.map_err(|error| RequestError::Invalid(format!("pack: {error}")))?;
     let mut instructions = vec![service.settings.instructions.clone()];
     instructions.extend(send.system_prompt.take());
@@ -146,7 +174,15 @@ fn plan(service: &Service, state: &ConversationState, mut send: Send) -> Result<
     }
     let history = send.take_history();
     let provider_name = provider_name.to_owned();
-    Ok(Plan { order, provider, provider_name, model: send.model, settings, text: send.content, history })
+    Ok(Plan {
+        order,
+        provider,
+        provider_name,
+        model: send.model,
+        settings,
+        text: send.content,
+        history,
+    })
 }
 
 /// Parses a scope from a client: the same format as in a file.
@@ -169,11 +205,17 @@ async fn work(
     let text = std::mem::take(&mut plan.text);
     let end = match prepare(service, state, run, &mut plan, beginner).await {
         Ok(Some(Prepared { agent, notices })) => {
-            let order = Order { conversation: state.id.clone(), message: run.message.clone(), text };
+            let order = Order {
+                conversation: state.id.clone(),
+                message: run.message.clone(),
+                text,
+            };
             let (sender, events) = mpsc::channel(EVENTS);
             let working = agent.run(order, &mut conversation, &run.control, sender);
-            let (end, ()) =
-                tokio::join!(working, follow(service, state, run, events, beginner.answers, notices));
+            let (end, ()) = tokio::join!(
+                working,
+                follow(service, state, run, events, beginner.answers, notices)
+            );
             end
         }
         begun => {
@@ -186,9 +228,19 @@ async fn work(
     }
     state.end();
     let sanitizer = Sanitizer::new(service.redactor);
-    let meta = service.runs.end(&run.message, &state.id, &end, |text| sanitizer.text(text));
-    let (text, result) = (sanitizer.text(&end.text), end.result.map(|result| sanitizer.input(&result)));
-    RunResult { action: "final", text, result, meta }
+    let meta = service
+        .runs
+        .end(&run.message, &state.id, &end, |text| sanitizer.text(text));
+    let (text, result) = (
+        sanitizer.text(&end.text),
+        end.result.map(|result| sanitizer.input(&result)),
+    );
+    RunResult {
+        action: "final",
+        text,
+        result,
+        meta,
+    }
 }
 
 /// An agent whose session is open, and notices for the beginning of its run.
@@ -209,7 +261,9 @@ async fn prepare(
     let (_, backend) = service
         .backends
         .backend(Some(&plan.provider_name))
-        .map_err(|error| ProviderError::Invalid { reason: error.to_string() })?;
+        .map_err(|error| ProviderError::Invalid {
+            reason: error.to_string(),
+        })?;
     plan.settings.model = backends::model(&*provider, plan.model.as_deref(), backend).await?;
     let mut notices = Vec::new();
     if !service.opener.has_project(&plan.order) {
@@ -221,9 +275,25 @@ async fn prepare(
     };
     let (mut open, problems) = opened;
     let sanitizer = Sanitizer::new(service.redactor);
-    notices.extend(problems.iter().map(|problem| (Notice::ServerMissing, sanitizer.text(problem))));
-    open.attached = attach(&open.session, &state.id, open.attached.take(), beginner.tools.as_ref()).await;
-    let agent = Agent::new(open.session.clone(), provider, plan.settings.clone(), None, service.redactor);
+    notices.extend(
+        problems
+            .iter()
+            .map(|problem| (Notice::ServerMissing, sanitizer.text(problem))),
+    );
+    open.attached = attach(
+        &open.session,
+        &state.id,
+        open.attached.take(),
+        beginner.tools.as_ref(),
+    )
+    .await;
+    let agent = Agent::new(
+        open.session.clone(),
+        provider,
+        plan.settings.clone(),
+        None,
+        service.redactor,
+    );
     let agent = agent.with_hooks(open.hooks.clone());
     state.put_session(open);
     Ok(Some(Prepared { agent, notices }))
@@ -236,20 +306,35 @@ async fn session(
     order: &SessionOrder,
 ) -> Result<(OpenSession, Vec<String>), ProviderError> {
     // A session that too many violations have ended cannot be used any more.
-    let serves =
-        |open: &OpenSession| open.order == *order && open.trust == order.trust && !open.session.is_over();
+    let serves = |open: &OpenSession| {
+        open.order == *order && open.trust == order.trust && !open.session.is_over()
+    };
     match state.take_session() {
         Some(open) if serves(&open) => return Ok((open, Vec::new())),
         Some(open) => open.end(),
         None => {}
     }
     let opening = Opening::prepare(&*service.opener, order).await;
-    let Opening { config, servers, problems } = opening.map_err(ProviderError::no_session)?;
+    let Opening {
+        config,
+        servers,
+        problems,
+    } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.open);
     let session = Session::start(config);
     let order = order.clone();
     let trust = order.trust;
-    Ok((OpenSession { session, order, hooks, servers, attached: None, trust }, problems))
+    Ok((
+        OpenSession {
+            session,
+            order,
+            hooks,
+            servers,
+            attached: None,
+            trust,
+        },
+        problems,
+    ))
 }
 
 /// Publishes the events of a run up to the last one, with `notices` after the first, and answers its questions if nobody else does.
@@ -279,14 +364,26 @@ async fn follow(
             Body::StreamStart { .. } => {
                 for (kind, message) in notices.drain(..) {
                     let body = Body::Notice { kind, message };
-                    state.publish(&Event { timestamp: now(), body, ..event.clone() }, service.case).await;
+                    state
+                        .publish(
+                            &Event {
+                                timestamp: now(),
+                                body,
+                                ..event.clone()
+                            },
+                            service.case,
+                        )
+                        .await;
                 }
             }
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
                 if answers == Answers::Nobody && confirm.channel != "separate" {
                     // A call that has ended by now needs no answer.
-                    let _ = run.control.approve(&confirm.tool_id, confirm.part, Answer::No, None).await;
+                    let _ = run
+                        .control
+                        .approve(&confirm.tool_id, confirm.part, Answer::No, None)
+                        .await;
                 }
             }
             Body::ToolResult(result) => drop(run.pending.borrow_mut().remove(&result.tool_id)),
@@ -304,17 +401,31 @@ async fn not_begun(
     error: Option<ProviderError>,
 ) -> End {
     let model = plan.model.clone().unwrap_or_default();
-    let reason = if error.is_some() { EndReason::Error } else { EndReason::Cancelled };
+    let reason = if error.is_some() {
+        EndReason::Error
+    } else {
+        EndReason::Cancelled
+    };
     let code = error.as_ref().map(ProviderError::code);
     let run_id = &*run.message;
     let (provider, model_id) = (plan.provider_name.as_str(), model.as_str());
-    tracing::warn!(run = run_id, provider, model = model_id, reason = reason.name(), error = code, "run");
+    tracing::warn!(
+        run = run_id,
+        provider,
+        model = model_id,
+        reason = reason.name(),
+        error = code,
+        "run"
+    );
     let failed = error.as_ref().map(|error| Body::Error {
         code: error.code(),
         message: Sanitizer::new(service.redactor).text(&error.to_string()),
         retry_after_s: error.retry_after().map(|after| after.as_secs()),
     });
-    let first = Body::StreamStart { provider: plan.provider_name.clone(), model };
+    let first = Body::StreamStart {
+        provider: plan.provider_name.clone(),
+        model,
+    };
     let last = Body::StreamEnd {
         partial: true,
         reason,
@@ -325,8 +436,17 @@ async fn not_begun(
     };
     for body in std::iter::once(first).chain(failed).chain([last]) {
         let (conversation, message) = (state.id.clone(), run.message.clone());
-        let event = Event { conversation, message, parent: None, timestamp: now(), body };
+        let event = Event {
+            conversation,
+            message,
+            parent: None,
+            timestamp: now(),
+            body,
+        };
         state.publish(&event, service.case).await;
     }
-    End { error, ..End::new(reason) }
+    End {
+        error,
+        ..End::new(reason)
+    }
 }

@@ -51,8 +51,17 @@ impl RunStatus {
     /// Its status after this end.
     fn ended(self, end: &End, redacted: impl Fn(&str) -> String) -> Self {
         let error = end.error.as_ref();
-        let error = error.map(|error| RunError { code: error.code(), message: redacted(&error.to_string()) });
-        Self { status: "ended", ended_at: Some(now()), reason: Some(end.reason), error, ..self }
+        let error = error.map(|error| RunError {
+            code: error.code(),
+            message: redacted(&error.to_string()),
+        });
+        Self {
+            status: "ended",
+            ended_at: Some(now()),
+            reason: Some(end.reason),
+            error,
+            ..self
+        }
     }
 }
 
@@ -90,7 +99,10 @@ impl Runs {
         let mut runs = self.0.borrow_mut();
         if runs.len() >= RUNS_MAX {
             // The oldest that has ended; runs in progress are fewer than the maximum.
-            let oldest = runs.iter().position(|run| run.ended_at.is_some()).unwrap_or(0);
+            let oldest = runs
+                .iter()
+                .position(|run| run.ended_at.is_some())
+                .unwrap_or(0);
             runs.remove(oldest);
         }
         runs.push_back(RunStatus::begun(run_id, conversation_id));
@@ -107,7 +119,10 @@ impl Runs {
         let mut runs = self.0.borrow_mut();
         let known = runs.iter_mut().find(|run| run.run_id == run_id);
         // A run that was already dropped has begun too.
-        let begun = known.as_deref().cloned().unwrap_or_else(|| RunStatus::begun(run_id, conversation_id));
+        let begun = known
+            .as_deref()
+            .cloned()
+            .unwrap_or_else(|| RunStatus::begun(run_id, conversation_id));
         let ended = begun.ended(end, redacted);
         if let Some(known) = known {
             *known = ended.clone();
@@ -122,7 +137,9 @@ impl Runs {
     pub fn status(&self, run_id: &str) -> Result<RunStatus, RequestError> {
         let runs = self.0.borrow();
         let found = runs.iter().find(|run| run.run_id == run_id);
-        found.cloned().ok_or_else(|| RequestError::UnknownRun(brief(run_id)))
+        found
+            .cloned()
+            .ok_or_else(|| RequestError::UnknownRun(brief(run_id)))
     }
 }
 
@@ -140,8 +157,14 @@ mod tests {
             runs.end(&id, "c", &End::new(EndReason::Done), str::to_owned);
         }
         assert_eq!(runs.status("under-way").unwrap().status, "running");
-        assert!(matches!(runs.status("run-0"), Err(RequestError::UnknownRun(_))));
-        assert_eq!(runs.status("run-999").unwrap().reason, Some(EndReason::Done));
+        assert!(matches!(
+            runs.status("run-0"),
+            Err(RequestError::UnknownRun(_))
+        ));
+        assert_eq!(
+            runs.status("run-999").unwrap().reason,
+            Some(EndReason::Done)
+        );
         assert_eq!(runs.0.borrow().len(), RUNS_MAX);
     }
 }

@@ -1,8 +1,8 @@
 //! Generates the description of the wire from the types used on it: OpenAPI 3.1 for HTTP, AsyncAPI 3.0 for the WebSocket.
 
 use crate::bodies::{
-    CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest, KeyState,
-    RunRequest, Settings,
+    CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest,
+    KeyState, RunRequest, Settings,
 };
 use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
 use crate::packet::Answer;
@@ -54,9 +54,9 @@ pub fn open_api() -> Value {
 }
 
 fn paths(schemas: &mut SchemaGenerator) -> Value {
-    let id = json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
-    let provider =
-        json!({ "name": "provider", "in": "query", "required": false, "schema": { "type": "string" } });
+    let id =
+        json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
+    let provider = json!({ "name": "provider", "in": "query", "required": false, "schema": { "type": "string" } });
     let tools = json!({ "type": "object", "properties": { "tools": { "type": "array", "items": { "type": "object" } } } });
     let models = json!({
         "type": "object",
@@ -69,8 +69,11 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
     let conversation = of::<ConversationDetail>(schemas);
     let started = json!({ "type": "object", "properties": { "runId": { "type": "string" } } });
     let described = json!({ "type": "object" });
-    let [health, settings, status] =
-        [of::<Health>(schemas), of::<CurrentSettings>(schemas), of::<RunStatus>(schemas)];
+    let [health, settings, status] = [
+        of::<Health>(schemas),
+        of::<CurrentSettings>(schemas),
+        of::<RunStatus>(schemas),
+    ];
     let [key, result] = [of::<KeyState>(schemas), of::<RunResult>(schemas)];
     json!({
         "/health": { "get": get("Whether the server is running", &health, &[]) },
@@ -116,7 +119,10 @@ fn answers(status: &str, schema: &Value, refusals: &[&[(&str, &str)]]) -> Map<St
     });
     let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
     let mut answers = Map::new();
-    answers.insert(status.to_owned(), json!({ "description": "Done", "content": content(schema) }));
+    answers.insert(
+        status.to_owned(),
+        json!({ "description": "Done", "content": content(schema) }),
+    );
     for (status, description) in refusals.iter().copied().flatten() {
         let refusal = json!({ "description": description, "content": content(&error) });
         answers.insert((*status).to_owned(), refusal);
@@ -145,7 +151,8 @@ fn with_body<T: JsonSchema>(
 
 /// Adds the response for a run or a call that does not exist.
 fn missing(mut operation: Value) -> Value {
-    operation["responses"]["404"] = json!({ "description": "There is no such conversation, run or call" });
+    operation["responses"]["404"] =
+        json!({ "description": "There is no such conversation, run or call" });
     operation
 }
 
@@ -156,9 +163,16 @@ fn failing(mut operation: Value) -> Value {
 }
 
 fn stream<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
-    let mut operation = with_body::<T>(schemas, "Begin a run and receive its events", &json!({}), &[], "200");
+    let mut operation = with_body::<T>(
+        schemas,
+        "Begin a run and receive its events",
+        &json!({}),
+        &[],
+        "200",
+    );
     // Without a type: some tools read the schema of a stream as that of its whole text, others as that of one event.
-    let event = json!({ "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
+    let event =
+        json!({ "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
     operation["responses"]["200"]["content"] = json!({ "text/event-stream": { "schema": event } });
     operation
 }
@@ -188,7 +202,12 @@ pub fn async_api() -> Value {
     let (sent, received) = (references(&sent), references(&received));
     let of_channel: Map<String, Value> = messages
         .keys()
-        .map(|name| (name.clone(), json!({ "$ref": format!("#/components/messages/{}", escaped(name)) })))
+        .map(|name| {
+            (
+                name.clone(),
+                json!({ "$ref": format!("#/components/messages/{}", escaped(name)) }),
+            )
+        })
         .collect();
     json!({
         "asyncapi": "3.0.0",
@@ -230,13 +249,22 @@ fn message(name: &str, payload: Value) -> Value {
 
 /// The variants of an enum that is sent as a type beside a payload.
 fn variants(schema: &Value, definitions: &Map<String, Value>) -> Vec<(String, Value)> {
-    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
-    let defined = name.and_then(|name| definitions.get(name)).unwrap_or(schema);
+    let name = schema["$ref"]
+        .as_str()
+        .and_then(|reference| reference.rsplit('/').next());
+    let defined = name
+        .and_then(|name| definitions.get(name))
+        .unwrap_or(schema);
     let variant = |variant: &Value| {
         let name = variant["properties"]["type"]["const"].as_str()?;
         Some((name.to_owned(), variant["properties"]["payload"].clone()))
     };
-    defined["oneOf"].as_array().into_iter().flatten().filter_map(variant).collect()
+    defined["oneOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(variant)
+        .collect()
 }
 
 fn escaped(name: &str) -> String {
@@ -252,7 +280,10 @@ mod tests {
     fn what_is_described_is_what_is_understood() {
         let mut schemas = SchemaSettings::draft2020_12().into_generator();
         let described = client_messages(&mut schemas).map(|(name, _)| name);
-        assert!(described.iter().all(|name| known(name) == Some(name)), "{described:?}");
+        assert!(
+            described.iter().all(|name| known(name) == Some(name)),
+            "{described:?}"
+        );
         assert_eq!(known("chat:other"), None, "control");
     }
 
@@ -275,7 +306,11 @@ mod tests {
             let path = reference.strip_prefix('#').unwrap();
             description.pointer(path).is_some()
         };
-        found.into_iter().filter(|reference| !leads(reference)).map(str::to_owned).collect()
+        found
+            .into_iter()
+            .filter(|reference| !leads(reference))
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
@@ -295,9 +330,16 @@ mod tests {
             "tool:execute",
             "chat:security-event",
         ] {
-            assert!(messages.contains_key(name), "{name} is not in {:?}", messages.keys());
+            assert!(
+                messages.contains_key(name),
+                "{name} is not in {:?}",
+                messages.keys()
+            );
         }
         let confirm = messages["chat:tool-confirm"].to_string();
-        assert!(confirm.contains("$ref") || confirm.contains("secondsLeft"), "{confirm}");
+        assert!(
+            confirm.contains("$ref") || confirm.contains("secondsLeft"),
+            "{confirm}"
+        );
     }
 }

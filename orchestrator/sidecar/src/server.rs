@@ -111,7 +111,9 @@ async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {
             (Ok((stream, peer)), Ok(permit)) => {
                 // Otherwise an event would wait for the previous one; a failure costs only that delay.
                 let _ = stream.set_nodelay(true);
-                let Ok(ours) = stream.local_addr() else { continue };
+                let Ok(ours) = stream.local_addr() else {
+                    continue;
+                };
                 let shared = shared.clone();
                 tokio::task::spawn_local(async move {
                     let _permit = permit;
@@ -147,23 +149,39 @@ async fn connection(
 ) {
     let number = shared.arrived.get() + 1;
     shared.arrived.set(number);
-    let from = Connection { number, arrival, peer };
+    let from = Connection {
+        number,
+        arrival,
+        peer,
+    };
     let answer = service_fn(move |request| {
         let shared = shared.clone();
         async move { Ok::<_, Infallible>(reported(request, from, &shared).await) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEADERS_MAX);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEADERS_MAX);
     // A broken connection has ended, whatever the reason.
-    let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
+    let _ = http
+        .serve_connection(TokioIo::new(stream), answer)
+        .with_upgrades()
+        .await;
 }
 
 /// Answers a request and logs it.
-async fn reported(request: Request<Incoming>, from: Connection, shared: &Shared) -> Response<Reply> {
+async fn reported(
+    request: Request<Incoming>,
+    from: Connection,
+    shared: &Shared,
+) -> Response<Reply> {
     let begun = Instant::now();
     let path = request.uri().path();
     let asset = page::asset(path).filter(|_| shared.guard.page);
-    let route = asset.map(|_| path.to_owned()).or_else(|| routes::pattern(path));
+    let route = asset
+        .map(|_| path.to_owned())
+        .or_else(|| routes::pattern(path));
     let span = access::request(from, request.method(), route.as_deref());
     let answered = async {
         let response = checked(request, asset, from, shared).await;
@@ -194,7 +212,11 @@ async fn checked(
         Some(_) => shared.guard.check_page(&head, from.arrival),
         None => shared.guard.check(&head, from.arrival),
     };
-    let requester = if checked.is_ok() && asset.is_none() { Requester::Known } else { Requester::Stranger };
+    let requester = if checked.is_ok() && asset.is_none() {
+        Requester::Known
+    } else {
+        Requester::Stranger
+    };
     let taken = shared.rates.take(from.peer, requester);
     closing(match (checked, taken) {
         (Ok(()), Ok(())) if let Some(asset) = asset => page::reply(&head.method, asset),
@@ -208,20 +230,28 @@ async fn checked(
 
 /// Closes the connection after the response: the body of the request is not read.
 fn closing(mut response: Response<Reply>) -> Response<Reply> {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
 /// Approximate size of a head. Hyper bounds its buffer, which may have received more at once.
 fn head_bytes(head: &Parts) -> usize {
-    let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let headers: usize = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     head.uri.to_string().len() + headers
 }
 
 fn refusal_reply(refusal: Refusal) -> Response<Reply> {
     let mut response = error_reply(refusal.status(), refusal.code(), &refusal.to_string());
     if refusal.status() == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }

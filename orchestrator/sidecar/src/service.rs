@@ -95,7 +95,12 @@ impl Service {
         trust: Trust,
         redactor: &'static Redactor,
     ) -> Rc<Self> {
-        let Sources { opener, backends, mcp, offered } = sources;
+        let Sources {
+            opener,
+            backends,
+            mcp,
+            offered,
+        } = sources;
         Rc::new(Self {
             opener,
             backends,
@@ -124,9 +129,13 @@ impl Service {
         }
         let id = match id {
             // The ID becomes part of every event, answer and record of the conversation.
-            Some(id) if is_id(id) && matches!(self.redactor.text(id), Cow::Borrowed(_)) => id.to_owned(),
+            Some(id) if is_id(id) && matches!(self.redactor.text(id), Cow::Borrowed(_)) => {
+                id.to_owned()
+            }
             Some(_) => return Err(RequestError::Id),
-            None => new_id("conversation").map_err(|error| RequestError::Internal(error.to_string()))?,
+            None => {
+                new_id("conversation").map_err(|error| RequestError::Internal(error.to_string()))?
+            }
         };
         self.make_room()?;
         let state = ConversationState::new(&id);
@@ -141,7 +150,9 @@ impl Service {
             return Ok(());
         }
         let idle = conversations.values().filter(|state| !state.is_running());
-        let longest = idle.max_by_key(|state| state.idle()).map(|state| state.id.to_string());
+        let longest = idle
+            .max_by_key(|state| state.idle())
+            .map(|state| state.id.to_string());
         let longest = longest.ok_or(RequestError::TooManyRuns(RUNS_MAX))?;
         if let Some(state) = conversations.remove(&longest) {
             state.end_session();
@@ -157,14 +168,19 @@ impl Service {
 
     fn running(&self, id: &str) -> Result<(Rc<ConversationState>, Rc<LiveRun>), RequestError> {
         let state = self.known(id)?;
-        let run = state.run().ok_or_else(|| RequestError::NotRunning(brief(id)))?;
+        let run = state
+            .run()
+            .ok_or_else(|| RequestError::NotRunning(brief(id)))?;
         Ok((state, run))
     }
 
     /// The conversations that are kept, most recently used first.
     pub fn conversations(&self) -> Vec<ConversationStatus> {
         let conversations = self.conversations.borrow();
-        let mut all: Vec<_> = conversations.values().map(|state| self.status(state)).collect();
+        let mut all: Vec<_> = conversations
+            .values()
+            .map(|state| self.status(state))
+            .collect();
         all.sort_by(|one, other| {
             (one.idle_s, &one.conversation_id).cmp(&(other.idle_s, &other.conversation_id))
         });
@@ -178,15 +194,26 @@ impl Service {
     pub fn conversation_detail(&self, id: &str) -> Result<ConversationDetail, RequestError> {
         let state = self.known(id)?;
         let sanitizer = Sanitizer::new(self.redactor);
-        let asked = state.asked().into_iter().map(|(message, content)| RunPrompt {
-            message_id: message.to_string(),
-            content: sanitizer.text(&content),
-        });
-        Ok(ConversationDetail { status: self.status(&state), asked: asked.collect() })
+        let asked = state
+            .asked()
+            .into_iter()
+            .map(|(message, content)| RunPrompt {
+                message_id: message.to_string(),
+                content: sanitizer.text(&content),
+            });
+        Ok(ConversationDetail {
+            status: self.status(&state),
+            asked: asked.collect(),
+        })
     }
 
     fn status(&self, state: &ConversationState) -> ConversationStatus {
-        let first = state.asked().into_iter().next().map(|(_, content)| content).unwrap_or_default();
+        let first = state
+            .asked()
+            .into_iter()
+            .next()
+            .map(|(_, content)| content)
+            .unwrap_or_default();
         ConversationStatus {
             conversation_id: state.id.to_string(),
             title: brief(&Sanitizer::new(self.redactor).text(&first)),
@@ -198,7 +225,11 @@ impl Service {
 
     /// The number of runs in progress.
     pub fn running_count(&self) -> usize {
-        self.conversations.borrow().values().filter(|state| state.is_running()).count()
+        self.conversations
+            .borrow()
+            .values()
+            .filter(|state| state.is_running())
+            .count()
     }
 
     /// Drops a conversation to which nobody can return.
@@ -232,9 +263,14 @@ impl Service {
             None => self.waiting(&approve.tool_id)?,
         };
         let digest = approve.digest.as_deref();
-        let approved = run.control.approve(&approve.tool_id, approve.part, answer, digest).await;
+        let approved = run
+            .control
+            .approve(&approve.tool_id, approve.part, answer, digest)
+            .await;
         approved.map_err(|error| match error {
-            NotAsked::Unknown(_) | NotAsked::Answered(_) => RequestError::NotPending(error.to_string()),
+            NotAsked::Unknown(_) | NotAsked::Answered(_) => {
+                RequestError::NotPending(error.to_string())
+            }
             NotAsked::NotShown(_) => RequestError::NotShown(error.to_string()),
             NotAsked::OtherDigest(_) => RequestError::OtherDigest(error.to_string()),
         })?;
@@ -249,7 +285,9 @@ impl Service {
         match (waiting.next(), waiting.next()) {
             (Some(run), None) => Ok(run),
             (Some(_), Some(_)) => Err(RequestError::Ambiguous),
-            (None, _) => Err(RequestError::NotPending(NotAsked::Unknown(brief(tool_id)).to_string())),
+            (None, _) => Err(RequestError::NotPending(
+                NotAsked::Unknown(brief(tool_id)).to_string(),
+            )),
         }
     }
 
@@ -290,7 +328,9 @@ impl Service {
             sleep(SWEEP).await;
             self.messages.borrow_mut().sweep();
             let mut conversations = self.conversations.borrow_mut();
-            let idle = conversations.values().filter(|state| state.idle() >= SESSION_IDLE);
+            let idle = conversations
+                .values()
+                .filter(|state| state.idle() >= SESSION_IDLE);
             idle.for_each(|state| state.end_session());
             conversations.retain(|_, state| state.idle() < CONVERSATION_IDLE);
         }
@@ -302,20 +342,29 @@ impl Service {
         // An MCP client gets no tools for an agent's own notes, because agents have such tools themselves.
         let is_offered = |tool: &&Value| tool["category"] != Category::Agent.name();
         // They are listed once.
-        let _ = self.offered.set(tools.iter().filter(is_offered).cloned().collect());
+        let _ = self
+            .offered
+            .set(tools.iter().filter(is_offered).cloned().collect());
         let _ = self.tools.set(tools);
     }
 
     /// Ends the session of every conversation, with its hooks and servers.
     pub async fn end_sessions(&self) {
-        let open: Vec<_> =
-            self.conversations.borrow().values().filter_map(|state| state.take_session()).collect();
+        let open: Vec<_> = self
+            .conversations
+            .borrow()
+            .values()
+            .filter_map(|state| state.take_session())
+            .collect();
         join_all(open.into_iter().map(OpenSession::close)).await;
     }
 
     /// Ends every run in progress.
     pub fn cancel_all(&self) {
         let conversations = self.conversations.borrow();
-        conversations.values().filter_map(|state| state.run()).for_each(|run| run.control.cancel());
+        conversations
+            .values()
+            .filter_map(|state| state.run())
+            .for_each(|run| run.control.cancel());
     }
 }

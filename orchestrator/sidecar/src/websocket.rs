@@ -46,10 +46,16 @@ type Socket = WebSocketStream<TokioIo<Upgraded>>;
 /// The response to an upgrade request; the connection then runs in a task of its own.
 pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
     let Some(key) = key(request.headers()) else {
-        let message = "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
+        let message =
+            "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
         let mut response = error_reply(StatusCode::UPGRADE_REQUIRED, "invalid_request", message);
-        response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        response
+            .headers_mut()
+            .insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        response.headers_mut().insert(
+            header::SEC_WEBSOCKET_VERSION,
+            HeaderValue::from_static("13"),
+        );
         return response;
     };
     let Ok(permit) = service.sockets.clone().try_acquire_owned() else {
@@ -62,7 +68,10 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, answer(&key));
     if offered(request.headers()).any(|protocol| protocol == PROTOCOL) {
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+        headers.insert(
+            header::SEC_WEBSOCKET_PROTOCOL,
+            HeaderValue::from_static(PROTOCOL),
+        );
     }
     let upgraded = hyper::upgrade::on(&mut request);
     let served = async move {
@@ -79,11 +88,18 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
 /// The key of a client that requests a WebSocket.
 fn key(headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name: header::HeaderName, word: &str| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
+        let values = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        values
+            .flat_map(|value| value.split(','))
+            .any(|value| value.trim().eq_ignore_ascii_case(word))
     };
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?;
-    let is_key = STANDARD.decode(key.as_bytes()).is_ok_and(|bytes| bytes.len() == 16);
+    let is_key = STANDARD
+        .decode(key.as_bytes())
+        .is_ok_and(|bytes| bytes.len() == 16);
     let is_wanted = has(header::CONNECTION, "upgrade")
         && has(header::UPGRADE, "websocket")
         && has(header::SEC_WEBSOCKET_VERSION, "13");
@@ -91,7 +107,10 @@ fn key(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 fn answer(key: &HeaderValue) -> HeaderValue {
-    let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(KEY_SUFFIX).finalize();
+    let digest = Sha1::new()
+        .chain_update(key.as_bytes())
+        .chain_update(KEY_SUFFIX)
+        .finalize();
     // Base64 is always a valid header value.
     HeaderValue::from_str(&STANDARD.encode(digest)).unwrap_or(HeaderValue::from_static(""))
 }
@@ -117,19 +136,29 @@ async fn serve(service: Rc<Service>, upgraded: Upgraded) {
     if let Some(frame) = wrong {
         close(stream, sink, frame).await;
     }
-    tracing::info!(duration_ms = begun.elapsed().as_millis() as u64, "websocket");
+    tracing::info!(
+        duration_ms = begun.elapsed().as_millis() as u64,
+        "websocket"
+    );
 }
 
 /// Tells a client why we stop reading. For a while its messages are still received: left unread, they would reset the connection
 /// before the client has read the reason.
 async fn close(stream: SplitStream<Socket>, sink: SplitSink<Socket, Message>, frame: CloseFrame) {
-    let Ok(mut socket) = stream.reunite(sink) else { return };
+    let Ok(mut socket) = stream.reunite(sink) else {
+        return;
+    };
     let closing = async {
         if socket.send(Message::Close(Some(frame))).await.is_err() {
             return;
         }
         let mut rest = vec![0; WRITE];
-        while socket.get_mut().read(&mut rest).await.is_ok_and(|length| length > 0) {}
+        while socket
+            .get_mut()
+            .read(&mut rest)
+            .await
+            .is_ok_and(|length| length > 0)
+        {}
     };
     let _ = timeout(CLOSING, closing).await;
 }
@@ -142,7 +171,10 @@ fn reason(error: &Error) -> Option<CloseFrame> {
         Error::Protocol(_) => (CloseCode::Protocol, "this is not a WebSocket message"),
         _ => return None,
     };
-    Some(CloseFrame { code, reason: reason.into() })
+    Some(CloseFrame {
+        code,
+        reason: reason.into(),
+    })
 }
 
 /// Carries out messages until there are no more; returns the close frame if one was invalid.
@@ -200,7 +232,10 @@ async fn write(sink: &mut SplitSink<Socket, Message>, mut queue: Queue, heard: &
         }
     }
     let reason = "the client does not read";
-    let frame = CloseFrame { code: CloseCode::Policy, reason: reason.into() };
+    let frame = CloseFrame {
+        code: CloseCode::Policy,
+        reason: reason.into(),
+    };
     let _ = timeout(CLOSING, sink.send(Message::Close(Some(frame)))).await;
 }
 
@@ -224,7 +259,10 @@ mod tests {
         ];
         let headers = |pairs: &[(&'static str, &'static str)]| {
             let pair = |(name, value): &(&'static str, &'static str)| {
-                (header::HeaderName::from_static(name), HeaderValue::from_static(value))
+                (
+                    header::HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
             };
             pairs.iter().map(pair).collect::<HeaderMap>()
         };
@@ -232,7 +270,11 @@ mod tests {
         for missing in 0..whole.len() {
             let mut rest = whole.to_vec();
             rest.remove(missing);
-            assert!(key(&headers(&rest)).is_none(), "without {:?}", whole[missing]);
+            assert!(
+                key(&headers(&rest)).is_none(),
+                "without {:?}",
+                whole[missing]
+            );
         }
         let mut short = whole;
         short[3].1 = "c2hvcnQ=";

@@ -57,53 +57,98 @@ pub struct Chosen {
 impl ModelOptions {
     /// The provider. Reads keys and scripts, so it runs before we confine ourselves. From then on no string of ours holds the key.
     pub fn choose(&self, settings: &AgentConfig) -> Result<Chosen, Failed> {
-        let name = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
+        let name = self
+            .provider
+            .clone()
+            .or(settings.provider.clone())
+            .unwrap_or_else(by_environment);
         let config = self.config(&name, settings);
         if name == "mock" {
-            return Ok(Chosen { provider: Rc::new(self.mock()?), config, key_source: None });
+            return Ok(Chosen {
+                provider: Rc::new(self.mock()?),
+                config,
+                key_source: None,
+            });
         }
         let vendor = Vendor::named(&name).ok_or_else(|| {
-            Failed::invalid(format!("there is no provider {name:?}; there are {}", PROVIDERS.join(", ")))
+            Failed::invalid(format!(
+                "there is no provider {name:?}; there are {}",
+                PROVIDERS.join(", ")
+            ))
         })?;
         // A server with an address of the user's own may need no key.
         let found = key(&config, vendor, settings, config.base_url.is_none())?;
         let key = found.as_ref().map(|found| &found.key);
         let provider = providers::build(vendor, config.base_url.as_deref(), key)
             .map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Chosen { provider, config, key_source: found.map(|found| found.source) })
+        Ok(Chosen {
+            provider,
+            config,
+            key_source: found.map(|found| found.source),
+        })
     }
 }
 
 /// The fallback when a model's answers are too poor, if `settings` name one. Reads keys, so it runs before we confine ourselves.
 pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
-    let Some(FallbackConfig { when, provider, model }) = settings.cloud_fallback.clone() else {
+    let Some(FallbackConfig {
+        when,
+        provider,
+        model,
+    }) = settings.cloud_fallback.clone()
+    else {
         return Ok(None);
     };
-    let options = ModelOptions { provider: Some(provider), model, ..ModelOptions::default() };
-    let wrong = |failed: Failed| Failed { message: format!("cloud_fallback: {}", failed.message), ..failed };
-    let Chosen { provider, config, .. } = options.choose(settings).map_err(wrong)?;
-    Ok(Some(Fallback { when, provider, model: config.model }))
+    let options = ModelOptions {
+        provider: Some(provider),
+        model,
+        ..ModelOptions::default()
+    };
+    let wrong = |failed: Failed| Failed {
+        message: format!("cloud_fallback: {}", failed.message),
+        ..failed
+    };
+    let Chosen {
+        provider, config, ..
+    } = options.choose(settings).map_err(wrong)?;
+    Ok(Some(Fallback {
+        when,
+        provider,
+        model: config.model,
+    }))
 }
 
 impl ModelOptions {
     /// All providers, for clients that name one; the options apply to the default provider, used when none is named. Reads keys and
     /// scripts, so it runs before we confine ourselves.
     pub fn backends(&self, settings: &AgentConfig) -> Result<Backends, Failed> {
-        let default = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
+        let default = self
+            .provider
+            .clone()
+            .or(settings.provider.clone())
+            .unwrap_or_else(by_environment);
         let mut backends = BTreeMap::new();
         for name in PROVIDERS {
             let is_default = name == default;
             let options = if is_default {
                 self.clone()
             } else {
-                Self { script: self.script.clone(), ..Self::default() }
+                Self {
+                    script: self.script.clone(),
+                    ..Self::default()
+                }
             };
-            let options = Self { provider: Some(name.to_owned()), ..options };
+            let options = Self {
+                provider: Some(name.to_owned()),
+                ..options
+            };
             backends.insert(name.to_owned(), options.backend(name, settings)?);
         }
         if !backends.contains_key(&default) {
             let known = PROVIDERS.join(", ");
-            return Err(Failed::invalid(format!("there is no provider {default:?}; there are {known}")));
+            return Err(Failed::invalid(format!(
+                "there is no provider {default:?}; there are {known}"
+            )));
         }
         Ok(Backends::new(backends, default, redactor()))
     }
@@ -115,11 +160,25 @@ impl ModelOptions {
             Some(vendor) => {
                 // Clients may bring their own keys and may name other providers.
                 let found = key(&config, vendor, settings, false)?;
-                Source::Vendor { vendor, base_url: config.base_url, key: found.map(|found| found.key) }
+                Source::Vendor {
+                    vendor,
+                    base_url: config.base_url,
+                    key: found.map(|found| found.key),
+                }
             }
         };
-        let ProviderConfig { model, weak_model, strong_model, .. } = config;
-        Ok(Backend { source, model, weak_model, strong_model })
+        let ProviderConfig {
+            model,
+            weak_model,
+            strong_model,
+            ..
+        } = config;
+        Ok(Backend {
+            source,
+            model,
+            weak_model,
+            strong_model,
+        })
     }
 
     /// The configuration of provider `name`; options come before settings.
@@ -176,8 +235,14 @@ fn key(
 ) -> Result<Option<FoundKey>, Failed> {
     match find(vendor, config.key_file.as_deref(), &settings.keyring) {
         Ok(found) => {
-            if found.as_ref().is_some_and(|found| found.source == KeySource::Keyring) {
-                print::note(&format!("the key for {} is the desktop keyring's", vendor.name()));
+            if found
+                .as_ref()
+                .is_some_and(|found| found.source == KeySource::Keyring)
+            {
+                print::note(&format!(
+                    "the key for {} is the desktop keyring's",
+                    vendor.name()
+                ));
             }
             Ok(found)
         }

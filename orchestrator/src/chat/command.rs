@@ -26,7 +26,9 @@ pub async fn obey(talk: &mut Talk, command: Command) -> String {
         Command::Model(None) => models(talk).await.map_err(|error| error.to_string()),
         Command::Model(Some(name)) => model(talk, name).await.map_err(|error| error.to_string()),
         Command::Trust(None) => Ok(format!("  {}", talk.trust.name())),
-        Command::Trust(Some(trust)) => lower_trust(talk, trust).await.map_err(|failed| failed.message),
+        Command::Trust(Some(trust)) => lower_trust(talk, trust)
+            .await
+            .map_err(|failed| failed.message),
         Command::Undo => undo_last(talk).await.map_err(|failed| failed.message),
         Command::Resume(None) => conversations(talk).map_err(|failed| failed.message),
         Command::Resume(Some(id)) => resume(talk, &id).map_err(|failed| failed.message),
@@ -38,13 +40,18 @@ pub async fn obey(talk: &mut Talk, command: Command) -> String {
 
 async fn models(talk: &Talk) -> Result<String, ProviderError> {
     let models = talk.agent.provider().models().await?;
-    let mut names: Vec<String> =
-        models.iter().filter(|model| model.chat).map(|model| shown(&model.id)).collect();
+    let mut names: Vec<String> = models
+        .iter()
+        .filter(|model| model.chat)
+        .map(|model| shown(&model.id))
+        .collect();
     names.sort();
     let more = names.len().saturating_sub(LISTED);
     names.truncate(LISTED);
     let mut list = format!("  {} answers; there are\n", shown(talk.agent.model()));
-    names.iter().for_each(|name| list.push_str(&format!("    {name}\n")));
+    names
+        .iter()
+        .for_each(|name| list.push_str(&format!("    {name}\n")));
     if more > 0 {
         list.push_str(&format!(
             "    … {more} more: lazaret models --provider {provider}\n",
@@ -60,7 +67,10 @@ async fn model(talk: &mut Talk, name: String) -> Result<String, ProviderError> {
         return Err(no_tools(&**talk.agent.provider(), &model).await);
     }
     talk.agent.set_model(name);
-    Ok(format!("  {} answers from now on", shown(talk.agent.model())))
+    Ok(format!(
+        "  {} answers from now on",
+        shown(talk.agent.model())
+    ))
 }
 
 /// Lowers the trust. The executor never raises the trust of an open session: a chat that asks less has to be a new one.
@@ -85,33 +95,63 @@ async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
     let session = talk.agent.session();
     let opened = session.open().await?;
     talk.sessions.insert(opened.session.clone());
-    let roots = Roots { project: opened.project, central: opened.central };
-    let wanted = || Request::History(History { limit: limit::CHANGES });
+    let roots = Roots {
+        project: opened.project,
+        central: opened.central,
+    };
+    let wanted = || {
+        Request::History(History {
+            limit: limit::CHANGES,
+        })
+    };
     let history = typed::ask(session, "chat", wanted()).await?;
     let changes = history.changes().ok_or_else(|| failed(&history))?;
-    let mine = |one: &&Changed| talk.sessions.contains(&one.session) && !talk.undone.contains(&one.number);
+    let mine =
+        |one: &&Changed| talk.sessions.contains(&one.session) && !talk.undone.contains(&one.number);
     let Some(last) = changes.iter().filter(mine).max_by_key(|one| one.number) else {
-        return Ok("  this chat has changed nothing more; `lazaret history` lists what others did".to_owned());
+        return Ok(
+            "  this chat has changed nothing more; `lazaret history` lists what others did"
+                .to_owned(),
+        );
     };
     let (of, call) = (last.session.clone(), last.call);
-    let mut meant: Vec<&Changed> =
-        changes.iter().filter(mine).filter(|one| one.session == of && one.call == call).collect();
+    let mut meant: Vec<&Changed> = changes
+        .iter()
+        .filter(mine)
+        .filter(|one| one.session == of && one.call == call)
+        .collect();
     meant.sort_by_key(|one| std::cmp::Reverse(one.number));
     let mut answer = String::new();
     for change in meant {
-        let result =
-            typed::ask(session, "chat", undo::request(&roots, changes, change.number, false)?).await?;
+        let result = typed::ask(
+            session,
+            "chat",
+            undo::request(&roots, changes, change.number, false)?,
+        )
+        .await?;
         if result.error.is_some() {
             answer.push_str(&format!("lazaret: {}\n", shown(&failed(&result).message)));
             break;
         }
         talk.undone.insert(change.number);
-        answer.push_str(&format!("  {}\n", shown(&String::from_utf8_lossy(&result.text))));
+        answer.push_str(&format!(
+            "  {}\n",
+            shown(&String::from_utf8_lossy(&result.text))
+        ));
     }
     // An undo is a change too, but `/undo` must not select it as the last change.
     let after = typed::ask(session, "chat", wanted()).await?;
-    let newest = changes.iter().map(|one| one.number).max().unwrap_or_default();
-    let new = after.changes().unwrap_or_default().iter().map(|one| one.number).filter(|one| *one > newest);
+    let newest = changes
+        .iter()
+        .map(|one| one.number)
+        .max()
+        .unwrap_or_default();
+    let new = after
+        .changes()
+        .unwrap_or_default()
+        .iter()
+        .map(|one| one.number)
+        .filter(|one| *one > newest);
     talk.undone.extend(new);
     Ok(answer)
 }
@@ -131,7 +171,9 @@ fn conversations(talk: &Talk) -> Result<String, Failed> {
     let mut list = String::new();
     for id in ids.iter().rev().take(LISTED) {
         // A conversation removed in the meantime has no first words.
-        let first = transcripts::recorded(id).ok().and_then(|recorded| first_words(&recorded.messages));
+        let first = transcripts::recorded(id)
+            .ok()
+            .and_then(|recorded| first_words(&recorded.messages));
         list.push_str(&format!("  {id}  {}\n", shown(&first.unwrap_or_default())));
     }
     Ok(list)
@@ -147,16 +189,30 @@ fn resume(talk: &mut Talk, id: &str) -> Result<String, Failed> {
         return Ok("  this is that conversation".to_owned());
     }
     if talk.transcript.is_none() {
-        return Err(Failed::invalid("this chat keeps no transcript, and reads none".to_owned()));
+        return Err(Failed::invalid(
+            "this chat keeps no transcript, and reads none".to_owned(),
+        ));
     }
     let opened = transcripts::resume(&id)?;
-    let transcript = Rc::new(Transcript::resume(Box::new(opened.file), redactor(), opened.bytes));
+    let transcript = Rc::new(Transcript::resume(
+        Box::new(opened.file),
+        redactor(),
+        opened.bytes,
+    ));
     talk.agent.set_transcript(transcript.clone());
     talk.transcript = Some(transcript);
     talk.conversation = Conversation::of(opened.recorded.messages);
     talk.id = opened.id;
-    let count = talk.conversation.messages.iter().filter(|one| matches!(one, Message::User { .. })).count();
-    Ok(format!("  {} goes on; {count} messages of yours are in it", talk.id))
+    let count = talk
+        .conversation
+        .messages
+        .iter()
+        .filter(|one| matches!(one, Message::User { .. }))
+        .count();
+    Ok(format!(
+        "  {} goes on; {count} messages of yours are in it",
+        talk.id
+    ))
 }
 
 /// The other conversations, oldest first.

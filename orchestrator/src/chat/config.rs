@@ -81,7 +81,9 @@ impl AgentConfig {
         let path = path();
         let folder = path.parent().unwrap_or(&path);
         let hooks = Hooks::read(self.hooks.clone(), folder);
-        hooks.map(Rc::new).map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))
+        hooks
+            .map(Rc::new)
+            .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))
     }
 
     pub fn of(&self, provider: &str) -> ProviderConfig {
@@ -90,5 +92,6 @@ impl AgentConfig {
 }
 
 fn path() -> PathBuf {
-    directories::configuration(&state_directory::home(), &state_directory::variable).join("agent.toml")
+    directories::configuration(&state_directory::home(), &state_directory::variable)
+        .join("agent.toml")
 }

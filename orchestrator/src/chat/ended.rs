@@ -23,9 +23,9 @@ fn code_of(error: &ProviderError) -> u8 {
         ProviderError::NoTools { .. } => NO_TOOLS,
         ProviderError::Timeout { .. } => exit::TIMEOUT,
         ProviderError::Session(_) | ProviderError::SessionRefused(_) => exit::LAZARET,
-        ProviderError::NoKey { .. } | ProviderError::PlainKey { .. } | ProviderError::BaseUrl(_) => {
-            exit::USAGE
-        }
+        ProviderError::NoKey { .. }
+        | ProviderError::PlainKey { .. }
+        | ProviderError::BaseUrl(_) => exit::USAGE,
         _ => exit::FAILED,
     }
 }
@@ -45,7 +45,9 @@ pub fn say_limit(end: &End, turns: u32) {
         | EndReason::Timeout
         | EndReason::Cancelled => return,
     };
-    print::problem(&format!("{limit}: the model could call no more tools, and may not be done"));
+    print::problem(&format!(
+        "{limit}: the model could call no more tools, and may not be done"
+    ));
 }
 
 /// The exit code of a run.
@@ -57,9 +59,10 @@ pub fn code(end: &End, signal: Option<i32>) -> u8 {
         (Some(error), _) => code_of(error),
         (None, EndReason::Done | EndReason::Finished) => exit::OK,
         (None, EndReason::TurnLimit | EndReason::ContextBudget) => OUT_OF_TURNS,
-        (None, EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error) => {
-            exit::FAILED
-        }
+        (
+            None,
+            EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error,
+        ) => exit::FAILED,
         (None, EndReason::Violations) => exit::VIOLATION,
         (None, EndReason::Timeout) => exit::TIMEOUT,
         (None, EndReason::Cancelled) => exit::SIGNAL + SIGINT as u8,

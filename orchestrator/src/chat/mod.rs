@@ -140,10 +140,15 @@ impl Chat {
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), false);
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
-        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        let max = self
+            .max_violations
+            .unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
-        let config =
-            Config { max_violations: (max > 0).then_some(max), subscribers: vec![log.clone()], ..config };
+        let config = Config {
+            max_violations: (max > 0).then_some(max),
+            subscribers: vec![log.clone()],
+            ..config
+        };
         let endpoint = options.endpoint().lasting()?;
         let mut servers = SessionServers::of(&config.open, print::problem);
         servers::reach(&mut servers, &endpoint);
@@ -151,11 +156,25 @@ impl Chat {
         let mut write = servers.directories();
         // `/resume` reads and writes transcripts of other conversations.
         write.extend(
-            (beginning.prompt.is_some() && beginning.transcript.is_some()).then(transcripts::directory),
+            (beginning.prompt.is_some() && beginning.transcript.is_some())
+                .then(transcripts::directory),
         );
-        confine(&Needs { web: true, socket, write, ..Needs::default() });
-        let hooks = of_session(&beginning.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
-        let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
+        confine(&Needs {
+            web: true,
+            socket,
+            write,
+            ..Needs::default()
+        });
+        let hooks = of_session(
+            &beginning.hooks,
+            &config.open,
+            Rc::new(endpoint.clone()),
+            print::problem,
+        );
+        let config = Config {
+            executor: Some(Box::new(endpoint) as Box<dyn Dial>),
+            ..config
+        };
         let ended = runtime()?.block_on(async {
             telemetry.start();
             let mut config = config;
@@ -168,7 +187,11 @@ impl Chat {
             telemetry.end().await;
             ended
         });
-        log.end(if ended.is_ok() { "the chat has ended" } else { "the chat has failed" });
+        log.end(if ended.is_ok() {
+            "the chat has ended"
+        } else {
+            "the chat has failed"
+        });
         ended
     }
 
@@ -179,7 +202,8 @@ impl Chat {
 
     /// What a prompt for a person needs before the confinement. A chat that is not recorded keeps no line history either.
     fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
-        self.is_interactive().then(|| BeforeConfined::new(is_recorded))
+        self.is_interactive()
+            .then(|| BeforeConfined::new(is_recorded))
     }
 
     /// Reads everything that the chat needs; runs before we confine ourselves.
@@ -187,7 +211,9 @@ impl Chat {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
         let hooks = config.hooks()?;
-        hooks.problems().for_each(|problem| print::problem(&problem));
+        hooks
+            .problems()
+            .for_each(|problem| print::problem(&problem));
         let settings = self.settings(config, &chosen)?;
         let first = self.first_prompt()?;
         let opened = self.open_transcript()?;
@@ -197,11 +223,26 @@ impl Chat {
             None => (None, Conversation::default(), transcripts::new_id()),
         };
         let json = self.json;
-        Ok(Beginning { chosen, settings, transcript, conversation, id, first, hooks, trust, json, prompt })
+        Ok(Beginning {
+            chosen,
+            settings,
+            transcript,
+            conversation,
+            id,
+            first,
+            hooks,
+            trust,
+            json,
+            prompt,
+        })
     }
 
     fn settings(&self, config: AgentConfig, chosen: &Chosen) -> Result<Settings, Failed> {
-        let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
+        let pack = self
+            .pack
+            .as_ref()
+            .map(|name| Pack::named(name, &config.packs))
+            .transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
         Ok(Settings {
             fallback: choice::fallback(&config)?,
@@ -250,7 +291,11 @@ impl Chat {
             }
             bytes => Transcript::resume(file, redactor(), bytes),
         };
-        (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages), opened.id)
+        (
+            Some(Rc::new(transcript)),
+            Conversation::of(opened.recorded.messages),
+            opened.id,
+        )
     }
 
     /// The first prompt; `None` if a person is to type it.
@@ -259,21 +304,32 @@ impl Chat {
         // Beside a prompt, read standard input only on request: our parent may keep the other end open for ever.
         let wanted = self.prompt.is_none() || self.stdin;
         if wanted && !io::stdin().is_terminal() && !Input::is_null() {
-            let read = io::stdin().lock().take(TEXT_MAX as u64 + 1).read_to_string(&mut piped);
-            read.map_err(|error| Failed::invalid(format!("standard input cannot be read as text: {error}")))?;
+            let read = io::stdin()
+                .lock()
+                .take(TEXT_MAX as u64 + 1)
+                .read_to_string(&mut piped);
+            read.map_err(|error| {
+                Failed::invalid(format!("standard input cannot be read as text: {error}"))
+            })?;
         }
         if piped.len() > TEXT_MAX {
-            let message =
-                format!("standard input has more than {TEXT_MAX} bytes; put it into a file of the project");
+            let message = format!(
+                "standard input has more than {TEXT_MAX} bytes; put it into a file of the project"
+            );
             return Err(Failed::invalid(message));
         }
         let parts = [self.prompt.as_deref().unwrap_or_default(), piped.as_str()];
-        let parts = parts.into_iter().map(str::trim).filter(|part| !part.is_empty());
+        let parts = parts
+            .into_iter()
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
         let text = parts.collect::<Vec<_>>().join("\n\n");
         match text.is_empty() {
             false => Ok(Some(text)),
             true if self.is_interactive() => Ok(None),
-            true => Err(Failed::invalid("there is nothing to say: give a prompt".to_owned())),
+            true => Err(Failed::invalid(
+                "there is nothing to say: give a prompt".to_owned(),
+            )),
         }
     }
 }

@@ -31,7 +31,10 @@ impl Models {
     /// Prints the list; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let chosen = self.model.choose(&AgentConfig::read()?)?;
-        confine(&Needs { web: true, ..Needs::default() });
+        confine(&Needs {
+            web: true,
+            ..Needs::default()
+        });
         let mut models = match runtime()?.block_on(chosen.provider.models()) {
             Ok(models) => models,
             Err(error) => return Ok(provider_failed(&error)),
@@ -48,13 +51,19 @@ impl Models {
 
 fn table(models: &[Model]) -> String {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
-    let mut table = format!("{:<44}{:<7}{:<6}{:>9}  {}\n", "MODEL", "TOOLS", "CHAT", "CONTEXT", "PRICE");
+    let mut table = format!(
+        "{:<44}{:<7}{:<6}{:>9}  {}\n",
+        "MODEL", "TOOLS", "CHAT", "CONTEXT", "PRICE"
+    );
     for model in models {
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let (tools, chat) = (or_unknown(model.supports_tools.map(yes)), yes(model.chat));
         let context = or_unknown(model.context_window.map(|tokens| tokens.to_string()));
         let price = or_unknown(model.price_class.map(str::to_owned));
-        table.push_str(&format!("{:<44}{tools:<7}{chat:<6}{context:>9}  {price}\n", print::shown(&model.id)));
+        table.push_str(&format!(
+            "{:<44}{tools:<7}{chat:<6}{context:>9}  {price}\n",
+            print::shown(&model.id)
+        ));
     }
     table
 }

@@ -39,5 +39,8 @@ fn text(event: &Value) -> String {
 
 /// Splits a text into lines and makes each safe to show.
 fn lines(text: &str) -> String {
-    text.split('\n').map(print::shown).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(print::shown)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -40,12 +40,17 @@ impl Talk {
     ) -> Result<(End, Option<i32>), Failed> {
         self.messages += 1;
         let message = format!("{}-{}", self.id, self.messages);
-        let order = Order { conversation: self.id.as_str().into(), message: message.into(), text };
+        let order = Order {
+            conversation: self.id.as_str().into(),
+            message: message.into(),
+            text,
+        };
         let control = Control::default();
         let (sender, events) = mpsc::channel(EVENTS);
         let work = async {
             tokio::join!(
-                self.agent.run(order, &mut self.conversation, &control, sender),
+                self.agent
+                    .run(order, &mut self.conversation, &control, sender),
                 follow(events, &control, front, answers)
             )
         };
@@ -54,7 +59,11 @@ impl Talk {
             done = &mut work => (None, done),
             number = obey(signals, &control) => (Some(number), work.await),
         };
-        if let Some(error) = self.transcript.as_ref().and_then(|transcript| transcript.take_error()) {
+        if let Some(error) = self
+            .transcript
+            .as_ref()
+            .and_then(|transcript| transcript.take_error())
+        {
             print::problem(&format!("the transcript is not complete: {error}"));
         }
         followed.map(|()| (end, signal))

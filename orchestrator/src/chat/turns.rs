@@ -55,7 +55,16 @@ pub async fn talk(
 ) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
     let Beginning {
-        chosen, mut settings, transcript, conversation, id, mut first, trust, json, prompt, ..
+        chosen,
+        mut settings,
+        transcript,
+        conversation,
+        id,
+        mut first,
+        trust,
+        json,
+        prompt,
+        ..
     } = beginning;
     let (interactive, max_turns) = (prompt.is_some(), settings.max_turns);
     settings.model = tokio::select! {
@@ -66,18 +75,36 @@ pub async fn talk(
         number = signals.next() => return Ok(exit::SIGNAL + number as u8),
     };
     let session = Session::start(config);
-    let agent =
-        Agent::new(session, chosen.provider, settings, transcript.clone(), redactor()).with_hooks(hooks);
+    let agent = Agent::new(
+        session,
+        chosen.provider,
+        settings,
+        transcript.clone(),
+        redactor(),
+    )
+    .with_hooks(hooks);
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
-    let mut talk = Talk { agent, transcript, conversation, id, messages: 0, trust, sessions, undone };
+    let mut talk = Talk {
+        agent,
+        transcript,
+        conversation,
+        id,
+        messages: 0,
+        trust,
+        sessions,
+        undone,
+    };
     let mut front = match json {
         true => Front::Json(Output::stdout().map_err(unusable)?),
         false => Front::Text(Screen::new().map_err(unusable)?),
     };
     // Only a person who sees the question may answer it.
     let mut person = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
-        true => Some(Prompt::new(Lines::new(Input::stdin().map_err(unusable)?), prompt)?),
+        true => Some(Prompt::new(
+            Lines::new(Input::stdin().map_err(unusable)?),
+            prompt,
+        )?),
         false => None,
     };
     loop {
@@ -88,7 +115,9 @@ pub async fn talk(
                 None => return Ok(exit::OK),
             },
         };
-        let answers = person.as_mut().map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
+        let answers = person
+            .as_mut()
+            .map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
         let (end, signal) = talk.run(text, &mut front, answers, &mut signals).await?;
         say_limit(&end, max_turns);
         let is_last = !interactive
@@ -107,10 +136,16 @@ async fn next(
     person: Option<&mut Prompt>,
     signals: &mut Signals,
 ) -> Result<Option<String>, Failed> {
-    let Front::Text(screen) = front else { return Ok(None) };
-    let Some(person) = person else { return Ok(None) };
+    let Front::Text(screen) = front else {
+        return Ok(None);
+    };
+    let Some(person) = person else {
+        return Ok(None);
+    };
     loop {
-        let Some(text) = person.next_text(screen, signals).await? else { return Ok(None) };
+        let Some(text) = person.next_text(screen, signals).await? else {
+            return Ok(None);
+        };
         let answer = match Line::parse(text) {
             Line::Say(text) => return Ok(Some(text)),
             Line::Unknown(what) => what,

@@ -11,7 +11,11 @@ use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};
 use std::path::{Path, PathBuf};
 
 /// Variables in which agents name their project's path. It is believed only if the agent's own working directory tells nothing.
-const PROJECT: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR"];
+const PROJECT: [&str; 3] = [
+    "CLAUDE_PROJECT_DIR",
+    "GEMINI_PROJECT_DIR",
+    "QWEN_PROJECT_DIR",
+];
 
 pub struct Judge {
     options: SessionOptions,
@@ -48,49 +52,84 @@ impl Judge {
                 shell.display()
             )));
         }
-        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let given = |name: &str| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let said: Option<PathBuf> = PROJECT.into_iter().find_map(given);
-        let places = [options.named_project(), said.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+        let places = [options.named_project(), said.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>();
         let settings = agent_settings::check(&places, Some(client));
-        Ok(Self { options, agent: Caller::find(), said, shell, settings })
+        Ok(Self {
+            options,
+            agent: Caller::find(),
+            said,
+            shell,
+            settings,
+        })
     }
 
     pub fn decide(&self, call: &ShellCall) -> Decision {
         let checked = self.settings.clone();
         let project = match checked.and_then(|()| self.project(call.directory.as_deref())) {
             Ok(project) => project,
-            Err(failed) => return Decision::Deny { why: failed.message },
+            Err(failed) => {
+                return Decision::Deny {
+                    why: failed.message,
+                };
+            }
         };
         let request = request(&call.command, project.directory.clone());
         if let Err(error) = request.check() {
-            return Decision::Deny { why: error.to_string() };
+            return Decision::Deny {
+                why: error.to_string(),
+            };
         }
         if starts_lazaret(&request) {
             let why = "A command does not start lazaret: each one runs in a cell already, with the policy of the user.";
-            return Decision::Deny { why: why.to_owned() };
+            return Decision::Deny {
+                why: why.to_owned(),
+            };
         }
         let choice = self.options.choose(Some(&project.root));
         let Policies { policy, floor } = match self.policies(&choice) {
             Ok(policies) => policies,
-            Err(failed) => return Decision::Deny { why: failed.message },
+            Err(failed) => {
+                return Decision::Deny {
+                    why: failed.message,
+                };
+            }
         };
         let command = self.in_cell(&project.root, &choice, &call.command);
         let facts = Facts::of(&request);
-        match (judge(&policy, &facts).verdict, judge(&floor, &facts).verdict) {
-            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => {
-                Decision::Deny { why: format!("{} (rule `{}`)", refused.why, refused.rule) }
-            }
-            // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
-            (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => Decision::Deny {
-                why: format!("{} (rule `{}`) Nobody can answer that here.", question.why, question.rule),
+        match (
+            judge(&policy, &facts).verdict,
+            judge(&floor, &facts).verdict,
+        ) {
+            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => Decision::Deny {
+                why: format!("{} (rule `{}`)", refused.why, refused.rule),
             },
+            // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
+            (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => {
+                Decision::Deny {
+                    why: format!(
+                        "{} (rule `{}`) Nobody can answer that here.",
+                        question.why, question.rule
+                    ),
+                }
+            }
             (_, Verdict::Ask(_)) => Decision::Allow { command },
-            (Verdict::Ask(question), Verdict::Allow) => {
-                Decision::Ask { command, why: format!("{} (rule `{}`)", question.why, question.rule) }
-            }
-            (Verdict::Allow, Verdict::Allow) if call.plans_only => {
-                Decision::Ask { command, why: "The agent is planning, so its user decides.".to_owned() }
-            }
+            (Verdict::Ask(question), Verdict::Allow) => Decision::Ask {
+                command,
+                why: format!("{} (rule `{}`)", question.why, question.rule),
+            },
+            (Verdict::Allow, Verdict::Allow) if call.plans_only => Decision::Ask {
+                command,
+                why: "The agent is planning, so its user decides.".to_owned(),
+            },
             (Verdict::Allow, Verdict::Allow) => Decision::Allow { command },
         }
     }
@@ -99,8 +138,11 @@ impl Judge {
         if let Some(named) = self.options.named_project() {
             return Project::choose(Some(named), directory);
         }
-        let theirs =
-            Project::of_agent(&self.agent, self.said.as_deref(), directory.unwrap_or(Path::new(".")))?;
+        let theirs = Project::of_agent(
+            &self.agent,
+            self.said.as_deref(),
+            directory.unwrap_or(Path::new(".")),
+        )?;
         let project = self.options.narrowed(theirs, directory)?;
         self.options.check_profile(Some(&project.root))?;
         Ok(project)
@@ -108,11 +150,23 @@ impl Judge {
 
     /// The policies that decide in a project with this profile.
     fn policies(&self, choice: &Choice) -> Result<Policies, Failed> {
-        let policy = self.options.files().resolve(&choice.profile).map_err(Failed::from)?;
+        let policy = self
+            .options
+            .files()
+            .resolve(&choice.profile)
+            .map_err(Failed::from)?;
         let scope = self.options.scope()?;
-        let narrowed = |trust| policy.clone().narrow(scope.as_ref(), trust).map_err(Failed::from);
+        let narrowed = |trust| {
+            policy
+                .clone()
+                .narrow(scope.as_ref(), trust)
+                .map_err(Failed::from)
+        };
         let trust = self.options.trust().unwrap_or(Trust::Autonomous);
-        Ok(Policies { policy: narrowed(trust)?, floor: narrowed(Trust::Autonomous)? })
+        Ok(Policies {
+            policy: narrowed(trust)?,
+            floor: narrowed(Trust::Autonomous)?,
+        })
     }
 
     /// A command line for any shell that runs `command` in a cell. It names the project, since the agent's directory may change
@@ -120,10 +174,14 @@ impl Judge {
     /// them in words, since variables are believed only where they narrow.
     fn in_cell(&self, project: &Path, choice: &Choice, command: &str) -> String {
         let shell = quote(&self.shell.to_string_lossy());
-        let mut line = format!("{shell} --lazaret-project={}", quote(&project.to_string_lossy()));
+        let mut line = format!(
+            "{shell} --lazaret-project={}",
+            quote(&project.to_string_lossy())
+        );
         let is_set = |name: &str| std::env::var_os(name).is_some();
-        let is_default =
-            choice.profile == DEFAULT && choice.found.is_none() && self.options.profile_name().is_none();
+        let is_default = choice.profile == DEFAULT
+            && choice.found.is_none()
+            && self.options.profile_name().is_none();
         if !is_default || is_set("LAZARET_PROFILE") {
             line.push_str(&format!(" --lazaret-profile={}", quote(&choice.profile)));
         }
@@ -150,11 +208,13 @@ fn request(command: &str, directory: Option<ZonePath>) -> Request {
 
 /// Whether the command starts a program of ours by name. If started in another way, it runs in a cell and can start nothing there.
 fn starts_lazaret(request: &Request) -> bool {
-    let Request::Bash(bash) = request else { return false };
+    let Request::Bash(bash) = request else {
+        return false;
+    };
     shell::units(&bash.command).iter().any(|unit| match unit {
-        Unit::Simple(simple) => {
-            simple.program().is_some_and(|program| base_name(program).starts_with("lazaret"))
-        }
+        Unit::Simple(simple) => simple
+            .program()
+            .is_some_and(|program| base_name(program).starts_with("lazaret")),
         Unit::Unparsed(_) => false,
     })
 }

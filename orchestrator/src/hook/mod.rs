@@ -105,7 +105,9 @@ impl Hook {
             Ok(answer) => write(answer),
             Err(why) => write(&shape.refuse(why)),
         };
-        let Err(why) = answer.and(written) else { return exit::OK };
+        let Err(why) = answer.and(written) else {
+            return exit::OK;
+        };
         // With this exit code, agents read the reason from standard error.
         print::problem(&format!("the call is not run: {why}"));
         REFUSED
@@ -138,7 +140,10 @@ fn read_call() -> Result<Value, String> {
     let read = io::stdin().lock().take(CALL_MAX + 1).read_to_end(&mut text);
     read.map_err(|error| format!("standard input cannot be read: {error}"))?;
     if text.len() as u64 > CALL_MAX {
-        return Err(format!("it is not understood: it has more than {CALL_MAX} bytes"));
+        return Err(format!(
+            "it is not understood: it has more than {CALL_MAX} bytes"
+        ));
     }
-    serde_json::from_slice(&text).map_err(|error| format!("it is not understood: it is not JSON: {error}"))
+    serde_json::from_slice(&text)
+        .map_err(|error| format!("it is not understood: it is not JSON: {error}"))
 }

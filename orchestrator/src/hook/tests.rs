@@ -12,15 +12,22 @@ fn read(agent: Agent, call: &Value) -> ShellCall {
 }
 
 fn allow() -> Decision {
-    Decision::Allow { command: "cell ls".into() }
+    Decision::Allow {
+        command: "cell ls".into(),
+    }
 }
 
 fn ask() -> Decision {
-    Decision::Ask { command: "cell ls".into(), why: "It asks.".into() }
+    Decision::Ask {
+        command: "cell ls".into(),
+        why: "It asks.".into(),
+    }
 }
 
 fn deny() -> Decision {
-    Decision::Deny { why: "It is closed.".into() }
+    Decision::Deny {
+        why: "It is closed.".into(),
+    }
 }
 
 /// The protocol of each agent: its call, and the answers to allow, ask and deny.
@@ -40,9 +47,17 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
         value
     };
     let allowed = output(with(pre("allow"), "updatedInput", updated.clone()));
-    let denied = output(with(pre("deny"), "permissionDecisionReason", json!("It is closed.")));
+    let denied = output(with(
+        pre("deny"),
+        "permissionDecisionReason",
+        json!("It is closed."),
+    ));
     let no_question = "It asks. This agent cannot ask for it here: allow it in the policy, or use a session of lower trust.";
-    let unasked = output(with(pre("deny"), "permissionDecisionReason", json!(no_question)));
+    let unasked = output(with(
+        pre("deny"),
+        "permissionDecisionReason",
+        json!(no_question),
+    ));
     let asked = output(with(
         with(pre("ask"), "permissionDecisionReason", json!("It asks.")),
         "updatedInput",
@@ -50,7 +65,11 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
     ));
     let unheeded = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
                     lazaret, which `lazaret install qwen` sets up.";
-    let unheeded = output(with(pre("deny"), "permissionDecisionReason", json!(unheeded)));
+    let unheeded = output(with(
+        pre("deny"),
+        "permissionDecisionReason",
+        json!(unheeded),
+    ));
     let gemini = json!({
         "session_id": "s", "cwd": "/p/sub", "hook_event_name": "BeforeTool", "tool_name": "run_shell_command",
         "tool_input": { "command": "ls", "description": "List" },
@@ -60,10 +79,26 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
     let copilot = json!({ "timestamp": 1, "cwd": "/p/sub", "toolName": "bash",
         "toolArgs": "{\"command\":\"ls\",\"description\":\"List\"}" });
     [
-        (Agent::Claude, like_claude("Bash"), [allowed.clone(), asked.clone(), denied.clone()]),
-        (Agent::Claude, like_claude("Monitor"), [allowed.clone(), asked, denied.clone()]),
-        (Agent::Codex, like_claude("Bash"), [allowed, unasked.clone(), denied.clone()]),
-        (Agent::Qwen, like_claude("run_shell_command"), [unheeded, unasked, denied]),
+        (
+            Agent::Claude,
+            like_claude("Bash"),
+            [allowed.clone(), asked.clone(), denied.clone()],
+        ),
+        (
+            Agent::Claude,
+            like_claude("Monitor"),
+            [allowed.clone(), asked, denied.clone()],
+        ),
+        (
+            Agent::Codex,
+            like_claude("Bash"),
+            [allowed, unasked.clone(), denied.clone()],
+        ),
+        (
+            Agent::Qwen,
+            like_claude("run_shell_command"),
+            [unheeded, unasked, denied],
+        ),
         (
             Agent::Gemini,
             gemini,
@@ -104,7 +139,11 @@ fn each_agent_is_answered_in_its_own_words() {
             "{agent:?}"
         );
         for (decision, answer) in [allow(), ask(), deny()].iter().zip(answers) {
-            assert_eq!(agent.shape().answer(&read, decision), answer, "{agent:?} {decision:?}");
+            assert_eq!(
+                agent.shape().answer(&read, decision),
+                answer,
+                "{agent:?} {decision:?}"
+            );
         }
     }
 }
@@ -129,20 +168,33 @@ fn what_is_not_understood_is_not_run() {
         for (field, value) in broken {
             let mut call = call.clone();
             call[field] = value;
-            assert!(matches!(shape.read(&call), Reading::Unknown(_)), "{agent:?}: {call}");
+            assert!(
+                matches!(shape.read(&call), Reading::Unknown(_)),
+                "{agent:?}: {call}"
+            );
         }
         let refused = shape.refuse("why").to_string();
-        assert!(refused.contains("\"deny\"") && refused.contains("why"), "{refused}");
+        assert!(
+            refused.contains("\"deny\"") && refused.contains("why"),
+            "{refused}"
+        );
     }
 }
 
 #[test]
 fn a_command_of_another_shell_is_refused() {
-    for (agent, tool) in [(Agent::Claude, "PowerShell"), (Agent::Copilot, "powershell")] {
+    for (agent, tool) in [
+        (Agent::Claude, "PowerShell"),
+        (Agent::Copilot, "powershell"),
+    ] {
         let shape = agent.shape();
-        let call = json!({ shape.tool.0: tool, shape.input: { "command": "Get-Content /etc/passwd" } });
+        let call =
+            json!({ shape.tool.0: tool, shape.input: { "command": "Get-Content /etc/passwd" } });
         assert_eq!(shape.read(&call), Reading::OtherShell, "{agent:?}");
         let refused = shape.refuse_other_shell().to_string();
-        assert!(refused.contains("\"deny\"") && refused.contains("bash"), "{refused}");
+        assert!(
+            refused.contains("\"deny\"") && refused.contains("bash"),
+            "{refused}"
+        );
     }
 }

@@ -111,7 +111,10 @@ impl Install {
         let record = read_record(client)?;
         // The name of an installation stays.
         let programs = match &record {
-            Some(record) => Programs { server: record.programs().server, ..plan::programs()? },
+            Some(record) => Programs {
+                server: record.programs().server,
+                ..plan::programs()?
+            },
             None => plan::new_programs()?,
         };
         let recipe = client.recipe(&programs, way);
@@ -144,7 +147,11 @@ impl Install {
         let is_wanted = self.consent.is_given(&changes)?;
         print::result(remarks(&recipe).as_bytes())?;
         if !is_wanted {
-            return Ok(if self.consent.dry_run { exit::OK } else { exit::FAILED });
+            return Ok(if self.consent.dry_run {
+                exit::OK
+            } else {
+                exit::FAILED
+            });
         }
         let files = changes.iter().map(|change| Changed {
             path: change.path.clone(),
@@ -152,7 +159,9 @@ impl Install {
             after: change.after.clone().unwrap_or_default(),
         });
         let record = Record::new(way.name(), &programs, files.collect());
-        record.write(client.name).map_err(|error| record_failed(client, "written", &error))?;
+        record
+            .write(client.name)
+            .map_err(|error| record_failed(client, "written", &error))?;
         if let Err(failed) = write(&changes) {
             // Nothing of the installation is left in the settings.
             let _ = Record::remove(client.name);
@@ -175,13 +184,20 @@ impl Uninstall {
     pub fn main(self) -> Result<u8, Failed> {
         let client = find(&self.client)?;
         let Some(record) = read_record(client)? else {
-            print::problem(&format!("{}: nothing was installed by `lazaret install`", client.title));
+            print::problem(&format!(
+                "{}: nothing was installed by `lazaret install`",
+                client.title
+            ));
             return Ok(exit::FAILED);
         };
         let recipe = client.recipe(&record.programs(), plan::way(client, Some(&record.way))?);
         let changes = plan::to_uninstall(&recipe, &record)?;
         if !self.consent.is_given(&changes)? {
-            return Ok(if self.consent.dry_run { exit::OK } else { exit::FAILED });
+            return Ok(if self.consent.dry_run {
+                exit::OK
+            } else {
+                exit::FAILED
+            });
         }
         write(&changes)?;
         Record::remove(client.name).map_err(|error| record_failed(client, "removed", &error))?;
@@ -205,8 +221,12 @@ impl Line {
         if record.is_none() && !plan::is_here(client) {
             return Ok(None);
         }
-        let way = record.as_ref().and_then(|record| plan::way(client, Some(&record.way)).ok());
-        let programs = record.as_ref().map_or_else(plan::programs, |record| Ok(record.programs()))?;
+        let way = record
+            .as_ref()
+            .and_then(|record| plan::way(client, Some(&record.way)).ok());
+        let programs = record
+            .as_ref()
+            .map_or_else(plan::programs, |record| Ok(record.programs()))?;
         let way = way.unwrap_or_else(|| by_hand(client, &programs));
         let recipe = client.recipe(&programs, way);
         let places: Vec<_> = options.named_project().into_iter().collect();
@@ -221,7 +241,12 @@ impl Line {
             Ok((present, all)) => format!("in part: {present} of {all} settings by {}", way.name()),
             Err(failed) => failed.message,
         };
-        Ok(Some(Self { client, state, recipe, findings }))
+        Ok(Some(Self {
+            client,
+            state,
+            recipe,
+            findings,
+        }))
     }
 
     fn json(&self) -> Value {
@@ -231,15 +256,29 @@ impl Line {
 
     fn text(&self) -> String {
         let is_there = self.state.starts_with("installed") || self.state.starts_with("overridden");
-        let open = if is_there { open(&self.recipe) } else { String::new() };
-        let project: String = self.findings.iter().map(|finding| format!("  project: {finding}\n")).collect();
+        let open = if is_there {
+            open(&self.recipe)
+        } else {
+            String::new()
+        };
+        let project: String = self
+            .findings
+            .iter()
+            .map(|finding| format!("  project: {finding}\n"))
+            .collect();
         let help = match self.findings.is_empty() {
             true => String::new(),
             false => {
-                format!("  look at it, then remove it or run `lazaret accept`; {}\n", agent_settings::WHOLE)
+                format!(
+                    "  look at it, then remove it or run `lazaret accept`; {}\n",
+                    agent_settings::WHOLE
+                )
             }
         };
-        format!("{:<16}{}\n{project}{help}{open}", self.client.name, self.state)
+        format!(
+            "{:<16}{}\n{project}{help}{open}",
+            self.client.name, self.state
+        )
     }
 }
 
@@ -247,13 +286,17 @@ impl Status {
     /// Prints the list; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let lines = CLIENTS.iter().map(|client| Line::of(client, options));
-        let lines: Vec<Line> = lines.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let lines: Vec<Line> = lines
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
         if self.json {
             print::json(&lines.iter().map(Line::json).collect::<Vec<Value>>())?;
         } else if lines.is_empty() {
             print::result(b"no client that is known was found\n")?;
         } else {
-            print::result(for_terminal(&lines.iter().map(Line::text).collect::<String>()).as_bytes())?;
+            print::result(
+                for_terminal(&lines.iter().map(Line::text).collect::<String>()).as_bytes(),
+            )?;
         }
         Ok(exit::OK)
     }
@@ -261,8 +304,9 @@ impl Status {
 
 /// The way in which a person has installed it by hand, as far as the settings show.
 fn by_hand(client: &Client, programs: &Programs) -> Way {
-    let count =
-        |way: &Way| plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present);
+    let count = |way: &Way| {
+        plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present)
+    };
     let best = client.ways.iter().rev().max_by_key(|way| count(way));
     best.copied().unwrap_or(Way::Server)
 }
@@ -276,14 +320,24 @@ fn read_record(client: &Client) -> Result<Option<Record>, Failed> {
 }
 
 fn record_failed(client: &Client, what: &str, error: &io::Error) -> Failed {
-    Failed::internal(format!("{} cannot be {what}: {error}", Record::path(client.name).display()))
+    Failed::internal(format!(
+        "{} cannot be {what}: {error}",
+        Record::path(client.name).display()
+    ))
 }
 
 /// Writes all files or none.
 fn write(changes: &[Change]) -> Result<(), Failed> {
-    for (at, change) in changes.iter().enumerate().filter(|(_, change)| !change.is_none()) {
+    for (at, change) in changes
+        .iter()
+        .enumerate()
+        .filter(|(_, change)| !change.is_none())
+    {
         if let Err(failed) = change.write() {
-            let undone = changes[..at].iter().filter(|change| !change.is_none()).try_for_each(Change::undo);
+            let undone = changes[..at]
+                .iter()
+                .filter(|change| !change.is_none())
+                .try_for_each(Change::undo);
             return Err(undone.err().unwrap_or(failed));
         }
     }
@@ -292,13 +346,20 @@ fn write(changes: &[Change]) -> Result<(), Failed> {
 
 /// What the user has to know besides the changes.
 fn remarks(recipe: &Recipe) -> String {
-    let by_hand = recipe.by_hand.as_ref().map_or(String::new(), |text| format!("{text}\n"));
+    let by_hand = recipe
+        .by_hand
+        .as_ref()
+        .map_or(String::new(), |text| format!("{text}\n"));
     let unasked = if recipe.is_unasked { UNASKED } else { "" };
     format!("{by_hand}{}{unasked}", open(recipe))
 }
 
 fn open(recipe: &Recipe) -> String {
-    recipe.open.iter().map(|what| format!("  stays open: {what}\n")).collect()
+    recipe
+        .open
+        .iter()
+        .map(|what| format!("  stays open: {what}\n"))
+        .collect()
 }
 
 /// Escapes invisible characters for a terminal; line breaks stay.

@@ -30,16 +30,27 @@ pub struct Change {
 impl Change {
     /// The change as a unified diff without the keys in the file; empty if nothing changes.
     pub fn diff(&self) -> String {
-        let [before, after] = [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
+        let [before, after] =
+            [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
         if before == after {
             return String::new();
         }
         let until = Instant::now() + TIME;
         let lines = diff::lines(before, after, (1, 1), until, line_hider([before, after]));
         let path = self.path.display();
-        let name =
-            |text: &Option<String>| if text.is_some() { path.to_string() } else { "/dev/null".to_owned() };
-        format!("--- {}\n+++ {}\n{}\n", name(&self.before), name(&self.after), lines.join("\n"))
+        let name = |text: &Option<String>| {
+            if text.is_some() {
+                path.to_string()
+            } else {
+                "/dev/null".to_owned()
+            }
+        };
+        format!(
+            "--- {}\n+++ {}\n{}\n",
+            name(&self.before),
+            name(&self.after),
+            lines.join("\n")
+        )
     }
 
     pub fn is_none(&self) -> bool {
@@ -47,13 +58,15 @@ impl Change {
     }
 
     pub fn write(&self) -> Result<(), Failed> {
-        files::replace(&self.path, self.before.as_deref(), self.after.as_deref())
-            .map_err(|error| Failed::internal(format!("cannot write {}: {error}", self.path.display())))
+        files::replace(&self.path, self.before.as_deref(), self.after.as_deref()).map_err(|error| {
+            Failed::internal(format!("cannot write {}: {error}", self.path.display()))
+        })
     }
 
     pub fn undo(&self) -> Result<(), Failed> {
-        files::replace(&self.path, self.after.as_deref(), self.before.as_deref())
-            .map_err(|error| Failed::internal(format!("cannot restore {}: {error}", self.path.display())))
+        files::replace(&self.path, self.after.as_deref(), self.before.as_deref()).map_err(|error| {
+            Failed::internal(format!("cannot restore {}: {error}", self.path.display()))
+        })
     }
 }
 
@@ -61,9 +74,17 @@ pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
     let change = |file: &FileRecipe| {
         let path = place(file);
         let before = read(&path)?;
-        let after = edit::apply(file.format, before.as_deref().unwrap_or_default(), &file.edits)
-            .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
-        Ok(Change { path, before, after: Some(after) })
+        let after = edit::apply(
+            file.format,
+            before.as_deref().unwrap_or_default(),
+            &file.edits,
+        )
+        .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
+        Ok(Change {
+            path,
+            before,
+            after: Some(after),
+        })
     };
     recipe.files.iter().map(change).collect()
 }
@@ -71,7 +92,11 @@ pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
 /// The changes that revert an installation.
 pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
     let change = |(file, changed): (&FileRecipe, &Changed)| {
-        let Changed { path, before, after } = changed;
+        let Changed {
+            path,
+            before,
+            after,
+        } = changed;
         let now = read(path)?;
         let text = match &now {
             None => None,
@@ -85,14 +110,21 @@ pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Fai
                 (!is_empty).then_some(reverted)
             }
         };
-        Ok(Change { path: path.clone(), before: now, after: text })
+        Ok(Change {
+            path: path.clone(),
+            before: now,
+            after: text,
+        })
     };
     recipe.files.iter().zip(&record.files).map(change).collect()
 }
 
 fn is_empty(format: Format, text: &str) -> bool {
     let text = text.trim();
-    let is_json = matches!(format, Format::Json | Format::JsonWithComments | Format::Jsonc);
+    let is_json = matches!(
+        format,
+        Format::Json | Format::JsonWithComments | Format::Jsonc
+    );
     text.is_empty() || is_json && text.chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
 }
 
@@ -105,7 +137,8 @@ pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize
             .map_or_else(|| place(file), |changed| changed.path.clone());
         let text = read(&path)?.unwrap_or_default();
         let present = edit::present(file.format, &text, &file.edits);
-        count.0 += present.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
+        count.0 +=
+            present.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
         count.1 += file.edits.len();
     }
     Ok(count)
@@ -114,11 +147,15 @@ pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize
 /// The programs that a client is to start, with a server's name that no repository can know: one that had the same name could take the
 /// place of ours, and be called unasked.
 pub fn new_programs() -> Result<Programs, Failed> {
-    let random = new_id(USUAL_SERVER)
-        .map_err(|error| Failed::internal(format!("cannot choose a name for the server: {error}")))?;
+    let random = new_id(USUAL_SERVER).map_err(|error| {
+        Failed::internal(format!("cannot choose a name for the server: {error}"))
+    })?;
     // Clients put it before the names of tools, which may have 64 characters in all.
     let server = random.chars().take(NAME_MAX).collect();
-    Ok(Programs { server, ..programs()? })
+    Ok(Programs {
+        server,
+        ..programs()?
+    })
 }
 
 /// The programs, with the name that a person would write for the server.
@@ -127,9 +164,11 @@ pub fn programs() -> Result<Programs, Failed> {
         .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
     let text = |path: &Path| path.to_str().map(str::to_owned);
     match (text(&own), text(&own.with_file_name("lazaret-bash"))) {
-        (Some(lazaret), Some(lazaret_bash)) => {
-            Ok(Programs { lazaret, lazaret_bash, server: USUAL_SERVER.to_owned() })
-        }
+        (Some(lazaret), Some(lazaret_bash)) => Ok(Programs {
+            lazaret,
+            lazaret_bash,
+            server: USUAL_SERVER.to_owned(),
+        }),
         _ => Err(Failed::invalid(format!(
             "{}: no client can be given a path that is not UTF-8",
             own.display()
@@ -139,7 +178,10 @@ pub fn programs() -> Result<Programs, Failed> {
 
 /// Whether a client is installed on this machine, judged by its settings.
 pub fn is_here(client: &Client) -> bool {
-    client.signs.iter().any(|(root, path)| below(*root).join(path).exists())
+    client
+        .signs
+        .iter()
+        .any(|(root, path)| below(*root).join(path).exists())
 }
 
 /// The files by which a client is detected.
@@ -154,21 +196,43 @@ pub fn signs(client: &Client) -> String {
 
 /// The way with this name.
 pub fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
-    let Some(name) = name else { return Ok(client.ways.first().copied().unwrap_or(Way::Server)) };
-    let ways = || client.ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
+    let Some(name) = name else {
+        return Ok(client.ways.first().copied().unwrap_or(Way::Server));
+    };
+    let ways = || {
+        client
+            .ways
+            .iter()
+            .map(|way| way.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let found = client.ways.iter().find(|way| way.name() == name);
-    found.copied().ok_or_else(|| Failed::invalid(format!("{} has no `{name}`: {}", client.name, ways())))
+    found
+        .copied()
+        .ok_or_else(|| Failed::invalid(format!("{} has no `{name}`: {}", client.name, ways())))
 }
 
 fn place(file: &FileRecipe) -> PathBuf {
     let paths = file.paths.iter().map(|path| below(file.root).join(path));
-    let first = file.paths.first().map(|path| below(file.root).join(path)).unwrap_or_default();
-    paths.into_iter().find(|path| path.exists()).unwrap_or(first)
+    let first = file
+        .paths
+        .first()
+        .map(|path| below(file.root).join(path))
+        .unwrap_or_default();
+    paths
+        .into_iter()
+        .find(|path| path.exists())
+        .unwrap_or(first)
 }
 
 /// The directory of `root` as the client sees it: from the environment variables, which its program inherits.
 fn below(root: Root) -> PathBuf {
-    let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let home = named("HOME").unwrap_or_else(home);
     match root {
         Root::Home => home,
@@ -177,5 +241,6 @@ fn below(root: Root) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<Option<String>, Failed> {
-    files::read(path).map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
+    files::read(path)
+        .map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
 }

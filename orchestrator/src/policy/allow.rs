@@ -13,7 +13,9 @@ const LINE_MAX: u64 = 8192;
 /// Opens `named`, or each line of standard input, to the profile that a session here would have; returns the exit code.
 pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed> {
     let profile = options.policy().map_err(AllowError::from)?.profile;
-    let Some(named) = named else { return Ok(listen(&profile)) };
+    let Some(named) = named else {
+        return Ok(listen(&profile));
+    };
     let opens = opens(named);
     let told = match allow(&profile, &opens, "`lazaret policy allow`") {
         Ok(allowed) => allowed.describe(&opens),
@@ -27,7 +29,11 @@ pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed>
 
 /// An absolute path is a path; anything else is a host.
 fn opens(named: &str) -> Leased {
-    if named.starts_with('/') { Leased::Read(named.to_owned()) } else { Leased::Host(named.to_owned()) }
+    if named.starts_with('/') {
+        Leased::Read(named.to_owned())
+    } else {
+        Leased::Host(named.to_owned())
+    }
 }
 
 /// Answers each line until the input ends: `+` and what was written, or `-` and why nothing was.

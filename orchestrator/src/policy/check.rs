@@ -23,7 +23,10 @@ pub fn check(options: &SessionOptions, files: &[PathBuf], json: bool) -> Result<
         [] => vec![check_in_use(options, &host)?],
         files => files
             .iter()
-            .map(|file| Checked { file: file.display().to_string(), notes: check_file(file, &host) })
+            .map(|file| Checked {
+                file: file.display().to_string(),
+                notes: check_file(file, &host),
+            })
             .collect(),
     };
     if json {
@@ -32,7 +35,11 @@ pub fn check(options: &SessionOptions, files: &[PathBuf], json: bool) -> Result<
         let page: String = checked.iter().map(Checked::text).collect();
         print::result(print::shown(&page).as_bytes())?;
     }
-    Ok(if checked.iter().any(|one| one.notes.is_err()) { exit::FAILED } else { exit::OK })
+    Ok(if checked.iter().any(|one| one.notes.is_err()) {
+        exit::FAILED
+    } else {
+        exit::OK
+    })
 }
 
 impl Checked {
@@ -45,7 +52,9 @@ impl Checked {
         match &self.notes {
             Ok(notes) => notes
                 .iter()
-                .fold(format!("{}: ok\n", self.file), |text, note| format!("{text}  note: {note}\n")),
+                .fold(format!("{}: ok\n", self.file), |text, note| {
+                    format!("{text}  note: {note}\n")
+                }),
             Err(failed) => format!("{}\n", failed.message),
         }
     }
@@ -53,8 +62,16 @@ impl Checked {
 
 fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed> {
     let sources = policy_files::sources(host).map_err(Failed::from)?;
-    let names = sources.iter().map(|source| source.name.clone()).collect::<Vec<_>>().join(" and ");
-    let file = if names.is_empty() { "the shipped policy".to_owned() } else { names };
+    let names = sources
+        .iter()
+        .map(|source| source.name.clone())
+        .collect::<Vec<_>>()
+        .join(" and ");
+    let file = if names.is_empty() {
+        "the shipped policy".to_owned()
+    } else {
+        names
+    };
     let notes = check_sources(sources, host).and_then(|notes| options.scope().map(|_| notes));
     let notes = notes.map(|notes| [options.files().notes(), notes].concat());
     Ok(Checked { file, notes })
@@ -65,21 +82,36 @@ fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
     let text = read_text(file)?;
     let name = file.display().to_string();
     if is_scope(file, &text) {
-        let scope = scope_file::parse(&name, &text).map_err(|error| Failed::invalid(error.to_string()))?;
+        let scope =
+            scope_file::parse(&name, &text).map_err(|error| Failed::invalid(error.to_string()))?;
         ScopePaths::new(&scope).map_err(|error| Failed::invalid(format!("{name}: {error}")))?;
-        let unknown = scope.permissions.iter().filter(|permission| canonical(&permission.tool).is_none());
-        return Ok(unknown.map(|permission| format!("there is no tool `{}`", permission.tool)).collect());
+        let unknown = scope
+            .permissions
+            .iter()
+            .filter(|permission| canonical(&permission.tool).is_none());
+        return Ok(unknown
+            .map(|permission| format!("there is no tool `{}`", permission.tool))
+            .collect());
     }
     let mut sources = policy_files::sources(host).map_err(Failed::from)?;
     sources.retain(|source| source.kind != SourceKind::User);
-    sources.push(Source { name, kind: SourceKind::User, text });
+    sources.push(Source {
+        name,
+        kind: SourceKind::User,
+        text,
+    });
     check_sources(sources, host)
 }
 
 /// Whether a file is meant as a scope, even if it misspells `tool_permissions`.
 fn is_scope(file: &Path, text: &str) -> bool {
-    let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    let begins = |line: &str| line.trim_start_matches(['[', '\'', '"', ' ']).starts_with("tool_");
+    let is_yaml = file
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let begins = |line: &str| {
+        line.trim_start_matches(['[', '\'', '"', ' '])
+            .starts_with("tool_")
+    };
     is_yaml || text.lines().any(begins)
 }
 
@@ -107,6 +139,9 @@ fn note(rule: &Rule) -> Option<String> {
         return Some(format!("{}: `{name}`: {note}", rule.origin));
     }
     (name != rule.tool).then(|| {
-        format!("{}: `{}` is another name of `{name}`, which rules must use", rule.origin, rule.tool)
+        format!(
+            "{}: `{}` is another name of `{name}`, which rules must use",
+            rule.origin, rule.tool
+        )
     })
 }

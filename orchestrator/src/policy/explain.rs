@@ -16,12 +16,21 @@ use policies::{EffectivePolicy, Facts, Judgement, Verdict, WebPolicy};
 use serde_json::{Value, json};
 
 /// Prints the verdict on a call; for a batch, on each call in it.
-pub fn explain(options: &SessionOptions, tool: &str, input: &str, json: bool) -> Result<u8, Failed> {
+pub fn explain(
+    options: &SessionOptions,
+    tool: &str,
+    input: &str,
+    json: bool,
+) -> Result<u8, Failed> {
     let input: Value = serde_json::from_str(input)
         .map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))?;
     let policy = policy(options)?;
-    let Opening { open, directory, .. } = options.open(0)?;
-    let Open { project, central, .. } = open;
+    let Opening {
+        open, directory, ..
+    } = options.open(0)?;
+    let Open {
+        project, central, ..
+    } = open;
     let roots = Roots { project, central };
     let context = PlanContext {
         roots: &roots,
@@ -60,7 +69,9 @@ struct DecidableCall {
 
 impl DecidableCall {
     fn facts(&self) -> Facts<'_> {
-        self.request.as_ref().map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
+        self.request
+            .as_ref()
+            .map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
     }
 }
 
@@ -73,7 +84,12 @@ fn decidable(
 ) -> Result<Vec<DecidableCall>, Failed> {
     let entry = Registry::default().get(tool)?;
     let (tool, risk) = (entry.name().to_owned(), entry.risk());
-    let mut first = DecidableCall { tool, risk, request: None, refused: None };
+    let mut first = DecidableCall {
+        tool,
+        risk,
+        request: None,
+        refused: None,
+    };
     let plan = match &entry {
         Entry::Registered(tool) => Plan::Request(Request::Effect(tool.effect(input))),
         Entry::BuiltIn(tool) => match tool.plan(input, context).map_err(Failed::from) {
@@ -114,7 +130,10 @@ struct Explanation<'a> {
 fn all_to_json(explanations: &[Explanation]) -> Value {
     let mut calls = explanations.iter().map(Explanation::to_json);
     let mut first = calls.next().unwrap_or_default();
-    if explanations.first().is_some_and(|first| first.tool == BATCH) {
+    if explanations
+        .first()
+        .is_some_and(|first| first.tool == BATCH)
+    {
         first["calls"] = calls.collect();
     }
     first
@@ -128,7 +147,12 @@ impl<'a> Explanation<'a> {
             (Verdict::Deny(_), _) | (_, None) => decision,
             (_, Some(failed)) => refused(failed),
         };
-        Self { tool: &call.tool, facts, policy, judgement }
+        Self {
+            tool: &call.tool,
+            facts,
+            policy,
+            judgement,
+        }
     }
 
     fn why(&self) -> String {
@@ -140,7 +164,10 @@ impl<'a> Explanation<'a> {
 
     fn page(&self) -> String {
         let rule = self.judgement.rule.as_deref().unwrap_or("-");
-        let place = self.judgement.origin.map_or("built in".to_owned(), ToString::to_string);
+        let place = self
+            .judgement
+            .origin
+            .map_or("built in".to_owned(), ToString::to_string);
         let mut page = format!(
             "tool     {}\nverdict  {}\nrule     {rule}\nwhy      {}\nwhere    {place}\ntrust    {}\nrisk     {}\n",
             self.tool,
@@ -156,12 +183,17 @@ impl<'a> Explanation<'a> {
     }
 
     fn units(&self) -> Vec<Unit> {
-        self.facts.command.map(|command: &Run| shell::units(command)).unwrap_or_default()
+        self.facts
+            .command
+            .map(|command: &Run| shell::units(command))
+            .unwrap_or_default()
     }
 
     fn to_json(&self) -> Value {
         let unit = |unit: &Unit| match unit {
-            Unit::Simple(simple) => json!({ "words": simple.words, "marked": simple.sets_or_writes }),
+            Unit::Simple(simple) => {
+                json!({ "words": simple.words, "marked": simple.sets_or_writes })
+            }
             Unit::Unparsed(reason) => json!({ "unparsed": reason }),
         };
         json!({
@@ -182,8 +214,10 @@ impl<'a> Explanation<'a> {
 fn unit_text(unit: &Unit) -> String {
     match unit {
         Unit::Simple(simple) => {
-            let word =
-                |word: &Option<String>| word.as_ref().map_or("(?)".to_owned(), |word| format!("{word:?}"));
+            let word = |word: &Option<String>| {
+                word.as_ref()
+                    .map_or("(?)".to_owned(), |word| format!("{word:?}"))
+            };
             simple.words.iter().map(word).collect::<Vec<_>>().join(" ")
         }
         Unit::Unparsed(reason) => format!("not parsed: {reason}"),

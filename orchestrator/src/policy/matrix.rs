@@ -14,17 +14,26 @@ pub fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     let policy = policy(options)?;
     let rows = TOOLS
         .iter()
-        .map(|tool| Ok(((tool.name, tool.risk.name()), row(&policy, tool.name, tool.risk)?)))
+        .map(|tool| {
+            Ok((
+                (tool.name, tool.risk.name()),
+                row(&policy, tool.name, tool.risk)?,
+            ))
+        })
         .collect::<Result<Vec<_>, Failed>>()?;
     if json {
         let row = |((tool, risk), [supervised, guided, autonomous]): &((&str, &str), [&str; 3])| json!({ "tool": tool, "risk": risk, "supervised": supervised, "guided": guided, "autonomous": autonomous });
         print::json(&rows.iter().map(row).collect::<Vec<Value>>())?;
         return Ok(exit::OK);
     }
-    let mut table =
-        format!("{:<17}{:<8}{:<12}{:<8}{}\n", "TOOL", "RISK", "SUPERVISED", "GUIDED", "AUTONOMOUS");
+    let mut table = format!(
+        "{:<17}{:<8}{:<12}{:<8}{}\n",
+        "TOOL", "RISK", "SUPERVISED", "GUIDED", "AUTONOMOUS"
+    );
     for ((tool, risk), [supervised, guided, autonomous]) in rows {
-        table.push_str(&format!("{tool:<17}{risk:<8}{supervised:<12}{guided:<8}{autonomous}\n"));
+        table.push_str(&format!(
+            "{tool:<17}{risk:<8}{supervised:<12}{guided:<8}{autonomous}\n"
+        ));
     }
     print::result(table.as_bytes())?;
     Ok(exit::OK)
@@ -34,8 +43,12 @@ pub fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
 fn row(policy: &EffectivePolicy, tool: &str, risk: Risk) -> Result<[&'static str; 3], Failed> {
     let mut row = [""; 3];
     for (cell, trust) in row.iter_mut().zip(Trust::ALL) {
-        let policy = policy.clone().narrow(policy.scope.as_ref(), trust).map_err(Failed::from)?;
-        *cell = verdict_name(&decision(&policy, tool, &Facts::bare(policy_name(tool), risk)).verdict);
+        let policy = policy
+            .clone()
+            .narrow(policy.scope.as_ref(), trust)
+            .map_err(Failed::from)?;
+        *cell =
+            verdict_name(&decision(&policy, tool, &Facts::bare(policy_name(tool), risk)).verdict);
     }
     Ok(row)
 }

@@ -87,7 +87,9 @@ impl Policy {
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         match self.command {
             PolicyCommand::Check { files, json } => check::check(options, &files, json),
-            PolicyCommand::Explain { tool, input, json } => explain::explain(options, &tool, &input, json),
+            PolicyCommand::Explain { tool, input, json } => {
+                explain::explain(options, &tool, &input, json)
+            }
             PolicyCommand::Matrix { json } => matrix::matrix(options, json),
             PolicyCommand::Allow { host, .. } => allow::main(options, host.as_deref()),
             PolicyCommand::Show { json } => show::show(options, json),

@@ -8,5 +8,7 @@ use policies::EffectivePolicy;
 pub fn policy(options: &SessionOptions) -> Result<EffectivePolicy, Failed> {
     let policy = options.policy().map_err(Failed::from)?;
     let trust = options.trust().unwrap_or(policy.trust);
-    policy.narrow(options.scope()?.as_ref(), trust).map_err(Failed::from)
+    policy
+        .narrow(options.scope()?.as_ref(), trust)
+        .map_err(Failed::from)
 }

@@ -106,8 +106,7 @@ fn permission_json(permission: &broker_protocol::Permission) -> Value {
 }
 
 fn rule_json(rule: &Rule) -> Value {
-    let condition =
-        |condition: &Condition| json!({ "param": condition.param, condition.test.name(): condition.values });
+    let condition = |condition: &Condition| json!({ "param": condition.param, condition.test.name(): condition.values });
     json!({
         "tool": rule.tool,
         "action": rule.action.name(),
@@ -124,7 +123,8 @@ fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(values) => {
             let some = values.into_iter().filter(|(_, value)| !value.is_null());
-            some.map(|(key, value)| (key, without_nulls(value))).collect()
+            some.map(|(key, value)| (key, without_nulls(value)))
+                .collect()
         }
         Value::Array(values) => values.into_iter().map(without_nulls).collect(),
         value => value,

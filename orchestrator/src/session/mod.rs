@@ -94,17 +94,39 @@ impl Session {
         let mut opening = options.open(SPARE)?;
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), self.leases);
-        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        let max = self
+            .max_violations
+            .unwrap_or(options.trust().map_or(0, violation::default_max));
         let max_violations = (max > 0).then_some(max);
-        let announced = Announced::new(&policy, &opening.open, opening.directory.as_ref(), max_violations);
+        let announced = Announced::new(
+            &policy,
+            &opening.open,
+            opening.directory.as_ref(),
+            max_violations,
+        );
         let announced = announced.chosen(&opening.choice);
         let config = self.tools.config(opening, policy)?;
-        let config = Config { max_violations, subscribers: vec![log.clone()], ..config };
+        let config = Config {
+            max_violations,
+            subscribers: vec![log.clone()],
+            ..config
+        };
         let endpoint = options.endpoint().lasting();
         let mut servers = SessionServers::of(&config.open, print::problem);
-        endpoint.iter().for_each(|endpoint| servers::reach(&mut servers, endpoint));
-        let socket = endpoint.as_ref().ok().and_then(Endpoint::socket).map(Path::to_owned);
-        confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        endpoint
+            .iter()
+            .for_each(|endpoint| servers::reach(&mut servers, endpoint));
+        let socket = endpoint
+            .as_ref()
+            .ok()
+            .and_then(Endpoint::socket)
+            .map(Path::to_owned);
+        confine(&Needs {
+            web: true,
+            socket,
+            write: servers.directories(),
+            ..Needs::default()
+        });
         let served = runtime()?.block_on(async {
             telemetry.start();
             let writer = Writer::new(Output::stdout().map_err(unusable)?);
@@ -123,7 +145,11 @@ impl Session {
             telemetry.end().await;
             served
         });
-        log.end(served.as_ref().map_or("no session could be opened", End::reason));
+        log.end(
+            served
+                .as_ref()
+                .map_or("no session could be opened", End::reason),
+        );
         served.map(End::code)
     }
 }
@@ -218,7 +244,12 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
 
 /// Reports that no session could be opened.
 async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
-    match writer.line(&EventLine::Fault { error: ErrorBody::new(&failed) }).await {
+    match writer
+        .line(&EventLine::Fault {
+            error: ErrorBody::new(&failed),
+        })
+        .await
+    {
         Ok(()) => Err(failed),
         Err(Closed) => Ok(End::of_output(writer).await),
     }

@@ -23,7 +23,9 @@ pub enum TelemetryError {
     #[error("--server-log: another process writes {}", .0.display())]
     InUse(PathBuf),
     /// Spans are to be exported, but this program was built without that.
-    #[error("{0}: this lazaret is built without the feature `otel` (cargo build --release --features otel)")]
+    #[error(
+        "{0}: this lazaret is built without the feature `otel` (cargo build --release --features otel)"
+    )]
     NotBuilt(&'static str),
     /// The collector's address is unusable.
     #[error(
@@ -31,7 +33,9 @@ pub enum TelemetryError {
     )]
     Address(&'static str),
     /// Headers for the collector may contain a key.
-    #[error("{0}: the headers of OTEL_EXPORTER_OTLP_HEADERS would cross a network in clear text; use https")]
+    #[error(
+        "{0}: the headers of OTEL_EXPORTER_OTLP_HEADERS would cross a network in clear text; use https"
+    )]
     PlainHeaders(&'static str),
     /// The exporter cannot be created.
     #[error("cannot export spans: {0}")]
@@ -52,6 +56,9 @@ impl From<TelemetryError> for Failed {
             | TelemetryError::PlainHeaders(_) => ErrorKind::InvalidInput,
             TelemetryError::Export(_) | TelemetryError::Subscriber => ErrorKind::Internal,
         };
-        Failed { kind, message: error.to_string() }
+        Failed {
+            kind,
+            message: error.to_string(),
+        }
     }
 }

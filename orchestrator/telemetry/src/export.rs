@@ -80,22 +80,42 @@ pub(crate) fn open(
         .build()
         .map_err(|error| failed(&error))?;
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    let name = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
-    let resource = Resource::builder().with_service_name(name.unwrap_or_else(|| "lazaret".to_owned()));
+    let name = std::env::var("OTEL_SERVICE_NAME")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let resource =
+        Resource::builder().with_service_name(name.unwrap_or_else(|| "lazaret".to_owned()));
     let resource = resource.with_attribute(version).build();
     exporter.set_resource(&resource);
     let (sender, spans) = mpsc::channel(QUEUE);
     let dropped = Arc::<AtomicU64>::default();
-    let queue = Queue { spans: sender, dropped: dropped.clone() };
-    let provider = SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue).build();
+    let queue = Queue {
+        spans: sender,
+        dropped: dropped.clone(),
+    };
+    let provider = SdkTracerProvider::builder()
+        .with_resource(resource)
+        .with_span_processor(queue)
+        .build();
     let layer = OpenTelemetryLayer::new(provider.tracer("lazaret"))
         .with_location(false)
         .with_threads(false)
         .with_target(false)
         .with_tracked_inactivity(false)
         .with_context_activation(false);
-    let sender = Sender { exporter, spans, dropped, fails: false };
-    Ok((Export { waiting: Some(sender), running: None }, layer))
+    let sender = Sender {
+        exporter,
+        spans,
+        dropped,
+        fails: false,
+    };
+    Ok((
+        Export {
+            waiting: Some(sender),
+            running: None,
+        },
+        layer,
+    ))
 }
 
 impl Export {
@@ -107,7 +127,9 @@ impl Export {
     }
 
     pub async fn end(self) {
-        let Some((end, task)) = self.running else { return };
+        let Some((end, task)) = self.running else {
+            return;
+        };
         // A finished task has nothing left to send.
         let _ = end.send(());
         let _ = timeout(LAST, task).await;
@@ -211,8 +233,14 @@ struct Client(reqwest::Client);
 
 impl Client {
     fn new(url: &Url) -> Result<Self, TelemetryError> {
-        let builder = Tls::default().client(url.scheme() == "http").map_err(TelemetryError::Export)?;
-        builder.timeout(SEND).build().map(Self).map_err(|error| TelemetryError::Export(error.to_string()))
+        let builder = Tls::default()
+            .client(url.scheme() == "http")
+            .map_err(TelemetryError::Export)?;
+        builder
+            .timeout(SEND)
+            .build()
+            .map(Self)
+            .map_err(|error| TelemetryError::Export(error.to_string()))
     }
 }
 
@@ -227,6 +255,8 @@ impl HttpClient for Client {
             }
             bytes.extend_from_slice(&piece);
         }
-        Ok(Response::builder().status(response.status()).body(bytes.into())?)
+        Ok(Response::builder()
+            .status(response.status())
+            .body(bytes.into())?)
     }
 }

@@ -27,7 +27,10 @@ impl Fields {
 
     /// Takes from `inner` the fields that are missing or different here.
     pub fn update(&mut self, inner: &Fields) {
-        inner.0.iter().for_each(|(name, value)| self.put(name, value.clone()));
+        inner
+            .0
+            .iter()
+            .for_each(|(name, value)| self.put(name, value.clone()));
     }
 
     fn set(&mut self, field: &Field, value: Value) {

@@ -53,7 +53,14 @@ impl LogFile {
             true => Sink::StandardError,
             false => Sink::Files(Files::open(path, BYTES_MAX)?),
         };
-        Ok(Self { state: Mutex::new(State { sink, dropped: 0, has_complained: false }), complain })
+        Ok(Self {
+            state: Mutex::new(State {
+                sink,
+                dropped: 0,
+                has_complained: false,
+            }),
+            complain,
+        })
     }
 
     /// Writes a line, which ends with a line break.
@@ -62,9 +69,9 @@ impl LogFile {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = state.dropped;
         let written = match line.strip_suffix(b"}\n").filter(|_| dropped > 0) {
-            Some(start) => {
-                state.sink.write(&[start, format!(",\"dropped\":{dropped}}}\n").as_bytes()].concat())
-            }
+            Some(start) => state
+                .sink
+                .write(&[start, format!(",\"dropped\":{dropped}}}\n").as_bytes()].concat()),
             None => state.sink.write(line),
         };
         match written {
@@ -88,7 +95,9 @@ impl Sink {
                 let stderr = io::stderr();
                 let mut waiting = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
                 poll(&mut waiting, PollTimeout::ZERO)?;
-                let is_ready = waiting[0].revents().is_some_and(|events| events.contains(PollFlags::POLLOUT));
+                let is_ready = waiting[0]
+                    .revents()
+                    .is_some_and(|events| events.contains(PollFlags::POLLOUT));
                 if !is_ready {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
@@ -109,8 +118,16 @@ impl Files {
         let mut previous = OsString::from(path);
         previous.push(".1");
         let previous = open_own(&PathBuf::from(previous))?;
-        let bytes = current.metadata().map_err(|error| failed(path, error))?.len();
-        Ok(Self { current, previous, bytes, bytes_max })
+        let bytes = current
+            .metadata()
+            .map_err(|error| failed(path, error))?
+            .len();
+        Ok(Self {
+            current,
+            previous,
+            bytes,
+            bytes_max,
+        })
     }
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
@@ -159,7 +176,10 @@ fn open_own(path: &Path) -> Result<File, TelemetryError> {
 }
 
 fn failed(path: &Path, error: io::Error) -> TelemetryError {
-    TelemetryError::Open { path: path.to_owned(), error }
+    TelemetryError::Open {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 #[cfg(test)]
@@ -178,16 +198,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut files = Files::open(&path, 30).unwrap();
-        let read = || [&path, &folder.path().join("log.1")].map(|path| fs::read_to_string(path).unwrap());
+        let read =
+            || [&path, &folder.path().join("log.1")].map(|path| fs::read_to_string(path).unwrap());
         for line in ["first 789\n", "second 89\n", "third 789\n"] {
             files.write(line.as_bytes()).unwrap();
         }
-        assert_eq!(read(), ["first 789\nsecond 89\nthird 789\n", ""], "at the bound");
+        assert_eq!(
+            read(),
+            ["first 789\nsecond 89\nthird 789\n", ""],
+            "at the bound"
+        );
         files.write(b"4\n").unwrap();
         assert_eq!(read(), ["4\n", "first 789\nsecond 89\nthird 789\n"]);
         (0..14).for_each(|_| files.write(b"5\n").unwrap());
         files.write(b"6\n").unwrap();
-        assert_eq!(read(), ["6\n".to_owned(), format!("4\n{}", "5\n".repeat(14))], "the oldest is gone");
+        assert_eq!(
+            read(),
+            ["6\n".to_owned(), format!("4\n{}", "5\n".repeat(14))],
+            "the oldest is gone"
+        );
         drop(files);
         let files = Files::open(&path, 30).unwrap();
         assert_eq!(files.bytes, 2, "what is there counts");
@@ -200,9 +229,15 @@ mod tests {
         fs::write(&path, "before\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let _open = Files::open(&path, 100).unwrap();
-        assert_eq!((mode(&path), mode(&folder.path().join("log.1"))), (0o600, 0o600));
+        assert_eq!(
+            (mode(&path), mode(&folder.path().join("log.1"))),
+            (0o600, 0o600)
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "before\n");
-        assert!(matches!(Files::open(&path, 100), Err(TelemetryError::InUse(_))));
+        assert!(matches!(
+            Files::open(&path, 100),
+            Err(TelemetryError::InUse(_))
+        ));
     }
 
     #[test]
@@ -235,7 +270,11 @@ mod tests {
         })
         .unwrap();
         // First like a full disk, then with space again.
-        let full = OpenOptions::new().read(true).append(true).open("/dev/full").unwrap();
+        let full = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open("/dev/full")
+            .unwrap();
         let swap = |file: File| match &mut log.state.lock().unwrap().sink {
             Sink::Files(files) => std::mem::replace(&mut files.current, file),
             Sink::StandardError => panic!("a file"),
@@ -247,6 +286,9 @@ mod tests {
         assert!(log.state.lock().unwrap().has_complained);
         log.write(b"{\"a\":3}\n");
         log.write(b"{\"a\":4}\n");
-        assert_eq!(fs::read_to_string(path).unwrap(), "{\"a\":3,\"dropped\":2}\n{\"a\":4}\n");
+        assert_eq!(
+            fs::read_to_string(path).unwrap(),
+            "{\"a\":3,\"dropped\":2}\n{\"a\":4}\n"
+        );
     }
 }

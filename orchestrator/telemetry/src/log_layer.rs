@@ -40,7 +40,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
             return;
         }
         let mut fields = Fields::default();
-        let spans = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
+        let spans = context
+            .event_scope(event)
+            .into_iter()
+            .flat_map(|scope| scope.from_root());
         for span in spans {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 fields.update(of_span);
@@ -49,12 +52,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         let mut own = Fields::default();
         event.record(&mut own);
         fields.update(&own);
-        self.0.write(&line(*event.metadata().level(), now_ms(), &fields));
+        self.0
+            .write(&line(*event.metadata().level(), now_ms(), &fields));
     }
 }
 
 fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -66,7 +72,10 @@ fn line(level: Level, milliseconds: u64, fields: &Fields) -> Vec<u8> {
         level.as_str().to_ascii_lowercase()
     );
     // The event's name comes first; in `tracing` it is a field like others.
-    let event = fields.iter().filter(|(name, _)| *name == "message").map(|(_, value)| ("event", value));
+    let event = fields
+        .iter()
+        .filter(|(name, _)| *name == "message")
+        .map(|(_, value)| ("event", value));
     let others = fields.iter().filter(|(name, _)| *name != "message");
     let mut is_cut = false;
     for (name, value) in event.chain(others) {
@@ -106,19 +115,31 @@ mod tests {
         let log = LogFile::open(&path, |problem| panic!("{problem}")).unwrap();
         tracing::subscriber::with_default(Registry::default().with(LogLayer(log)), test);
         let text = fs::read_to_string(path).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     #[test]
     fn a_line_has_the_fields_of_its_event_and_of_the_spans_around_it() {
         let written = lines(|| {
-            let outer =
-                tracing::info_span!("a", connection = 3, status = tracing::field::Empty, otel.name = "x");
+            let outer = tracing::info_span!(
+                "a",
+                connection = 3,
+                status = tracing::field::Empty,
+                otel.name = "x"
+            );
             let _outer = outer.enter();
             let inner = tracing::info_span!("b", tool = "bash", connection = 4);
             let _inner = inner.enter();
             outer.record("status", 200);
-            tracing::info!(duration_ms = 7u128, is_late = false, share = 0.5, tool = "glob", "call");
+            tracing::info!(
+                duration_ms = 7u128,
+                is_late = false,
+                share = 0.5,
+                tool = "glob",
+                "call"
+            );
             tracing::debug!("not written");
         });
         assert_eq!(written.len(), 1, "{written:?}");
@@ -141,8 +162,14 @@ mod tests {
         let line = written[0].to_string();
         for field in ["text", "debug", "display", "event"] {
             let text = written[0][field].as_str().unwrap();
-            assert!(text.contains('a') && text.contains('c'), "{field}: control: the rest of it is there");
-            assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{field}: {text:?}");
+            assert!(
+                text.contains('a') && text.contains('c'),
+                "{field}: control: the rest of it is there"
+            );
+            assert!(
+                !text.contains('\u{1b}') && !text.contains('\u{202e}'),
+                "{field}: {text:?}"
+            );
         }
         assert!(!line.contains(SECRET), "{line}");
         assert!(line.contains("[redacted:PLANTED_TOKEN]"), "{line}");
@@ -151,18 +178,39 @@ mod tests {
     #[test]
     fn texts_and_lines_have_their_bounds() {
         let written = lines(|| {
-            tracing::info!(at = "é".repeat(TEXT_MAX / 2), above = "x".repeat(TEXT_MAX + 1), "x");
+            tracing::info!(
+                at = "é".repeat(TEXT_MAX / 2),
+                above = "x".repeat(TEXT_MAX + 1),
+                "x"
+            );
         });
         assert_eq!(written[0]["at"].as_str().unwrap().len(), TEXT_MAX);
-        assert_eq!(written[0]["above"].as_str().unwrap(), format!("{}…", "x".repeat(TEXT_MAX)));
+        assert_eq!(
+            written[0]["above"].as_str().unwrap(),
+            format!("{}…", "x".repeat(TEXT_MAX))
+        );
         // A quote takes two bytes in JSON.
         let quotes = "\"".repeat(TEXT_MAX);
         let written = lines(|| {
             let q = quotes.as_str();
-            tracing::info!(a = q, b = q, c = q, d = q, e = q, f = q, g = q, h = q, last = 1, "full");
+            tracing::info!(
+                a = q,
+                b = q,
+                c = q,
+                d = q,
+                e = q,
+                f = q,
+                g = q,
+                h = q,
+                last = 1,
+                "full"
+            );
         });
         assert_eq!(written[0]["cut"], true);
         assert!((LINE_MAX - 2 * TEXT_MAX..LINE_MAX).contains(&written[0].to_string().len()));
-        assert_eq!((&written[0]["event"], &written[0]["last"]), (&"full".into(), &1.into()));
+        assert_eq!(
+            (&written[0]["event"], &written[0]["last"]),
+            (&"full".into(), &1.into())
+        );
     }
 }

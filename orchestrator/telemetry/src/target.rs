@@ -10,7 +10,11 @@ pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES: &str = "/v1/traces";
 
 /// The address for a collector's traces. `name` is the option or the variable that it comes from.
-pub(crate) fn traces(name: &'static str, text: &str, has_headers: bool) -> Result<Url, TelemetryError> {
+pub(crate) fn traces(
+    name: &'static str,
+    text: &str,
+    has_headers: bool,
+) -> Result<Url, TelemetryError> {
     let mut url = base::parse(text).ok_or(TelemetryError::Address(name))?;
     if has_headers && is_exposed(&url) {
         return Err(TelemetryError::PlainHeaders(name));
@@ -31,8 +35,14 @@ mod tests {
 
     #[test]
     fn an_address_is_a_base_without_anything_secret() {
-        assert_eq!(at("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
-        assert_eq!(at("https://otel.example/a/").unwrap(), "https://otel.example/a/v1/traces");
+        assert_eq!(
+            at("http://127.0.0.1:4318").unwrap(),
+            "http://127.0.0.1:4318/v1/traces"
+        );
+        assert_eq!(
+            at("https://otel.example/a/").unwrap(),
+            "https://otel.example/a/v1/traces"
+        );
         let long = |length: usize| format!("http://h/{}", "x".repeat(length - "http://h/".len()));
         assert!(at(&long(BASE_MAX)).is_ok());
         let above = long(BASE_MAX + 1);
@@ -47,19 +57,37 @@ mod tests {
             "http://h#x",
             &above,
         ] {
-            assert!(matches!(at(wrong), Err(TelemetryError::Address("--otlp"))), "{wrong}");
+            assert!(
+                matches!(at(wrong), Err(TelemetryError::Address("--otlp"))),
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn headers_cross_no_network_in_clear_text() {
         let with_headers = |text: &str| traces("--otlp", text, true);
-        for local in ["http://127.0.0.1:4318", "http://[::1]:4318", "http://localhost:4318", "https://h"] {
+        for local in [
+            "http://127.0.0.1:4318",
+            "http://[::1]:4318",
+            "http://localhost:4318",
+            "https://h",
+        ] {
             assert!(with_headers(local).is_ok(), "{local}");
         }
-        for open in ["http://h", "http://192.168.1.3:4318", "http://localhost.example"] {
-            assert!(matches!(with_headers(open), Err(TelemetryError::PlainHeaders(_))), "{open}");
-            assert!(at(open).is_ok(), "control: {open} is wrong for its headers only");
+        for open in [
+            "http://h",
+            "http://192.168.1.3:4318",
+            "http://localhost.example",
+        ] {
+            assert!(
+                matches!(with_headers(open), Err(TelemetryError::PlainHeaders(_))),
+                "{open}"
+            );
+            assert!(
+                at(open).is_ok(),
+                "control: {open} is wrong for its headers only"
+            );
         }
     }
 }

@@ -17,7 +17,10 @@ use tracing_subscriber::layer::SubscriberExt;
 /// Only our own spans and events are recorded: libraries log headers and addresses.
 const OURS: &str = "orchestrator_";
 /// Variables with headers for collectors.
-const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 /// Where spans are exported to.
 #[derive(Args, Clone, Debug, Default)]
@@ -54,7 +57,11 @@ impl TelemetryOptions {
     /// # Errors
     /// See [`TelemetryError`].
     pub fn begin(&self, complain: fn(&str)) -> Result<Telemetry, TelemetryError> {
-        let log = self.server_log.as_ref().map(|path| LogFile::open(path, complain)).transpose()?;
+        let log = self
+            .server_log
+            .as_ref()
+            .map(|path| LogFile::open(path, complain))
+            .transpose()?;
         self.export.begin_with(log, complain)
     }
 }
@@ -68,12 +75,18 @@ impl ExportOptions {
         self.begin_with(None, complain)
     }
 
-    fn begin_with(&self, log: Option<LogFile>, complain: fn(&str)) -> Result<Telemetry, TelemetryError> {
+    fn begin_with(
+        &self,
+        log: Option<LogFile>,
+        complain: fn(&str),
+    ) -> Result<Telemetry, TelemetryError> {
         let (export, layer) = match self.collector() {
             Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
-                let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                let is_set =
+                    |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
                 let has_headers = HEADERS.iter().any(is_set);
-                let (export, layer) = export::open(name, target::traces(name, &address, has_headers)?)?;
+                let (export, layer) =
+                    export::open(name, target::traces(name, &address, has_headers)?)?;
                 (Some(export), Some(layer))
             }
             // The variable is for all programs, so an error in it does not prevent the start.
@@ -85,19 +98,33 @@ impl ExportOptions {
         };
         let is_on = log.is_some() || export.is_some();
         if is_on {
-            let level = if export.is_some() { LevelFilter::DEBUG } else { LevelFilter::INFO };
-            let is_ours = move |of: &Metadata<'_>| of.target().starts_with(OURS) && *of.level() <= level;
+            let level = if export.is_some() {
+                LevelFilter::DEBUG
+            } else {
+                LevelFilter::INFO
+            };
+            let is_ours =
+                move |of: &Metadata<'_>| of.target().starts_with(OURS) && *of.level() <= level;
             let heard = Registry::default().with(layer).with(log.map(LogLayer));
             let heard = heard.with(filter_fn(is_ours).with_max_level_hint(level));
-            tracing::subscriber::set_global_default(heard).map_err(|_| TelemetryError::Subscriber)?;
-            tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "begin");
+            tracing::subscriber::set_global_default(heard)
+                .map_err(|_| TelemetryError::Subscriber)?;
+            tracing::info!(
+                version = env!("CARGO_PKG_VERSION"),
+                pid = std::process::id(),
+                "begin"
+            );
         }
         Ok(Telemetry { export, is_on })
     }
 
     /// The collector's address, and the option or variable it comes from.
     fn collector(&self) -> Option<(&'static str, String)> {
-        let of_environment = || std::env::var(target::VARIABLE).ok().filter(|url| !url.is_empty());
+        let of_environment = || {
+            std::env::var(target::VARIABLE)
+                .ok()
+                .filter(|url| !url.is_empty())
+        };
         match &self.otlp {
             Some(url) => Some(("--otlp", url.clone())),
             None => of_environment().map(|url| (target::VARIABLE, url)),

@@ -53,7 +53,9 @@ pub enum Command {
 impl Line {
     /// Parses a typed line. Two slashes at the start stand for a single one that the model is to see.
     pub fn parse(text: String) -> Self {
-        let Some(words) = text.strip_prefix('/') else { return Self::Say(text) };
+        let Some(words) = text.strip_prefix('/') else {
+            return Self::Say(text);
+        };
         if words.starts_with('/') {
             return Self::Say(words.to_owned());
         }
@@ -72,7 +74,9 @@ impl Line {
             ("help" | "undo", Some(_)) => Self::Unknown(format!("/{name} takes nothing more")),
             (name, _) => {
                 let name = shown(name);
-                Self::Unknown(format!("there is no /{name}, and the model was not told; /help, or //{name}"))
+                Self::Unknown(format!(
+                    "there is no /{name}, and the model was not told; /help, or //{name}"
+                ))
             }
         }
     }
@@ -81,20 +85,30 @@ impl Line {
 /// Completions of a partly typed command to the chat.
 pub fn complete(begun: &str) -> Vec<String> {
     let with = |command: &str, words: &[&str]| -> Vec<String> {
-        words.iter().map(|word| format!("{command} {word}")).collect()
+        words
+            .iter()
+            .map(|word| format!("{command} {word}"))
+            .collect()
     };
     let all = match begun.split_once(' ') {
         _ if !begun.starts_with('/') => Vec::new(),
-        None => ["/help", "/model", "/resume", "/trust", "/undo"].map(str::to_owned).to_vec(),
+        None => ["/help", "/model", "/resume", "/trust", "/undo"]
+            .map(str::to_owned)
+            .to_vec(),
         Some(("/trust", _)) => with("/trust", &["supervised", "guided"]),
         Some(("/resume", _)) => {
             let ids = transcripts::ids().unwrap_or_default();
             let newest = ids.iter().rev().take(OFFERED).map(String::as_str);
-            with("/resume", &["last"].into_iter().chain(newest).collect::<Vec<_>>())
+            with(
+                "/resume",
+                &["last"].into_iter().chain(newest).collect::<Vec<_>>(),
+            )
         }
         Some(_) => Vec::new(),
     };
-    all.into_iter().filter(|whole| whole.starts_with(begun)).collect()
+    all.into_iter()
+        .filter(|whole| whole.starts_with(begun))
+        .collect()
 }
 
 /// The user's next text, of one or several lines, if the terminal edits lines itself; `None` at the end, at an empty line and at a signal.
@@ -140,11 +154,26 @@ mod tests {
         assert_eq!(parse("look at a/b"), say("look at a/b"));
         assert_eq!(parse("//etc/hosts is wrong"), say("/etc/hosts is wrong"));
         assert_eq!(parse("/help"), Line::Command(Command::Help));
-        assert_eq!(parse("/model  small "), Line::Command(Command::Model(Some("small".into()))));
-        assert_eq!(parse("/trust ask"), Line::Command(Command::Trust(Some(Trust::Supervised))));
+        assert_eq!(
+            parse("/model  small "),
+            Line::Command(Command::Model(Some("small".into())))
+        );
+        assert_eq!(
+            parse("/trust ask"),
+            Line::Command(Command::Trust(Some(Trust::Supervised)))
+        );
         assert_eq!(parse("/resume"), Line::Command(Command::Resume(None)));
-        for wrong in ["/", "/etc/hosts is wrong", "/undo all", "/trust none", "/Model x", "/\u{1b}[2J"] {
-            let Line::Unknown(why) = parse(wrong) else { panic!("{wrong:?} is taken") };
+        for wrong in [
+            "/",
+            "/etc/hosts is wrong",
+            "/undo all",
+            "/trust none",
+            "/Model x",
+            "/\u{1b}[2J",
+        ] {
+            let Line::Unknown(why) = parse(wrong) else {
+                panic!("{wrong:?} is taken")
+            };
             assert!(!why.contains('\u{1b}'), "{why:?}");
         }
     }

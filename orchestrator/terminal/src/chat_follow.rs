@@ -33,7 +33,10 @@ impl Front {
     async fn show(&mut self, event: &Event) -> io::Result<()> {
         match self {
             Front::Text(screen) => screen.show(event).await,
-            Front::Json(out) => out.write_all(format!("{}\n", event.to_json()).as_bytes()).await,
+            Front::Json(out) => {
+                out.write_all(format!("{}\n", event.to_json()).as_bytes())
+                    .await
+            }
         }
     }
 
@@ -110,7 +113,9 @@ pub async fn follow(
             while events.recv().await.is_some() {}
             return match error.kind() {
                 io::ErrorKind::BrokenPipe => Ok(()),
-                _ => Err(Failed::internal(format!("cannot write the output: {error}"))),
+                _ => Err(Failed::internal(format!(
+                    "cannot write the output: {error}"
+                ))),
             };
         }
     }
@@ -136,18 +141,27 @@ async fn take(
         Body::ToolConfirm(confirm) => match answers {
             Answers::Person(_) => {
                 asked.push_back((**confirm).clone());
-                if asked.len() == 1 { front.question(confirm, answers).await } else { Ok(()) }
+                if asked.len() == 1 {
+                    front.question(confirm, answers).await
+                } else {
+                    Ok(())
+                }
             }
             Answers::Nobody => {
                 // A call that has ended by now needs no answer.
-                let _ = control.approve(&confirm.tool_id, confirm.part, Answer::No, None).await;
+                let _ = control
+                    .approve(&confirm.tool_id, confirm.part, Answer::No, None)
+                    .await;
                 let tool = &confirm.tool_name;
-                let message = format!("{tool} needs an approval, and nobody is here to give it: see --trust");
+                let message =
+                    format!("{tool} needs an approval, and nobody is here to give it: see --trust");
                 front.problem(&message).await
             }
         },
         Body::ToolResult(result) => {
-            let was_first = asked.front().is_some_and(|first| first.tool_id == result.tool_id);
+            let was_first = asked
+                .front()
+                .is_some_and(|first| first.tool_id == result.tool_id);
             asked.retain(|other| other.tool_id != result.tool_id);
             match asked.front() {
                 Some(next) if was_first => front.question(next, answers).await,
@@ -172,7 +186,9 @@ async fn answer(
     answers: &mut Answers<'_>,
     asked: &mut VecDeque<Confirm>,
 ) -> io::Result<()> {
-    let Some(confirm) = asked.front() else { return Ok(()) };
+    let Some(confirm) = asked.front() else {
+        return Ok(());
+    };
     let word = match line {
         Next::Line(line) => String::from_utf8_lossy(&line).trim().to_lowercase(),
         Next::TooLong => String::new(),
@@ -184,7 +200,9 @@ async fn answer(
         "q" | "quit" => Answer::NoAndStop,
         _ if !front.has_shown_all() => return front.more(answers).await,
         "y" | "yes" | "s" | "session" if !front.is_armed() => {
-            front.problem("that came too soon to be an answer to this question").await?;
+            front
+                .problem("that came too soon to be an answer to this question")
+                .await?;
             return front.question(confirm, answers).await;
         }
         "y" | "yes" => Answer::Once,
@@ -195,7 +213,14 @@ async fn answer(
         }
     };
     // A call that has ended by now needs no answer.
-    let _ = control.approve(&confirm.tool_id, confirm.part, answer, Some(&confirm.digest)).await;
+    let _ = control
+        .approve(
+            &confirm.tool_id,
+            confirm.part,
+            answer,
+            Some(&confirm.digest),
+        )
+        .await;
     asked.pop_front();
     match asked.front() {
         Some(next) => front.question(next, answers).await,
@@ -209,7 +234,9 @@ pub async fn obey(signals: &mut Signals, control: &Control) -> i32 {
     let mut interrupted = false;
     loop {
         let number = signals.next().await;
-        if number == nix::libc::SIGINT && !std::mem::replace(&mut interrupted, true) && control.cancel_calls()
+        if number == nix::libc::SIGINT
+            && !std::mem::replace(&mut interrupted, true)
+            && control.cancel_calls()
         {
             continue;
         }

@@ -41,9 +41,16 @@ impl BeforeConfined {
     pub fn new(is_recorded: bool) -> Self {
         let open = || {
             let opened = ChatHistory::open();
-            opened.inspect_err(|error| print::problem(&format!("no history of what you type: {error}"))).ok()
+            opened
+                .inspect_err(|error| {
+                    print::problem(&format!("no history of what you type: {error}"))
+                })
+                .ok()
         };
-        Self { history: is_recorded.then(open).flatten(), job: Job::of_this_process() }
+        Self {
+            history: is_recorded.then(open).flatten(),
+            job: Job::of_this_process(),
+        }
     }
 }
 
@@ -72,14 +79,29 @@ impl Prompt {
     pub fn new(lines: Lines, before: Option<BeforeConfined>) -> Result<Self, Failed> {
         // A terminal that cannot move its cursor, or cannot be set to raw mode, edits lines itself.
         let can_draw = terminal::term() != "dumb";
-        let raw = before.filter(|_| can_draw).and_then(|before| Some((before, Raw::enter().ok()?)));
-        let Some((before, raw)) = raw else { return Ok(Self { lines, editing: None }) };
+        let raw = before
+            .filter(|_| can_draw)
+            .and_then(|before| Some((before, Raw::enter().ok()?)));
+        let Some((before, raw)) = raw else {
+            return Ok(Self {
+                lines,
+                editing: None,
+            });
+        };
         raw.give_back().map_err(unusable)?;
         let (file, texts) = before.history.unzip();
         let editor = LineEditor::new(History::of(texts.unwrap_or_default()), complete);
         let window = Signals::listen(&[SIGWINCH, SIGCONT])?;
         let (decoder, waiting) = (KeyDecoder::default(), VecDeque::new());
-        let editing = Some(Editing { raw, editor, decoder, waiting, window, file, job: before.job });
+        let editing = Some(Editing {
+            raw,
+            editor,
+            decoder,
+            waiting,
+            window,
+            file,
+            job: before.job,
+        });
         Ok(Self { lines, editing })
     }
 
@@ -103,7 +125,9 @@ impl Prompt {
         editing.raw.reenter().map_err(unusable)?;
         let text = editing.text(screen, &mut self.lines, signals).await;
         editing.raw.give_back().map_err(unusable)?;
-        let Some(text) = text.map_err(unusable)? else { return Ok(None) };
+        let Some(text) = text.map_err(unusable)? else {
+            return Ok(None);
+        };
         editing.remember(&text);
         Ok(Some(text.trim().to_owned()))
     }
@@ -142,14 +166,19 @@ impl Editing {
                     }
                     Step::Suspend if !self.job.can_suspend(true) => {}
                     Step::Suspend => {
-                        self.end_drawing(screen, drawn.take(), self.editor.draw(size())).await?;
+                        self.end_drawing(screen, drawn.take(), self.editor.draw(size()))
+                            .await?;
                         self.job.suspend(Some(&self.raw))?;
                         screen.draw_input(PASTE_MARKS_ON).await?;
                     }
                 }
             }
             let next = self.editor.draw(size());
-            screen.draw_input(&drawing(drawn.as_ref(), &next, |text| screen.prompt_colour(text))).await?;
+            screen
+                .draw_input(&drawing(drawn.as_ref(), &next, |text| {
+                    screen.prompt_colour(text)
+                }))
+                .await?;
             drawn = Some(next);
             let event = tokio::select! {
                 event = event(&mut self.decoder, &mut self.window, lines) => event,
@@ -164,7 +193,11 @@ impl Editing {
         }
     }
 
-    async fn end(&mut self, screen: &mut Screen, drawn: Option<Drawing>) -> io::Result<Option<String>> {
+    async fn end(
+        &mut self,
+        screen: &mut Screen,
+        drawn: Option<Drawing>,
+    ) -> io::Result<Option<String>> {
         let rows = LineEditor::drawn_text("", size());
         self.end_drawing(screen, drawn, rows).await.map(|()| None)
     }
@@ -176,9 +209,14 @@ impl Editing {
         drawn: Option<Drawing>,
         mut last: Drawing,
     ) -> io::Result<()> {
-        last.cursor = last.rows.last().map_or((0, 0), |row| (last.rows.len() - 1, row.text.len()));
+        last.cursor = last
+            .rows
+            .last()
+            .map_or((0, 0), |row| (last.rows.len() - 1, row.text.len()));
         let rows = drawing(drawn.as_ref(), &last, |text| screen.prompt_colour(text));
-        screen.draw_input(&format!("{rows}{PASTE_MARKS_OFF}\r\n")).await
+        screen
+            .draw_input(&format!("{rows}{PASTE_MARKS_OFF}\r\n"))
+            .await
     }
 
     /// Adds a text to the history and its file. After an error, the file is no longer written.
@@ -243,7 +281,11 @@ fn drawing(last: Option<&Drawing>, next: &Drawing, prompt: impl Fn(&str) -> Stri
 
 /// Empty for zero rows: terminals take zero as one.
 fn move_up(rows: usize) -> String {
-    if rows == 0 { String::new() } else { format!("\x1b[{rows}A") }
+    if rows == 0 {
+        String::new()
+    } else {
+        format!("\x1b[{rows}A")
+    }
 }
 
 #[cfg(test)]
@@ -255,7 +297,10 @@ mod tests {
         let plain = |text: &str| text.to_owned();
         let of = |text: &str, cursor| Drawing::new(text, cursor, None, (24, 80));
         let first = of("one\ntwo", 3);
-        assert_eq!(drawing(None, &first, plain), "\r\x1b[J> one\r\n… two\x1b[1A\r> one");
+        assert_eq!(
+            drawing(None, &first, plain),
+            "\r\x1b[J> one\r\n… two\x1b[1A\r> one"
+        );
         assert_eq!(drawing(Some(&first), &of("", 0), plain), "\r\x1b[J> \r> ");
         let last = of("one\ntwo", 7);
         assert!(drawing(Some(&last), &first, plain).starts_with("\x1b[1A\r\x1b[J> one"));

@@ -55,15 +55,35 @@ impl Question {
         let lines = match &confirm.input {
             Some(input) => input_lines(input),
             None => {
-                vec!["its input has more than 64 KiB and is not shown here: it can only be denied".into()]
+                vec![
+                    "its input has more than 64 KiB and is not shown here: it can only be denied"
+                        .into(),
+                ]
             }
         };
         let wrap = |line: &String| escape::wrapped(line, columns.saturating_sub(3));
-        let rows = lines.iter().flat_map(wrap).map(|row| format!("│ {row}\n")).collect();
+        let rows = lines
+            .iter()
+            .flat_map(wrap)
+            .map(|row| format!("│ {row}\n"))
+            .collect();
         let session = for_session(confirm);
-        let again = if confirm.again { "the answer was rejected; " } else { "" };
-        let answers = format!("[{again}y once{session}, n no, q no and stop; {} s] ", confirm.seconds_left);
-        Self { rows, shown: 0, is_whole: confirm.input.is_some(), answers, complete: None }
+        let again = if confirm.again {
+            "the answer was rejected; "
+        } else {
+            ""
+        };
+        let answers = format!(
+            "[{again}y once{session}, n no, q no and stop; {} s] ",
+            confirm.seconds_left
+        );
+        Self {
+            rows,
+            shown: 0,
+            is_whole: confirm.input.is_some(),
+            answers,
+            complete: None,
+        }
     }
 
     fn has_shown_all(&self) -> bool {
@@ -111,16 +131,30 @@ impl Screen {
         let inner = if event.parent.is_some() { "  " } else { "" };
         match &event.body {
             Body::TextDelta { content, .. } => self.text(content).await,
-            Body::ToolStart { tool_name, input, .. } => {
+            Body::ToolStart {
+                tool_name, input, ..
+            } => {
                 self.lines = 0;
                 let name = paint(tool_name, Colour::Green, self.colours);
-                self.tool_line(&format!("{inner}● {name} {}", brief(input))).await
+                self.tool_line(&format!("{inner}● {name} {}", brief(input)))
+                    .await
             }
-            Body::ToolDelta { output: Printed::Text { chunk }, .. } => self.output(chunk).await,
+            Body::ToolDelta {
+                output: Printed::Text { chunk },
+                ..
+            } => self.output(chunk).await,
             Body::ToolResult(result) => self.result(inner, result).await,
-            Body::Security { event, .. } => self.problem(&format!("violation: {}", event.message)).await,
-            Body::Retry { message, delay_ms, .. } => {
-                self.tool_line(&format!("  {message}; again in {} s", delay_ms.div_ceil(1000))).await
+            Body::Security { event, .. } => {
+                self.problem(&format!("violation: {}", event.message)).await
+            }
+            Body::Retry {
+                message, delay_ms, ..
+            } => {
+                self.tool_line(&format!(
+                    "  {message}; again in {} s",
+                    delay_ms.div_ceil(1000)
+                ))
+                .await
             }
             Body::Hook(ran) => self.hook(inner, ran).await,
             Body::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
@@ -155,7 +189,9 @@ impl Screen {
 
     /// Shows the next part of the question, and the possible answers.
     pub async fn more(&mut self) -> io::Result<()> {
-        let Some(question) = &mut self.asked else { return Ok(()) };
+        let Some(question) = &mut self.asked else {
+            return Ok(());
+        };
         let page = question.page(terminal::size().0.into());
         self.err.write_all(page.as_bytes()).await
     }
@@ -174,7 +210,9 @@ impl Screen {
     pub async fn prompt(&mut self, goes_on: bool) -> io::Result<()> {
         self.end_line().await?;
         let prompt = if goes_on { "… " } else { "> " };
-        self.err.write_all(self.prompt_colour(prompt).as_bytes()).await
+        self.err
+            .write_all(self.prompt_colour(prompt).as_bytes())
+            .await
     }
 
     /// Begins a line in the line editor.
@@ -196,7 +234,9 @@ impl Screen {
     /// Answers a person's command on standard error: in our own lines, with foreign text made safe to show.
     pub async fn answer(&mut self, text: &str) -> io::Result<()> {
         self.end_line().await?;
-        self.err.write_all(format!("{}\n", text.trim_end()).as_bytes()).await
+        self.err
+            .write_all(format!("{}\n", text.trim_end()).as_bytes())
+            .await
     }
 
     /// Reports a problem on standard error, whoever reads it.
@@ -204,7 +244,9 @@ impl Screen {
         self.end_line().await?;
         let prefix = paint("lazaret:", Colour::Red, self.colours);
         // Messages quote model servers, and each has to stay on one line of ours.
-        self.err.write_all(format!("{prefix} {}\n", escape::one_line(message)).as_bytes()).await
+        self.err
+            .write_all(format!("{prefix} {}\n", escape::one_line(message)).as_bytes())
+            .await
     }
 
     async fn text(&mut self, text: &str) -> io::Result<()> {
@@ -235,9 +277,13 @@ impl Screen {
             HookOutcome::Asked => "tells the model",
             HookOutcome::Failed => return self.problem(&failed(ran)).await,
         };
-        let texts = [&ran.message, &ran.ask_agent].into_iter().flatten().map(|text| shown(text));
+        let texts = [&ran.message, &ran.ask_agent]
+            .into_iter()
+            .flatten()
+            .map(|text| shown(text));
         let why = texts.collect::<Vec<_>>().join(" ");
-        self.tool_line(&format!("{inner}  hook {} {did}: {why}", ran.hook)).await
+        self.tool_line(&format!("{inner}  hook {} {did}: {why}", ran.hook))
+            .await
     }
 
     async fn output(&mut self, chunk: &str) -> io::Result<()> {
@@ -252,7 +298,8 @@ impl Screen {
 
     async fn result(&mut self, inner: &str, result: &ToolResult) -> io::Result<()> {
         if self.lines > LINES {
-            self.tool_line(&format!("  │ … {} more lines", self.lines - LINES)).await?;
+            self.tool_line(&format!("  │ … {} more lines", self.lines - LINES))
+                .await?;
         }
         if let Some(diff) = result.metadata["diff"].as_str() {
             for line in diff.lines().take(DIFF_LINES) {
@@ -273,7 +320,8 @@ impl Screen {
             Some(error) => {
                 let first = error.message.lines().next().unwrap_or_default();
                 let kind = paint(error.kind, Colour::Red, self.colours);
-                self.tool_line(&format!("{inner}  └ {kind}: {}", shown(first))).await
+                self.tool_line(&format!("{inner}  └ {kind}: {}", shown(first)))
+                    .await
             }
             None => {
                 let lines = result.result.lines().count();
@@ -291,21 +339,32 @@ fn failed(ran: &HookRan) -> String {
 
 /// What a question says of a yes for the session; nothing if it does not offer that.
 fn for_session(confirm: &Confirm) -> String {
-    let covered = confirm.for_session.as_ref().map(|covered| format!(", s for {covered} in this session"));
+    let covered = confirm
+        .for_session
+        .as_ref()
+        .map(|covered| format!(", s for {covered} in this session"));
     covered.unwrap_or_default()
 }
 
 /// What to reply to an answer that is none: the answers that this question has.
 pub fn no_answer(confirm: &Confirm) -> String {
-    let session = if for_session(confirm).is_empty() { "" } else { "s, " };
+    let session = if for_session(confirm).is_empty() {
+        ""
+    } else {
+        "s, "
+    };
     format!("that is no answer to this question: type y, {session}n or q")
 }
 
 /// An input on one line.
 fn brief(input: &Value) -> String {
-    let main = ["command", "path", "pattern", "query", "url", "question", "summary"];
-    let text =
-        main.iter().find_map(|name| input[*name].as_str()).map_or_else(|| input.to_string(), str::to_owned);
+    let main = [
+        "command", "path", "pattern", "query", "url", "question", "summary",
+    ];
+    let text = main
+        .iter()
+        .find_map(|name| input[*name].as_str())
+        .map_or_else(|| input.to_string(), str::to_owned);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut brief: String = line.chars().take(INPUT).collect();
     if brief.len() < line.len() {
@@ -355,15 +414,28 @@ mod tests {
 
     #[test]
     fn nothing_is_allowed_before_its_end_was_shown() {
-        let mut long = question(Some(json!({ "command": format!("{}touch hidden", "\n".repeat(50)) })));
-        let pages: Vec<_> = (0..3).map(|_| (long.page(24), long.has_shown_all())).collect();
+        let mut long = question(Some(
+            json!({ "command": format!("{}touch hidden", "\n".repeat(50)) }),
+        ));
+        let pages: Vec<_> = (0..3)
+            .map(|_| (long.page(24), long.has_shown_all()))
+            .collect();
         assert!(
-            pages[0].0.ends_with("[32 more lines: Enter shows them, n no, q no and stop] "),
+            pages[0]
+                .0
+                .ends_with("[32 more lines: Enter shows them, n no, q no and stop] "),
             "{}",
             pages[0].0
         );
-        assert_eq!(pages.iter().map(|(_, all)| *all).collect::<Vec<_>>(), [false, false, true]);
-        assert!(pages[2].0.contains("touch hidden\n[y once"), "{}", pages[2].0);
+        assert_eq!(
+            pages.iter().map(|(_, all)| *all).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        assert!(
+            pages[2].0.contains("touch hidden\n[y once"),
+            "{}",
+            pages[2].0
+        );
         let mut huge = question(None);
         assert!(huge.page(24).ends_with("[n no, q no and stop] ") && !huge.has_shown_all());
     }
@@ -372,16 +444,30 @@ mod tests {
     fn a_wrong_answer_is_told_the_right_ones() {
         let lasting = confirm(Some(json!({})));
         assert!(no_answer(&lasting).ends_with("type y, s, n or q"));
-        let once = Confirm { session: "once", for_session: None, ..lasting };
+        let once = Confirm {
+            session: "once",
+            for_session: None,
+            ..lasting
+        };
         assert!(no_answer(&once).ends_with("type y, n or q"));
     }
 
     #[test]
     fn no_row_passes_for_a_question() {
-        let forged = format!("true #{}? bash wants to run: ls\n[y once] \u{1b}[2J", " ".repeat(33));
+        let forged = format!(
+            "true #{}? bash wants to run: ls\n[y once] \u{1b}[2J",
+            " ".repeat(33)
+        );
         let page = question(Some(json!({ "command": forged, "cwd": "sub" }))).page(24);
         let (rows, _) = page.rsplit_once('\n').unwrap();
-        assert!(rows.lines().all(|row| row.starts_with("│ ") && row.chars().count() <= 40), "{page}");
-        assert!(rows.starts_with("│ cwd: sub\n") && !page.contains('\u{1b}'), "{page}");
+        assert!(
+            rows.lines()
+                .all(|row| row.starts_with("│ ") && row.chars().count() <= 40),
+            "{page}"
+        );
+        assert!(
+            rows.starts_with("│ cwd: sub\n") && !page.contains('\u{1b}'),
+            "{page}"
+        );
     }
 }

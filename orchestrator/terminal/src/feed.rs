@@ -20,8 +20,13 @@ pub async fn feed(call: &CallHandle, input: Option<Input>) -> Infallible {
             // The semaphore is never closed, so this succeeds in the end.
             let permit = ahead.clone().acquire_owned().await.ok();
             // A read error counts as the end of the input.
-            let Ok(count @ 1..) = input.read(&mut bytes).await else { break };
-            call.input(StdinChunk { bytes: bytes[..count].to_vec(), permit });
+            let Ok(count @ 1..) = input.read(&mut bytes).await else {
+                break;
+            };
+            call.input(StdinChunk {
+                bytes: bytes[..count].to_vec(),
+                permit,
+            });
         }
         call.end_input();
     }

@@ -19,7 +19,10 @@ impl Job {
     pub fn of_this_process() -> Self {
         let group = getpgrp();
         let can_continue = getsid(None).is_ok_and(|session| session != group);
-        Self { can_continue, leads: group == getpid() }
+        Self {
+            can_continue,
+            leads: group == getpid(),
+        }
     }
 
     /// Whether [`Self::suspend`] has an effect, depending on whether the terminal is raw.

@@ -45,7 +45,11 @@ impl Answer {
     /// question that the command seemed to ask.
     fn of(line: &[u8], name: &str) -> Option<Self> {
         let line = line.trim_ascii();
-        let (word, rest) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));
+        let (word, rest) = line.split_at(
+            line.iter()
+                .position(u8::is_ascii_whitespace)
+                .unwrap_or(line.len()),
+        );
         match (word.to_ascii_lowercase().as_slice(), rest.trim_ascii()) {
             (b"o" | b"once", b"") => Some(Answer::Once),
             (b"s" | b"session", b"") => Some(Answer::Session),
@@ -59,7 +63,12 @@ impl Answer {
 impl MoreHosts {
     /// No grants yet. `refused` collects what the command could not reach; `writer` receives permanent grants.
     pub fn new(refused: Option<Rc<RefusedConnections>>, writer: Option<UnixStream>) -> Self {
-        Self { refused, wants: Wants::default(), extent: Extent::Session, writer }
+        Self {
+            refused,
+            wants: Wants::default(),
+            extent: Extent::Session,
+            writer,
+        }
     }
 
     /// Whether a person sees the command's errors and can answer.
@@ -79,11 +88,19 @@ impl MoreHosts {
 
     /// Asks about each host and path that a failed command was denied; returns whether to run it again.
     pub async fn ask(&mut self, result: &CallResult) -> bool {
-        let Some(refused) = self.refused.clone() else { return false };
-        if matches!(result.ended, None | Some(Ended::Exited(0) | Ended::Cancelled)) {
+        let Some(refused) = self.refused.clone() else {
+            return false;
+        };
+        if matches!(
+            result.ended,
+            None | Some(Ended::Exited(0) | Ended::Cancelled)
+        ) {
             return false;
         }
-        let hosts = refused.leasable().into_iter().filter(|host| !self.wants.hosts.contains(host));
+        let hosts = refused
+            .leasable()
+            .into_iter()
+            .filter(|host| !self.wants.hosts.contains(host));
         let room = limit::WANTS - self.wants.hosts.len();
         let mut wanted: Vec<_> = hosts.take(room).map(Leased::Host).collect();
         wanted.extend(self.refused_paths(result));
@@ -120,14 +137,23 @@ impl MoreHosts {
 
     /// Lets the writer add this to the policy file, and reports the outcome: the command gets it in any case.
     fn write(&mut self, opens: &Leased) {
-        let Some(writer) = &mut self.writer else { return };
-        let answer = writer.write_all(format!("{opens}\n").as_bytes()).and_then(|()| {
-            writer.set_read_timeout(Some(WRITTEN))?;
-            let mut line = String::new();
-            BufReader::new(&*writer).take(LINE_MAX).read_line(&mut line)?;
-            Ok(line)
-        });
-        match answer.as_deref().map(|line| (line.strip_prefix('+'), line.strip_prefix('-'))) {
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
+        let answer = writer
+            .write_all(format!("{opens}\n").as_bytes())
+            .and_then(|()| {
+                writer.set_read_timeout(Some(WRITTEN))?;
+                let mut line = String::new();
+                BufReader::new(&*writer)
+                    .take(LINE_MAX)
+                    .read_line(&mut line)?;
+                Ok(line)
+            });
+        match answer
+            .as_deref()
+            .map(|line| (line.strip_prefix('+'), line.strip_prefix('-')))
+        {
             Ok((Some(written), _)) => print::problem(written.trim_end()),
             Ok((_, Some(why))) => print::problem(&format!("not written: {}", why.trim_end())),
             Ok((None, None)) | Err(_) => {
@@ -141,7 +167,9 @@ impl MoreHosts {
 /// type as it is shown.
 fn is_written(opens: &Leased) -> bool {
     match opens {
-        Leased::Host(name) | Leased::Read(name) => print::shown(name) == *name && name.trim_ascii() == name,
+        Leased::Host(name) | Leased::Read(name) => {
+            print::shown(name) == *name && name.trim_ascii() == name
+        }
         Leased::Write(_) => false,
     }
 }
@@ -196,9 +224,12 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_shown_as_it_is_cannot_be_allowed_for_good() {
-        for (path, want) in
-            [("/srv/data", true), ("/srv/my data", true), ("/srv/\u{202e}x", false), ("/srv/x ", false)]
-        {
+        for (path, want) in [
+            ("/srv/data", true),
+            ("/srv/my data", true),
+            ("/srv/\u{202e}x", false),
+            ("/srv/x ", false),
+        ] {
             assert_eq!(is_written(&Leased::Read(path.into())), want, "{path:?}");
         }
     }
@@ -222,7 +253,11 @@ mod tests {
             ("a a.example:443\n", Some(Answer::Always)),
             ("ALWAYS  a.example:443 \n", Some(Answer::Always)),
         ] {
-            assert_eq!(Answer::of(line.as_bytes(), "a.example:443"), want, "{line:?}");
+            assert_eq!(
+                Answer::of(line.as_bytes(), "a.example:443"),
+                want,
+                "{line:?}"
+            );
         }
     }
 }

@@ -16,12 +16,19 @@ const RESET: &str = "\x18\x1b\\\x1b[?2026l\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?69l\x1
 
 /// Reports an error or a problem.
 pub fn problem(message: &str) {
-    to_stderr("", &paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
+    to_stderr(
+        "",
+        &paint("lazaret:", Colour::Red, io::stderr().is_terminal()),
+        message,
+    );
 }
 
 /// Reports what was found in the project, a line a kind.
 pub fn findings(found: &Findings) {
-    found.list().iter().for_each(|finding| problem(&format!("found: {finding}")));
+    found
+        .list()
+        .iter()
+        .for_each(|finding| problem(&format!("found: {finding}")));
 }
 
 /// Asks something, so that it is seen whatever a command has left on the terminal.
@@ -39,7 +46,11 @@ pub fn note(message: &str) {
 fn to_stderr(reset: &str, prefix: &str, message: &str) {
     let message = escape::for_terminal(&redactor().text(message));
     // If nobody reads standard error, nothing is lost.
-    let _ = writeln!(io::stderr().lock(), "{reset}{prefix} {}", redactor().text(&message));
+    let _ = writeln!(
+        io::stderr().lock(),
+        "{reset}{prefix} {}",
+        redactor().text(&message)
+    );
 }
 
 pub use orchestrator_text::escape::for_terminal as shown;
@@ -60,7 +71,11 @@ pub fn paint(text: &str, colour: Colour, terminal: bool) -> String {
         Colour::Red => 31,
         Colour::Green => 32,
     };
-    if terminal && !refused { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if terminal && !refused {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Writes a result to standard output.
@@ -72,19 +87,21 @@ fn write(bytes: &[u8]) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         // A reader that closes the pipe has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failed::internal(format!("cannot write the result: {error}")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failed::internal(format!(
+            "cannot write the result: {error}"
+        ))),
         _ => Ok(()),
     }
 }
 
 /// Writes a value as one line of JSON to standard output.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
-    let mut line = serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
+    let mut line =
+        serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
     if let Cow::Owned(_) = redactor().bytes(&line) {
         // A number that is a secret becomes a text.
-        let value = serde_json::to_value(value).map_err(|error| Failed::internal(error.to_string()))?;
+        let value =
+            serde_json::to_value(value).map_err(|error| Failed::internal(error.to_string()))?;
         line = redactor().value(&value).to_string().into_bytes();
     }
     line.push(b'\n');

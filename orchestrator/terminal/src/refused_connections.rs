@@ -20,7 +20,9 @@ pub struct RefusedConnections {
 
 impl Subscriber for RefusedConnections {
     fn hear(&self, event: &Event) {
-        let Body::Connection(decision) = &*event.body else { return };
+        let Body::Connection(decision) = &*event.body else {
+            return;
+        };
         let mut reasons = self.reasons.borrow_mut();
         if let (true, Some(why)) = (is_shown(decision.verdict), decision.explain())
             && reasons.len() <= SHOWN
@@ -42,7 +44,9 @@ impl Subscriber for RefusedConnections {
 fn is_shown(verdict: ConnectionVerdict) -> bool {
     match verdict {
         ConnectionVerdict::NotListed | ConnectionVerdict::NotPublic => true,
-        ConnectionVerdict::Allowed | ConnectionVerdict::Unreachable | ConnectionVerdict::Malformed => false,
+        ConnectionVerdict::Allowed
+        | ConnectionVerdict::Unreachable
+        | ConnectionVerdict::Malformed => false,
     }
 }
 

@@ -62,7 +62,8 @@ fn restore() {
 /// Discards input that was not read yet: a key pressed before a question is no answer to it.
 pub fn discard_input() {
     // Only terminals have such input.
-    let _ = tcgetattr(io::stdin()).and_then(|mode| tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &mode));
+    let _ =
+        tcgetattr(io::stdin()).and_then(|mode| tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &mode));
 }
 
 /// Rows and columns of the terminal; without one, those of a VT100.
@@ -75,5 +76,8 @@ pub fn size() -> (u16, u16) {
 pub fn term() -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
     let usable = |term: &String| !term.is_empty() && term.len() <= 64 && term.bytes().all(plain);
-    std::env::var("TERM").ok().filter(usable).unwrap_or_else(|| "dumb".to_owned())
+    std::env::var("TERM")
+        .ok()
+        .filter(usable)
+        .unwrap_or_else(|| "dumb".to_owned())
 }

@@ -3,15 +3,23 @@
 use crate::print;
 use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
 use orchestrator_session::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn, Invocation, Part,
-    Session,
+    Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,
+    Invocation, Part, Session,
 };
 use std::sync::Arc;
 
 /// The result of a request that prints nothing before its end.
-pub async fn ask(session: &Session, asker: &str, request: Request) -> Result<Arc<CallResult>, Failed> {
+pub async fn ask(
+    session: &Session,
+    asker: &str,
+    request: Request,
+) -> Result<Arc<CallResult>, Failed> {
     // Unsafe characters are escaped later, or go unchanged to a file or a program.
-    let context = CallContext { raw: true, found: FoundIn::Metadata, ..CallContext::new(asker.into()) };
+    let context = CallContext {
+        raw: true,
+        found: FoundIn::Metadata,
+        ..CallContext::new(asker.into())
+    };
     follow(&mut session.call(context, Invocation::Request(request))).await
 }
 
@@ -30,10 +38,17 @@ pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
 }
 
 /// Approves a question, with `extent` if it opens something; or reports where the question has to be answered.
-pub async fn answer(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion, extent: Extent) {
+pub async fn answer(
+    call: &CallHandle,
+    part: Option<Part>,
+    question: &ApprovalQuestion,
+    extent: Extent,
+) {
     let approval = match (question.challenge.channel, question.rejected) {
         (Channel::Separate, _) => return print::problem(&waiting(&question.challenge)),
-        (Channel::Relay, None) if question.challenge.wants.is_empty() => Approval::Yes(Extent::Once),
+        (Channel::Relay, None) if question.challenge.wants.is_empty() => {
+            Approval::Yes(Extent::Once)
+        }
         (Channel::Relay, None) => Approval::Yes(extent),
         // An answer from here would not be accepted.
         (Channel::Relay, Some(_)) => Approval::No,
@@ -57,7 +72,8 @@ pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQu
                 challenge.why, challenge.rule
             ));
             // The call may have ended meanwhile.
-            call.approve(part.map(|part| part.index), Approval::No).await;
+            call.approve(part.map(|part| part.index), Approval::No)
+                .await;
             true
         }
     }

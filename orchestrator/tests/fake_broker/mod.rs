@@ -54,7 +54,10 @@ impl Broker {
                 script(&mut Peer::new(listener.accept().unwrap().0, number as u8));
             }
         };
-        Self { folder, thread: Some(thread::spawn(serve)) }
+        Self {
+            folder,
+            thread: Some(thread::spawn(serve)),
+        }
     }
 
     /// Where it listens.
@@ -65,9 +68,18 @@ impl Broker {
     /// `lazaret COMMAND` with this broker.
     pub fn lazaret(&self, command: &str) -> Command {
         let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));
-        lazaret.arg(command).arg("--socket").arg(self.folder.join("socket"));
-        lazaret.arg("--project").arg(self.folder.join("project")).arg("--central").arg("/c");
-        lazaret.env("XDG_STATE_HOME", self.folder.join("state")).stdin(Stdio::null());
+        lazaret
+            .arg(command)
+            .arg("--socket")
+            .arg(self.folder.join("socket"));
+        lazaret
+            .arg("--project")
+            .arg(self.folder.join("project"))
+            .arg("--central")
+            .arg("/c");
+        lazaret
+            .env("XDG_STATE_HOME", self.folder.join("state"))
+            .stdin(Stdio::null());
         lazaret
     }
 
@@ -101,9 +113,20 @@ pub struct Client {
 
 impl Client {
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, stdin, stdout }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (
+            child.stdin.take(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        Self {
+            child,
+            stdin,
+            stdout,
+        }
     }
 
     /// Sends one line.
@@ -115,13 +138,18 @@ impl Client {
     pub fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
+        if line.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&line).unwrap()
+        }
     }
 
     /// Ends the input; returns what still comes, and the exit code.
     pub fn end(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
-        let rest = std::iter::from_fn(|| Some(self.receive()).filter(|line| !line.is_null())).collect();
+        let rest =
+            std::iter::from_fn(|| Some(self.receive()).filter(|line| !line.is_null())).collect();
         (rest, self.child.wait().unwrap().code().unwrap())
     }
 }

@@ -28,7 +28,9 @@ pub fn is_invisible(c: char) -> bool {
     let is_format = match category(c) {
         GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator => true,
         // Those that enclose the digits after them, as in Arabic, are visible.
-        GeneralCategory::Format => !CodePointSetData::new::<PrependedConcatenationMark>().contains(c),
+        GeneralCategory::Format => {
+            !CodePointSetData::new::<PrependedConcatenationMark>().contains(c)
+        }
         _ => false,
     };
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
@@ -54,7 +56,11 @@ pub fn is_deceptive(c: char) -> bool {
 /// Whether a terminal with bidirectional text may move a character, or its neighbours because of it: letters and digits of
 /// right-to-left scripts, and all format characters.
 pub fn is_reordering(c: char) -> bool {
-    let moves = [BidiClass::RightToLeft, BidiClass::ArabicLetter, BidiClass::ArabicNumber];
+    let moves = [
+        BidiClass::RightToLeft,
+        BidiClass::ArabicLetter,
+        BidiClass::ArabicNumber,
+    ];
     c >= '\u{ad}'
         && (category(c) == GeneralCategory::Format
             || moves.contains(&CodePointMapData::<BidiClass>::new().get(c)))
@@ -67,15 +73,26 @@ pub fn columns_max(c: char) -> usize {
 
 /// Whether a character belongs to a script with letters that look like Latin ones.
 pub fn resembles_latin(c: char) -> bool {
-    const SCRIPTS: [Script; 6] =
-        [Script::Greek, Script::Cyrillic, Script::Armenian, Script::Cherokee, Script::Coptic, Script::Lisu];
+    const SCRIPTS: [Script; 6] = [
+        Script::Greek,
+        Script::Cyrillic,
+        Script::Armenian,
+        Script::Cherokee,
+        Script::Coptic,
+        Script::Lisu,
+    ];
     !c.is_ascii() && SCRIPTS.contains(&script(c))
 }
 
 /// Whether a character is a variant form of an ASCII character, such as a full-width letter.
 pub fn is_ascii_variant(c: char) -> bool {
     use GeneralCategory as Category;
-    if c < '\u{aa}' || matches!(category(c), Category::OtherNumber | Category::SpaceSeparator) {
+    if c < '\u{aa}'
+        || matches!(
+            category(c),
+            Category::OtherNumber | Category::SpaceSeparator
+        )
+    {
         return false;
     }
     let mut folded = ComposingNormalizerBorrowed::new_nfkc().normalize_iter(std::iter::once(c));
@@ -118,7 +135,16 @@ mod tests {
 
     #[test]
     fn marks_of_one_script_belong_to_its_words_and_others_deceive() {
-        assert!("हिन्दी ไทย العربية".chars().filter(|c| *c != ' ').all(|c| !is_deceptive(c)));
-        assert!("\u{301}\u{20dd}\u{a0}\u{3000}\u{2800}\u{e000}\u{378}\u{1}".chars().all(is_deceptive));
+        assert!(
+            "हिन्दी ไทย العربية"
+                .chars()
+                .filter(|c| *c != ' ')
+                .all(|c| !is_deceptive(c))
+        );
+        assert!(
+            "\u{301}\u{20dd}\u{a0}\u{3000}\u{2800}\u{e000}\u{378}\u{1}"
+                .chars()
+                .all(is_deceptive)
+        );
     }
 }

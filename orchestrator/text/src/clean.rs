@@ -45,7 +45,10 @@ enum State {
 impl Cleaner {
     /// For the content of a file, which will be compared with the file again: keeps its line breaks unchanged.
     pub fn of_file() -> Self {
-        Self { keeps_returns: true, ..Self::default() }
+        Self {
+            keeps_returns: true,
+            ..Self::default()
+        }
     }
 
     /// `bytes` without unsafe characters and sequences.
@@ -133,7 +136,9 @@ impl Cleaner {
             c if JOINERS.contains(&c) => !previous.is_ascii() && !JOINERS.contains(&previous),
             c if STYLES.contains(&c) => {
                 !special(previous)
-                    && (!previous.is_ascii() || previous.is_ascii_digit() || "#*".contains(previous))
+                    && (!previous.is_ascii()
+                        || previous.is_ascii_digit()
+                        || "#*".contains(previous))
             }
             c => !is_unsafe(c),
         }
@@ -170,9 +175,15 @@ mod tests {
         ("\u{1b}[2Jx\u{1b}[1;1H", "x"),
         ("a\u{1b}]0;title\u{7}b", "ab"),
         ("a\u{1b}]52;c;aGk=\u{1b}\\b", "ab"),
-        ("a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\b", "alinkb"),
+        (
+            "a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\b",
+            "alinkb",
+        ),
         ("a\u{1b}Pq#0;2\u{1b}\\b", "ab"),
-        ("a\u{1b}_apc\u{1b}\\b\u{1b}^pm\u{1b}\\c\u{1b}Xsos\u{1b}\\d", "abcd"),
+        (
+            "a\u{1b}_apc\u{1b}\\b\u{1b}^pm\u{1b}\\c\u{1b}Xsos\u{1b}\\d",
+            "abcd",
+        ),
         ("a\u{1b}(Bb\u{1b}=c\u{1b}7d\u{1b}cE", "abcdE"),
         ("a\u{9b}31mb\u{9d}0;t\u{9c}c\u{90}q\u{9c}d", "abcd"),
         ("a\u{84}b\u{85}c\u{9f}x\u{7}d", "abcd"),
@@ -213,8 +224,14 @@ mod tests {
                 for &second in ends.iter().filter(|second| **second >= first) {
                     let mut cleaner = Cleaner::default();
                     let pieces = [&input[..first], &input[first..second], &input[second..]];
-                    let out = pieces.map(|piece| cleaner.clean(piece.as_bytes()).into_owned()).concat();
-                    assert_eq!(out, want.as_bytes(), "{input:?} cut at {first} and {second}");
+                    let out = pieces
+                        .map(|piece| cleaner.clean(piece.as_bytes()).into_owned())
+                        .concat();
+                    assert_eq!(
+                        out,
+                        want.as_bytes(),
+                        "{input:?} cut at {first} and {second}"
+                    );
                 }
             }
         }
@@ -222,8 +239,14 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_line_ends_and_other_bytes_are_left() {
-        assert_eq!(&*Cleaner::of_file().clean(b"a\r\nb\rc\x1b[1md"), b"a\r\nb\ncd");
-        assert_eq!(&*Cleaner::default().clean(b"x\xff\x1b]0;\xff\x07y"), b"x\xffy");
+        assert_eq!(
+            &*Cleaner::of_file().clean(b"a\r\nb\rc\x1b[1md"),
+            b"a\r\nb\ncd"
+        );
+        assert_eq!(
+            &*Cleaner::default().clean(b"x\xff\x1b]0;\xff\x07y"),
+            b"x\xffy"
+        );
         let mut cleaner = Cleaner::default();
         cleaner.clean("a\u{1b}[31mb\u{202e}\u{0}".as_bytes());
         assert_eq!(cleaner.stripped(), 3);
@@ -232,23 +255,34 @@ mod tests {
     #[test]
     fn lines_stay_the_lines_they_were() {
         let (clean, stripped) = lines(b"a\r\nb\rc\r\r\n\x1b]0;\xff\nd\r");
-        assert_eq!((String::from_utf8(clean).unwrap().as_str(), stripped), ("a\r\nb␍c␍\r\n\nd␍", 1));
+        assert_eq!(
+            (String::from_utf8(clean).unwrap().as_str(), stripped),
+            ("a\r\nb␍c␍\r\n\nd␍", 1)
+        );
     }
 
     #[test]
     fn any_bytes_leave_nothing_that_steers() {
         let mut seed = 7u64;
         let mut next = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize
         };
         let parts = [
-            "\u{1b}", "[", "]", "\\", ";", "m", "\u{7}", "\u{9b}", "\u{9c}", "\r", "\n", "é", "\u{202e}", "x",
+            "\u{1b}", "[", "]", "\\", ";", "m", "\u{7}", "\u{9b}", "\u{9c}", "\r", "\n", "é",
+            "\u{202e}", "x",
         ];
         for _ in 0..20_000 {
-            let text: String = (0..next() % 12).map(|_| parts[next() % parts.len()]).collect();
+            let text: String = (0..next() % 12)
+                .map(|_| parts[next() % parts.len()])
+                .collect();
             let shown = clean(&text);
-            assert!(shown.chars().all(|c| c == '\n' || !is_unsafe(c)), "{text:?}: {shown:?}");
+            assert!(
+                shown.chars().all(|c| c == '\n' || !is_unsafe(c)),
+                "{text:?}: {shown:?}"
+            );
         }
     }
 }

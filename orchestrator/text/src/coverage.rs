@@ -7,13 +7,21 @@ use broker_protocol::{Challenge, Coverage};
 pub fn for_session(challenge: &Challenge, tool: &str) -> Option<String> {
     match challenge.covers {
         Coverage::Rule if !challenge.programs.is_empty() => {
-            let programs: Vec<_> = challenge.programs.iter().map(|name| one_line(name).to_string()).collect();
-            Some(format!("all commands that run only {}", programs.join(", ")))
+            let programs: Vec<_> = challenge
+                .programs
+                .iter()
+                .map(|name| one_line(name).to_string())
+                .collect();
+            Some(format!(
+                "all commands that run only {}",
+                programs.join(", ")
+            ))
         }
         Coverage::Rule if tool == "bash" => Some("all commands that run no program".into()),
-        Coverage::Rule => {
-            Some(format!("all calls of {tool} that rule {} asks about", one_line(&challenge.rule)))
-        }
+        Coverage::Rule => Some(format!(
+            "all calls of {tool} that rule {} asks about",
+            one_line(&challenge.rule)
+        )),
         Coverage::Call => Some("this very call again".into()),
         Coverage::Wants => Some("what it wants, for every call".into()),
         Coverage::Once => None,

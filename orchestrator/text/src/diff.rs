@@ -38,13 +38,22 @@ impl FileDiff {
     pub fn of(path: &ZonePath, hunks: Option<&[Hunk]>) -> Self {
         let binary = |hunk: &Hunk| hunk.old.contains(&0) || hunk.new.contains(&0);
         let Some(hunks) = hunks.filter(|hunks| !hunks.iter().any(binary)) else {
-            return Self { diff_omitted: true, ..Self::default() };
+            return Self {
+                diff_omitted: true,
+                ..Self::default()
+            };
         };
         let until = Instant::now() + TIME;
         let (mut diff, mut stripped) = (Vec::new(), 0);
         for hunk in hunks {
             let [old, new] = [&hunk.old, &hunk.new].map(|bytes| clean_text(bytes, &mut stripped));
-            diff.extend(lines(&old, &new, (hunk.old_start, hunk.new_start), until, str::to_owned));
+            diff.extend(lines(
+                &old,
+                &new,
+                (hunk.old_start, hunk.new_start),
+                until,
+                str::to_owned,
+            ));
         }
         if !diff.is_empty() {
             let named = |side: char| file_name(&format!("{side}/{}", path.relative()));
@@ -52,7 +61,11 @@ impl FileDiff {
             diff.splice(..0, head);
             diff.push(String::new());
         }
-        Self { diff: Some(diff.join("\n")), diff_omitted: false, diff_stripped: stripped }
+        Self {
+            diff: Some(diff.join("\n")),
+            diff_omitted: false,
+            diff_stripped: stripped,
+        }
     }
 }
 
@@ -72,10 +85,15 @@ pub fn lines(
     show: impl Fn(&str) -> String,
 ) -> Vec<String> {
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(until).diff_slices(&old, &new);
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .deadline(until)
+        .diff_slices(&old, &new);
     let mut hunks = Vec::new();
     for group in diff.grouped_ops(CONTEXT) {
-        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            continue;
+        };
         let was = span(start.0, first.old_range().start..last.old_range().end);
         let is = span(start.1, first.new_range().start..last.new_range().end);
         hunks.push(format!("@@ -{was} +{is} @@"));
@@ -94,10 +112,13 @@ pub fn lines(
 /// All lines of a text for the person who has to accept it, escaped, each behind a sign: `-` if only `old` has it, `+` if only `new`
 /// has it, else a space. Without `old`, all are new.
 pub fn whole(old: Option<&str>, new: &str) -> Vec<String> {
-    let [old, new] =
-        [old, Some(new)].map(|text| text.map_or_else(Vec::new, |text| text.split('\n').collect::<Vec<_>>()));
+    let [old, new] = [old, Some(new)]
+        .map(|text| text.map_or_else(Vec::new, |text| text.split('\n').collect::<Vec<_>>()));
     let until = Instant::now() + TIME;
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(until).diff_slices(&old, &new);
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .deadline(until)
+        .diff_slices(&old, &new);
     diff.iter_all_changes()
         .map(|change| format!("{}{}", change.tag(), escape::line(change.value())))
         .collect()
@@ -131,7 +152,9 @@ mod tests {
 
     fn diff(old: &[u8], new: &[u8]) -> String {
         let diff = file_diff(&[(5, 6, old, new)]).diff.unwrap();
-        diff.strip_prefix("--- a/d/f\n+++ b/d/f\n").unwrap_or(&diff).to_owned()
+        diff.strip_prefix("--- a/d/f\n+++ b/d/f\n")
+            .unwrap_or(&diff)
+            .to_owned()
     }
 
     #[test]
@@ -141,11 +164,21 @@ mod tests {
         let want = "--- a/d/f\n+++ b/d/f\n@@ -5,3 +5,2 @@\n a\n-b\n c\n@@ -20 +19 @@\n-x\n+y\n";
         assert_eq!(file_diff(&hunks).diff.as_deref(), Some(want));
         assert_eq!(file_diff(&[]).diff.as_deref(), Some(""));
-        assert_eq!(file_diff(&[(1, 1, b"a\n", b"a\n")]).diff.as_deref(), Some(""));
-        assert_eq!(diff(b"a", b""), "@@ -5 +5,0 @@\n-a\n\\ No newline at end of file\n");
+        assert_eq!(
+            file_diff(&[(1, 1, b"a\n", b"a\n")]).diff.as_deref(),
+            Some("")
+        );
+        assert_eq!(
+            diff(b"a", b""),
+            "@@ -5 +5,0 @@\n-a\n\\ No newline at end of file\n"
+        );
         // Far apart within one hunk.
-        let (old, new) = ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n");
-        let two = "@@ -5,4 +6,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -10,4 +11,4 @@\n 6\n 7\n 8\n-9\n+nine\n";
+        let (old, new) = (
+            "1\n2\n3\n4\n5\n6\n7\n8\n9\n",
+            "one\n2\n3\n4\n5\n6\n7\n8\nnine\n",
+        );
+        let two =
+            "@@ -5,4 +6,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -10,4 +11,4 @@\n 6\n 7\n 8\n-9\n+nine\n";
         assert_eq!(diff(old.as_bytes(), new.as_bytes()), two);
     }
 
@@ -155,7 +188,10 @@ mod tests {
         let new = format!("{many}run it\u{202e}\r\n+y\n");
         let shown = whole(Some(&format!("{many}y")), &new);
         let same = vec![" x"; 20];
-        assert_eq!(shown, [&same[..], &["-y", "+run it\\u{202e}\\u{d}", "++y", "+"]].concat());
+        assert_eq!(
+            shown,
+            [&same[..], &["-y", "+run it\\u{202e}\\u{d}", "++y", "+"]].concat()
+        );
         assert_eq!(whole(None, "a\nb"), ["+a", "+b"]);
         assert_eq!(
             (whole(Some("a"), ""), whole(Some(""), "")),
@@ -165,44 +201,84 @@ mod tests {
         let [old, new] = ["a\n", "b\n"].map(|line| line.repeat(64 << 10));
         let begun = Instant::now();
         assert_eq!(whole(Some(&old), &new).len(), (128 << 10) + 1);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[test]
     fn line_ends_and_odd_bytes_stay_sane() {
-        assert_eq!(diff(b"a\r\nb\r\n", b"a\r\nc\r\n"), "@@ -5,2 +6,2 @@\n a\r\n-b\r\n+c\r\n");
+        assert_eq!(
+            diff(b"a\r\nb\r\n", b"a\r\nc\r\n"),
+            "@@ -5,2 +6,2 @@\n a\r\n-b\r\n+c\r\n"
+        );
         assert_eq!(diff(b"a\r\n", b"a\n"), "@@ -5 +6 @@\n-a\r\n+a\n");
         let none = "\\ No newline at end of file";
-        assert_eq!(diff(b"a\nb", b"a\nb\n"), format!("@@ -5,2 +6,2 @@\n a\n-b\n{none}\n+b\n"));
-        assert_eq!(diff(b"a\nb", b"c\nb"), format!("@@ -5,2 +6,2 @@\n-a\n+c\n b\n{none}\n"));
-        assert_eq!(diff(b"\xff\n", b"\xff\xc3\nb\n"), "@@ -5 +6,2 @@\n-\u{fffd}\n+\u{fffd}\u{fffd}\n+b\n");
+        assert_eq!(
+            diff(b"a\nb", b"a\nb\n"),
+            format!("@@ -5,2 +6,2 @@\n a\n-b\n{none}\n+b\n")
+        );
+        assert_eq!(
+            diff(b"a\nb", b"c\nb"),
+            format!("@@ -5,2 +6,2 @@\n-a\n+c\n b\n{none}\n")
+        );
+        assert_eq!(
+            diff(b"\xff\n", b"\xff\xc3\nb\n"),
+            "@@ -5 +6,2 @@\n-\u{fffd}\n+\u{fffd}\u{fffd}\n+b\n"
+        );
         assert!(
             file_diff(&[(1, 1, b"a\0\n", b"b\n")]).diff_omitted
                 && file_diff(&[(1, 1, b"", b"\0")]).diff.is_none()
         );
         let omitted = FileDiff::of(&ZonePath::root(Zone::Project), None);
-        assert_eq!(serde_json::json!(omitted), serde_json::json!({ "diffOmitted": true }));
+        assert_eq!(
+            serde_json::json!(omitted),
+            serde_json::json!({ "diffOmitted": true })
+        );
     }
 
     #[test]
     fn unsafe_characters_are_taken_out_counted_and_make_no_line_of_their_own() {
         let shown = file_diff(&[(1, 1, b"a\n", "\u{1b}[2Jb\u{202e}c\r+d\n".as_bytes())]);
         let want = "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+bc␍+d\n";
-        assert_eq!((shown.diff.as_deref(), shown.diff_stripped), (Some(want), 2));
+        assert_eq!(
+            (shown.diff.as_deref(), shown.diff_stripped),
+            (Some(want), 2)
+        );
         let path = ZonePath::new(Zone::Project, "two\nlines").unwrap();
-        let hunk = Hunk { old_start: u64::MAX, new_start: 0, old: b"a\n".into(), new: vec![] };
+        let hunk = Hunk {
+            old_start: u64::MAX,
+            new_start: 0,
+            old: b"a\n".into(),
+            new: vec![],
+        };
         let odd = FileDiff::of(&path, Some(&[hunk])).diff.unwrap();
-        assert!(odd.starts_with("--- \"a/two\\nlines\"\n+++ \"b/two\\nlines\"\n@@ -1844"), "{odd}");
+        assert!(
+            odd.starts_with("--- \"a/two\\nlines\"\n+++ \"b/two\\nlines\"\n@@ -1844"),
+            "{odd}"
+        );
     }
 
     #[test]
     fn the_largest_hunk_takes_no_longer_than_it_may() {
         let half = broker_protocol::limit::HUNKS / 4;
         let text = |step: usize| -> String {
-            (0..half).map(|at| if at * step % 7 < 3 { "a\n" } else { "b\n" }).collect()
+            (0..half)
+                .map(|at| if at * step % 7 < 3 { "a\n" } else { "b\n" })
+                .collect()
         };
         let begun = Instant::now();
-        assert!(file_diff(&[(1, 1, text(3).as_bytes(), text(5).as_bytes())]).diff.is_some());
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            file_diff(&[(1, 1, text(3).as_bytes(), text(5).as_bytes())])
+                .diff
+                .is_some()
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 }

@@ -102,12 +102,19 @@ fn is_hostile(c: char) -> bool {
 /// by number.
 pub fn for_terminal(text: &str) -> String {
     // Most texts are plain, which is quick to see.
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+    if text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+    {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hostile(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if is_hostile(c) {
+            out.extend(c.escape_unicode())
+        } else {
+            out.push(c)
+        }
     }
     out
 }
@@ -124,7 +131,11 @@ pub fn fitted(text: &str, columns: usize) -> String {
             fits = at + c.len_utf8();
         }
     }
-    if used <= columns { text } else { format!("{}{}", &text[..fits], &MARK[..MARK.len().min(columns)]) }
+    if used <= columns {
+        text
+    } else {
+        format!("{}{}", &text[..fits], &MARK[..MARK.len().min(columns)])
+    }
 }
 
 /// Prefix of a row that continues the row above.
@@ -148,7 +159,11 @@ pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
 
 /// A file's name within a line of text: quoted if it could look like something else, such as two lines.
 pub fn file_name(name: &str) -> String {
-    if name.contains(is_unsafe) || name.starts_with('"') { format!("{name:?}") } else { name.to_owned() }
+    if name.contains(is_unsafe) || name.starts_with('"') {
+        format!("{name:?}")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The word around the character examined last, and whether it contains Latin letters.
@@ -167,11 +182,15 @@ impl Word {
         }
         if at >= self.end {
             let inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-            let start = text[..at]
-                .rfind(|c| !inside(c))
-                .map_or(0, |before| before + text[before..].chars().next().map_or(1, char::len_utf8));
-            self.end = text[at..].find(|c| !inside(c)).map_or(text.len(), |length| at + length);
-            self.latin = text[start..self.end].bytes().any(|byte| byte.is_ascii_alphabetic());
+            let start = text[..at].rfind(|c| !inside(c)).map_or(0, |before| {
+                before + text[before..].chars().next().map_or(1, char::len_utf8)
+            });
+            self.end = text[at..]
+                .find(|c| !inside(c))
+                .map_or(text.len(), |length| at + length);
+            self.latin = text[start..self.end]
+                .bytes()
+                .any(|byte| byte.is_ascii_alphabetic());
         }
         self.latin
     }
@@ -197,7 +216,10 @@ mod tests {
         ] {
             assert_eq!(line(text), want, "{text:?}");
         }
-        for c in (0..=0x10_ffff_u32).filter_map(char::from_u32).filter(|c| is_deceptive(*c)) {
+        for c in (0..=0x10_ffff_u32)
+            .filter_map(char::from_u32)
+            .filter(|c| is_deceptive(*c))
+        {
             assert!(!line(&format!("a{c}b")).contains(c), "{:x}", u32::from(c));
         }
     }
@@ -214,31 +236,50 @@ mod tests {
     #[test]
     fn letters_that_resemble_latin_ones_are_shown_within_latin_words_only() {
         assert_eq!(line("p\u{430}ypal.com"), "p\\u{430}ypal.com");
-        assert_eq!(line("c\u{3bf}py, привет ελλάδα"), "c\\u{3bf}py, привет ελλάδα");
+        assert_eq!(
+            line("c\u{3bf}py, привет ελλάδα"),
+            "c\\u{3bf}py, привет ελλάδα"
+        );
         assert_eq!(line("\u{ff52}\u{ff4d}"), "\\u{ff52}\\u{ff4d}");
         assert_eq!(line("π = 3"), "π = 3");
     }
 
     #[test]
     fn different_texts_are_escaped_differently() {
-        let parts = ["\\", "u{202e}", "\u{202e}", "\t", "t", "\n", "n", "é", "a", "\u{430}"];
+        let parts = [
+            "\\", "u{202e}", "\u{202e}", "\t", "t", "\n", "n", "é", "a", "\u{430}",
+        ];
         let mut seen = [(); 4].map(|()| std::collections::HashMap::new());
         for at in 0..10_usize.pow(4) {
-            let text: String = (0..4).map(|place| parts[at / 10_usize.pow(place) % 10]).collect();
+            let text: String = (0..4)
+                .map(|place| parts[at / 10_usize.pow(place) % 10])
+                .collect();
             let by_lines = |text: &str, escape: fn(&str) -> String| -> String {
                 text.split('\n').map(escape).collect::<Vec<_>>().join("\n")
             };
             let of_input = |line: &str| escaped(line, &["t"]);
-            let forms =
-                [one_line(&text), input(&text), by_lines(&text, line), by_lines(&input(&text), of_input)];
+            let forms = [
+                one_line(&text),
+                input(&text),
+                by_lines(&text, line),
+                by_lines(&input(&text), of_input),
+            ];
             for (seen, form) in seen.iter_mut().zip(forms) {
-                let other = seen.insert(form, text.clone()).unwrap_or_else(|| text.clone());
+                let other = seen
+                    .insert(form, text.clone())
+                    .unwrap_or_else(|| text.clone());
                 assert_eq!(other, text);
             }
         }
         let ordinary = r"grep 'a\.b' \\x; printf '\u00e9\n' 'a\\b' \\\\ \";
-        assert_eq!((input(ordinary), line(ordinary)), (ordinary.to_owned(), ordinary.to_owned()));
-        assert_eq!(lines_of_input(&input("\u{1b}\\u{1b}\\x")), [r"\u{1b}\\u{1b}\x"]);
+        assert_eq!(
+            (input(ordinary), line(ordinary)),
+            (ordinary.to_owned(), ordinary.to_owned())
+        );
+        assert_eq!(
+            lines_of_input(&input("\u{1b}\\u{1b}\\x")),
+            [r"\u{1b}\\u{1b}\x"]
+        );
     }
 
     #[test]
@@ -250,14 +291,24 @@ mod tests {
 
     #[test]
     fn nothing_in_it_can_steer_a_terminal() {
-        assert_eq!(for_terminal("a\x1b[2Jb\r\nc\td\u{202e}"), "a\\u{1b}[2Jb\\u{d}\nc\td\\u{202e}");
+        assert_eq!(
+            for_terminal("a\x1b[2Jb\r\nc\td\u{202e}"),
+            "a\\u{1b}[2Jb\\u{d}\nc\td\\u{202e}"
+        );
         assert_eq!(for_terminal("é 日本"), "é 日本");
     }
 
     #[test]
     fn nothing_moves_what_stands_beside_it() {
-        for c in (0..=0x10_ffff_u32).filter_map(char::from_u32).filter(|c| is_reordering(*c)) {
-            assert!(!for_terminal(&format!("a{c}b")).contains(c), "{:x}", u32::from(c));
+        for c in (0..=0x10_ffff_u32)
+            .filter_map(char::from_u32)
+            .filter(|c| is_reordering(*c))
+        {
+            assert!(
+                !for_terminal(&format!("a{c}b")).contains(c),
+                "{:x}",
+                u32::from(c)
+            );
         }
         assert_eq!(for_terminal("rm \u{5d0}"), "rm \\u{5d0}");
     }
@@ -265,13 +316,22 @@ mod tests {
     #[test]
     fn a_line_is_cut_to_its_columns_whatever_it_is_made_of() {
         let columns = |text: &str| text.chars().map(columns_max).sum::<usize>();
-        for text in
-            ["", "abc", "日本語日本語日本語", "a\u{1b}b\nc", "हिन्दीहिन्दी", "0123456789", "01234567890"]
-        {
+        for text in [
+            "",
+            "abc",
+            "日本語日本語日本語",
+            "a\u{1b}b\nc",
+            "हिन्दीहिन्दी",
+            "0123456789",
+            "01234567890",
+        ] {
             for room in 0..40 {
                 let cut = fitted(text, room);
                 assert!(columns(&cut) <= room, "{text} in {room}: {cut}");
-                assert!(cut == one_line(text) || room < 3 || cut.ends_with("..."), "{cut}");
+                assert!(
+                    cut == one_line(text) || room < 3 || cut.ends_with("..."),
+                    "{cut}"
+                );
             }
         }
         assert_eq!(fitted("0123456789", 10), "0123456789");
@@ -283,7 +343,11 @@ mod tests {
         for plain in ["a b", "é", "back\\slash", "a\"b", "日本"] {
             assert_eq!(file_name(plain), plain);
         }
-        for (odd, want) in [("a\nb", r#""a\nb""#), ("\u{1b}[2J", r#""\u{1b}[2J""#), ("\"x\"", r#""\"x\"""#)] {
+        for (odd, want) in [
+            ("a\nb", r#""a\nb""#),
+            ("\u{1b}[2J", r#""\u{1b}[2J""#),
+            ("\"x\"", r#""\"x\"""#),
+        ] {
             assert_eq!(file_name(odd), want);
         }
     }

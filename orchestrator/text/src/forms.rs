@@ -16,8 +16,13 @@ use std::fmt::Write;
 pub fn forms(value: &[u8], min: usize) -> BTreeSet<Vec<u8>> {
     let lossy = String::from_utf8_lossy(value).into_owned();
     let cleaned = |mut cleaner: Cleaner| cleaner.clean(value).into_owned();
-    let bases: BTreeSet<Vec<u8>> =
-        [value.to_vec(), lossy.into_bytes(), cleaned(Cleaner::default()), cleaned(Cleaner::of_file())].into();
+    let bases: BTreeSet<Vec<u8>> = [
+        value.to_vec(),
+        lossy.into_bytes(),
+        cleaned(Cleaner::default()),
+        cleaned(Cleaner::of_file()),
+    ]
+    .into();
     let mut forms: BTreeSet<Vec<u8>> = bases.iter().flat_map(|base| encodings(base)).collect();
     forms.extend(bases);
     forms.retain(|form| form.len() >= min);
@@ -107,18 +112,25 @@ const CHOICES_MAX: usize = 3;
 /// Which characters of `value` may stay unchanged when it is encoded for an address.
 fn stays(value: &[u8]) -> Vec<Vec<u8>> {
     let differs = |byte: &u8| byte.is_ascii_punctuation() && !ALWAYS.contains(byte);
-    let differing: Vec<u8> = BTreeSet::from_iter(value.iter().copied().filter(differs)).into_iter().collect();
+    let differing: Vec<u8> = BTreeSet::from_iter(value.iter().copied().filter(differs))
+        .into_iter()
+        .collect();
     if differing.len() > CHOICES_MAX {
         return STAYS.map(<[u8]>::to_vec).into();
     }
     let choice = |bits: usize| (0..differing.len()).filter(move |at| bits >> at & 1 == 1);
-    (0..1 << differing.len()).map(|bits| choice(bits).map(|at| differing[at]).collect()).collect()
+    (0..1 << differing.len())
+        .map(|bits| choice(bits).map(|at| differing[at]).collect())
+        .collect()
 }
 
 fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
     value.iter().fold(String::new(), |mut out, byte| {
         match byte {
-            byte if byte.is_ascii_alphanumeric() || ALWAYS.contains(byte) || stays.contains(byte) => {
+            byte if byte.is_ascii_alphanumeric()
+                || ALWAYS.contains(byte)
+                || stays.contains(byte) =>
+            {
                 out.push(char::from(*byte))
             }
             b' ' => out.push_str(space),
@@ -132,7 +144,9 @@ fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
 /// The base64 characters that `value` alone determines if it begins `offset` bytes after a complete group.
 fn base64_core(value: &[u8], offset: usize, alphabet: &Alphabet) -> Vec<u8> {
     let joined = [&[0; 2][..offset], value].concat();
-    let encoded = GeneralPurpose::new(alphabet, NO_PAD).encode(&joined).into_bytes();
+    let encoded = GeneralPurpose::new(alphabet, NO_PAD)
+        .encode(&joined)
+        .into_bytes();
     let (first, end) = ((8 * offset).div_ceil(6), 8 * joined.len() / 6);
     encoded.get(first..end).unwrap_or_default().to_vec()
 }
@@ -176,9 +190,12 @@ mod tests {
     #[test]
     fn a_value_is_known_however_an_address_has_it() {
         // A base64 key: each of its special characters may be encoded or not.
-        for form in
-            ["K7MDENG%2BbPx%2FRfi%3D", "K7MDENG%2bbPx/Rfi=", "K7MDENG+bPx%2fRfi%3d", "K7MDENG+bPx/Rfi%3D"]
-        {
+        for form in [
+            "K7MDENG%2BbPx%2FRfi%3D",
+            "K7MDENG%2bbPx/Rfi=",
+            "K7MDENG+bPx%2fRfi%3d",
+            "K7MDENG+bPx/Rfi%3D",
+        ] {
             assert!(has("K7MDENG+bPx/Rfi=", form), "{form}");
         }
         // More such characters: only the combinations of actual encoders.
@@ -210,7 +227,10 @@ mod tests {
                 let text = [&vec![b'x'; before][..], value, &vec![b'y'; after][..]].concat();
                 let encoded = STANDARD.encode(text);
                 assert!(
-                    forms.iter().any(|form| encoded.as_bytes().windows(form.len()).any(|part| part == form)),
+                    forms.iter().any(|form| encoded
+                        .as_bytes()
+                        .windows(form.len())
+                        .any(|part| part == form)),
                     "{before} {after}"
                 );
             }

@@ -9,17 +9,36 @@ use serde_json::Value;
 pub fn input_lines(input: &Value) -> Vec<String> {
     let mut input = input.clone();
     input.sort_all_objects();
-    let Some(fields) = input.as_object() else { return escape::lines_of_input(&input.to_string()) };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let Some(fields) = input.as_object() else {
+        return escape::lines_of_input(&input.to_string());
+    };
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     // A text that looks like a number or a list is marked as text.
-    let is_json =
-        |value: &Value| value.as_str().is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
+    let is_json = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| serde_json::from_str::<Value>(text).is_ok())
+    };
     let named = |(name, value): (&String, &Value)| {
-        (format!("{}{}", field_name(name), if is_json(value) { ", a text" } else { "" }), text(value))
+        (
+            format!(
+                "{}{}",
+                field_name(name),
+                if is_json(value) { ", a text" } else { "" }
+            ),
+            text(value),
+        )
     };
     let mut fields: Vec<(String, String)> = fields.iter().map(named).collect();
     fields.sort_by_key(|(_, text)| text.len());
-    fields.iter().flat_map(|(name, text)| field_lines(name, text)).collect()
+    fields
+        .iter()
+        .flat_map(|(name, text)| field_lines(name, text))
+        .collect()
 }
 
 /// Quoted if the following text could be taken for a part of it.
@@ -38,9 +57,16 @@ fn field_lines(name: &str, text: &str) -> Vec<String> {
         [] => vec![format!("{name} is empty")],
         [line] if !text.ends_with('\n') => vec![format!("{name}: {line}")],
         several => {
-            let end = if text.ends_with('\n') { "" } else { ", the last open" };
+            let end = if text.ends_with('\n') {
+                ""
+            } else {
+                ", the last open"
+            };
             let head = format!("{name}, {}{end}:", counted(several.len() as u64, "line"));
-            [head].into_iter().chain(several.iter().map(|line| format!("  {line}"))).collect()
+            [head]
+                .into_iter()
+                .chain(several.iter().map(|line| format!("  {line}")))
+                .collect()
         }
     }
 }

@@ -20,5 +20,7 @@ pub fn learn(variables: &[(OsString, OsString)]) -> Result<(), RedactorError> {
 
 /// Removes them from everything that is shown or recorded. Before they are known, everything is withheld.
 pub fn redactor() -> &'static Redactor {
-    KNOWN.get().unwrap_or_else(|| NOT_YET.get_or_init(Redactor::withholding))
+    KNOWN
+        .get()
+        .unwrap_or_else(|| NOT_YET.get_or_init(Redactor::withholding))
 }

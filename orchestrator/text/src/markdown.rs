@@ -18,6 +18,9 @@ mod tests {
         assert_eq!(code_block("ls"), "```\nls\n```");
         assert_eq!(code_block("a `b` <!--"), "```\na `b` <!--\n```");
         assert_eq!(code_block("x\n```\n<!--"), "````\nx\n```\n<!--\n````");
-        assert_eq!(code_block(&"`".repeat(9)), format!("{0}\n{1}\n{0}", "`".repeat(10), "`".repeat(9)));
+        assert_eq!(
+            code_block(&"`".repeat(9)),
+            format!("{0}\n{1}\n{0}", "`".repeat(10), "`".repeat(9))
+        );
     }
 }

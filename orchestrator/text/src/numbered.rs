@@ -43,17 +43,29 @@ impl LineForm {
 fn plain(mut text: Vec<u8>, bound: Bound) -> Excerpt {
     let keep = bound.cut(text.len());
     text.truncate(keep.unwrap_or(text.len()));
-    Excerpt { bytes: text.len() as u64, text, cut: keep.is_some(), cut_lines: 0 }
+    Excerpt {
+        bytes: text.len() as u64,
+        text,
+        cut: keep.is_some(),
+        cut_lines: 0,
+    }
 }
 
 /// Shows only whole lines, unless the first alone exceeds the bound.
 fn numbered(content: &[u8], first: u64, bound: Bound) -> Excerpt {
     let number = |at: usize| first.saturating_add(at as u64);
     let lines = || content.split_inclusive(|byte| *byte == b'\n').enumerate();
-    let size: usize = lines().map(|(at, line)| numbered_line(line, number(at)).0.len()).sum();
+    let size: usize = lines()
+        .map(|(at, line)| numbered_line(line, number(at)).0.len())
+        .sum();
     let keep = bound.cut(size);
     let room = keep.unwrap_or(size);
-    let mut shown = Excerpt { text: Vec::with_capacity(room), bytes: 0, cut: keep.is_some(), cut_lines: 0 };
+    let mut shown = Excerpt {
+        text: Vec::with_capacity(room),
+        bytes: 0,
+        cut: keep.is_some(),
+        cut_lines: 0,
+    };
     for (at, line) in lines() {
         let (mut text, mut cut) = numbered_line(line, number(at));
         if shown.text.len() + text.len() > room {
@@ -93,7 +105,11 @@ fn beginning(line: &[u8]) -> (usize, u64) {
     }
     let pieces = line.utf8_chunks().flat_map(|chunk| {
         let odd = chunk.invalid().len();
-        chunk.valid().chars().map(char::len_utf8).chain((odd > 0).then_some(odd))
+        chunk
+            .valid()
+            .chars()
+            .map(char::len_utf8)
+            .chain((odd > 0).then_some(odd))
     });
     pieces.fold((0, 0), |(bytes, count), piece| match count < LINE as u64 {
         true => (bytes + piece, count + 1),
@@ -119,7 +135,10 @@ pub fn goes_on(remaining: Option<u64>, next: u64) -> String {
 mod tests {
     use super::*;
 
-    const ALL: Bound = Bound { max: usize::MAX, keep: usize::MAX };
+    const ALL: Bound = Bound {
+        max: usize::MAX,
+        keep: usize::MAX,
+    };
 
     fn numbered(content: impl AsRef<[u8]>, first: u64, bound: Bound) -> (String, Excerpt) {
         let shown = LineForm::Numbered.apply(content.as_ref().to_vec(), first, bound);
@@ -132,9 +151,17 @@ mod tests {
             ("", 1, ""),
             ("a", 1, "     1\ta"),
             ("a\nb\n", 9, "     9\ta\n    10\tb\n"),
-            ("a\r\n\r\n\nb", 1, "     1\ta\r\n     2\t\r\n     3\t\n     4\tb"),
+            (
+                "a\r\n\r\n\nb",
+                1,
+                "     1\ta\r\n     2\t\r\n     3\t\n     4\tb",
+            ),
             ("x\n", 1_234_567, "1234567\tx\n"),
-            ("x\ny", u64::MAX, "18446744073709551615\tx\n18446744073709551615\ty"),
+            (
+                "x\ny",
+                u64::MAX,
+                "18446744073709551615\tx\n18446744073709551615\ty",
+            ),
         ] {
             let (text, shown) = numbered(content, first, ALL);
             assert_eq!((text.as_str(), shown.bytes), (want, content.len() as u64));
@@ -147,7 +174,10 @@ mod tests {
         for piece in [&b"x"[..], "é".as_bytes(), "😀".as_bytes(), b"\xff"] {
             let line = |count: usize| [&piece.repeat(count), &b"\r\n"[..]].concat();
             let exact = LineForm::Numbered.apply(line(LINE), 1, ALL);
-            assert_eq!((exact.text, exact.cut_lines), ([b"     1\t", &line(LINE)[..]].concat(), 0));
+            assert_eq!(
+                (exact.text, exact.cut_lines),
+                ([b"     1\t", &line(LINE)[..]].concat(), 0)
+            );
             let mark = b" [truncated: total=2001 shown=2000 strategy=head]\r\n";
             let more = LineForm::Numbered.apply(line(LINE + 1), 1, ALL);
             let want = [b"     1\t", &piece.repeat(LINE)[..], mark].concat();
@@ -168,7 +198,10 @@ mod tests {
         // A first line for which there is no room at all, and no cut within a character.
         for keep in 7..20 {
             let (text, shown) = numbered("é".repeat(50), 1, Bound { max: 100, keep });
-            assert!(shown.text.len() <= keep && !text.contains('\u{fffd}'), "{keep}: {text}");
+            assert!(
+                shown.text.len() <= keep && !text.contains('\u{fffd}'),
+                "{keep}: {text}"
+            );
             assert_eq!((shown.cut, shown.cut_lines), (true, 1));
         }
     }

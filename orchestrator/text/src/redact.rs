@@ -94,13 +94,25 @@ fn lines_of(secret: &Secret) -> Vec<Secret> {
     let lines = secret.value.split(|byte| *byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let long = lines.filter(|line| (VALUE_MIN..secret.value.len()).contains(&line.len()));
-    long.map(|line| Secret { name: secret.name.clone(), value: line.to_vec() }).collect()
+    long.map(|line| Secret {
+        name: secret.name.clone(),
+        value: line.to_vec(),
+    })
+    .collect()
 }
 
 /// The patterns that find a value: its forms, in pieces.
 fn patterns_of(value: &[u8]) -> Vec<Vec<u8>> {
-    let forms = if value.len() <= FORMS_MAX { forms(value, VALUE_MIN) } else { [value.to_vec()].into() };
-    forms.iter().flat_map(|form| pieces(form)).map(<[u8]>::to_vec).collect()
+    let forms = if value.len() <= FORMS_MAX {
+        forms(value, VALUE_MIN)
+    } else {
+        [value.to_vec()].into()
+    };
+    forms
+        .iter()
+        .flat_map(|form| pieces(form))
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// `form` in pieces of [`PIECE`] bytes; none is so short that it would match innocent text.
@@ -128,10 +140,14 @@ fn change_value(
 ) {
     match value {
         Value::String(text) => change(text).into_iter().for_each(|new| *text = new),
-        Value::Array(values) => values.iter_mut().for_each(|value| change_value(value, change, number)),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| change_value(value, change, number)),
         Value::Object(fields) => {
             let names: Vec<Option<String>> = fields.keys().map(|name| change(name)).collect();
-            fields.values_mut().for_each(|value| change_value(value, change, number));
+            fields
+                .values_mut()
+                .for_each(|value| change_value(value, change, number));
             if names.iter().any(Option::is_some) {
                 rename(fields, names);
             }
@@ -171,12 +187,20 @@ impl Redactor {
     /// If it is impossible to search for all of them.
     pub fn new(secrets: Vec<Secret>) -> Result<Self, RedactorError> {
         let search = Search::with_lines(&secrets)?.map(Arc::new);
-        Ok(Self { secrets: Mutex::new(secrets), search: RwLock::new(search), withholds: false })
+        Ok(Self {
+            secrets: Mutex::new(secrets),
+            search: RwLock::new(search),
+            withholds: false,
+        })
     }
 
     /// Withholds all text: for use while secrets are not known.
     pub fn withholding() -> Self {
-        Self { secrets: Mutex::default(), search: RwLock::default(), withholds: true }
+        Self {
+            secrets: Mutex::default(),
+            search: RwLock::default(),
+            withholds: true,
+        }
     }
 
     /// Searches for one more secret from now on: a key that is known only once a user provides it. A value too short to distinguish
@@ -199,7 +223,10 @@ impl Redactor {
     }
 
     fn search(&self) -> Option<Arc<Search>> {
-        self.search.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.search
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether there is nothing to search for.
@@ -217,7 +244,10 @@ impl Redactor {
         if self.withholds {
             return Cow::Borrowed(WITHHELD.as_bytes());
         }
-        let Some(search) = self.search().filter(|search| search.automaton.is_match(bytes)) else {
+        let Some(search) = self
+            .search()
+            .filter(|search| search.automaton.is_match(bytes))
+        else {
             return Cow::Borrowed(bytes);
         };
         let mut clear = Cleared::default();
@@ -227,11 +257,17 @@ impl Redactor {
 
     /// Removes secrets from `piece`, and parts of secrets at its edges; returns whether there were any.
     pub fn redact(&self, piece: Piece<'_>) -> bool {
-        let Some(search) = self.search() else { return false };
+        let Some(search) = self.search() else {
+            return false;
+        };
         match piece {
             Piece::Lines(bytes) => search.redact_lines(bytes),
             Piece::Ends(captured) => search.redact_ends(captured),
-            Piece::Page { bytes, before, behind } => search.redact_page(bytes, before, behind),
+            Piece::Page {
+                bytes,
+                before,
+                behind,
+            } => search.redact_page(bytes, before, behind),
         }
     }
 
@@ -255,12 +291,19 @@ impl Redactor {
 
     /// Applies `change` to every string in `value`, and converts numbers that are secrets to text.
     pub(crate) fn change(&self, value: &mut Value, change: &impl Fn(&str) -> Option<String>) {
-        change_value(value, change, &|number| changed(self.text(&number.to_string())).map(Value::from));
+        change_value(value, change, &|number| {
+            changed(self.text(&number.to_string())).map(Value::from)
+        });
     }
 
     /// A stream for bytes that arrive in pieces.
     pub fn stream(&'static self) -> SecretStream {
-        SecretStream { redactor: self, held: Vec::new(), last: None, found: 0 }
+        SecretStream {
+            redactor: self,
+            held: Vec::new(),
+            last: None,
+            found: 0,
+        }
     }
 }
 
@@ -301,7 +344,10 @@ impl Search {
             }
         }
         let mut begins = [false; 256];
-        named.keys().filter_map(|key| key.first()).for_each(|byte| begins[usize::from(*byte)] = true);
+        named
+            .keys()
+            .filter_map(|key| key.first())
+            .for_each(|byte| begins[usize::from(*byte)] = true);
         let longest = named.keys().map(Vec::len).max().unwrap_or(0);
         let kind = (length > FAST_MAX).then_some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasick::builder()
@@ -311,10 +357,20 @@ impl Search {
             .map_err(|error| RedactorError::Search(error.to_string()))?;
         let names = named.values().map(|name| printable_name(name)).collect();
         let patterns: Vec<Vec<u8>> = named.into_keys().collect();
-        let mut reversed: Vec<Vec<u8>> =
-            patterns.iter().map(|pattern| pattern.iter().rev().copied().collect()).collect();
+        let mut reversed: Vec<Vec<u8>> = patterns
+            .iter()
+            .map(|pattern| pattern.iter().rev().copied().collect())
+            .collect();
         reversed.sort_unstable();
-        Ok(Some(Self { automaton, names, patterns, reversed, begins, longest, lines: None }))
+        Ok(Some(Self {
+            automaton,
+            names,
+            patterns,
+            reversed,
+            begins,
+            longest,
+            lines: None,
+        }))
     }
 
     fn redact_lines(&self, bytes: &mut Vec<u8>) -> bool {
@@ -338,7 +394,8 @@ impl Search {
         if captured.omitted == 0 {
             return false;
         }
-        self.redact_page(&mut captured.head, false, true) | self.redact_page(&mut captured.tail, true, false)
+        self.redact_page(&mut captured.head, false, true)
+            | self.redact_page(&mut captured.tail, true, false)
     }
 
     fn redact_page(&self, bytes: &mut Vec<u8>, before: bool, behind: bool) -> bool {
@@ -347,7 +404,11 @@ impl Search {
             *bytes = CUT.to_vec();
             return true;
         }
-        let start = if behind { self.unfinished(bytes, 0) } else { bytes.len() };
+        let start = if behind {
+            self.unfinished(bytes, 0)
+        } else {
+            bytes.len()
+        };
         let begins = bytes.len() - start >= PART;
         if begins {
             bytes.truncate(start);
@@ -365,7 +426,11 @@ impl Search {
     /// extends beyond it.
     fn pass(&self, bytes: &[u8], end: usize, clear: &mut Cleared) -> usize {
         let mut at = 0;
-        for found in self.automaton.find_iter(bytes).take_while(|found| found.start() < end) {
+        for found in self
+            .automaton
+            .find_iter(bytes)
+            .take_while(|found| found.start() < end)
+        {
             clear.push(&bytes[at..found.start()]);
             clear.found += 1;
             let is_same = |last: PatternID| {
@@ -386,14 +451,20 @@ impl Search {
 
     /// The mark that replaces a secret.
     fn mark(&self, pattern: PatternID) -> String {
-        format!("{MARK}{}]", self.names.get(pattern.as_usize()).map_or("", String::as_str))
+        format!(
+            "{MARK}{}]",
+            self.names
+                .get(pattern.as_usize())
+                .map_or("", String::as_str)
+        )
     }
 
     /// The start, at or after `from`, of the longest suffix of `bytes` that may still become a secret.
     fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
         let first = from.max((bytes.len() + 1).saturating_sub(self.longest));
-        let begins =
-            |at: &usize| self.begins[usize::from(bytes[*at])] && continues(&self.patterns, &bytes[*at..]);
+        let begins = |at: &usize| {
+            self.begins[usize::from(bytes[*at])] && continues(&self.patterns, &bytes[*at..])
+        };
         (first..bytes.len()).find(begins).unwrap_or(bytes.len())
     }
 
@@ -414,12 +485,20 @@ fn has_part(whole: &[u8], part: &[u8]) -> bool {
 /// Whether one of `ordered` begins with `start` and is longer.
 fn continues(ordered: &[Vec<u8>], start: &[u8]) -> bool {
     let next = ordered.partition_point(|pattern| pattern.as_slice() <= start);
-    ordered.get(next).is_some_and(|pattern| pattern.starts_with(start))
+    ordered
+        .get(next)
+        .is_some_and(|pattern| pattern.starts_with(start))
 }
 
 /// A variable's name in a form that is safe within text.
 fn printable_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '?' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '?'
+        }
+    };
     name.chars().take(64).map(plain).collect()
 }
 
@@ -447,11 +526,16 @@ impl SecretStream {
         if self.redactor.withholds {
             return Cow::Borrowed(b"");
         }
-        let Some(search) = self.redactor.search() else { return Cow::Borrowed(bytes) };
+        let Some(search) = self.redactor.search() else {
+            return Cow::Borrowed(bytes);
+        };
         let mut joined = std::mem::take(&mut self.held);
         joined.extend_from_slice(bytes);
-        let mut clear =
-            Cleared { bytes: Vec::with_capacity(joined.len()), last: self.last, found: self.found };
+        let mut clear = Cleared {
+            bytes: Vec::with_capacity(joined.len()),
+            last: self.last,
+            found: self.found,
+        };
         let mut at = 0;
         loop {
             let safe = search.unfinished(&joined, at);
@@ -478,9 +562,15 @@ impl SecretStream {
 
     /// The bytes held at the end: they did not become a secret.
     pub fn finish(&mut self) -> Vec<u8> {
-        let Some(search) = self.redactor.search() else { return Vec::new() };
+        let Some(search) = self.redactor.search() else {
+            return Vec::new();
+        };
         let held = std::mem::take(&mut self.held);
-        let mut clear = Cleared { bytes: Vec::new(), last: self.last, found: self.found };
+        let mut clear = Cleared {
+            bytes: Vec::new(),
+            last: self.last,
+            found: self.found,
+        };
         search.pass(&held, held.len(), &mut clear);
         (self.last, self.found) = (clear.last, clear.found);
         clear.bytes
@@ -493,15 +583,21 @@ mod tests {
     use serde_json::json;
 
     fn redactor(values: &[(&str, &str)]) -> &'static Redactor {
-        let secret =
-            |(name, value): &(&str, &str)| Secret { name: (*name).into(), value: value.as_bytes().to_vec() };
-        Box::leak(Box::new(Redactor::new(values.iter().map(secret).collect()).unwrap()))
+        let secret = |(name, value): &(&str, &str)| Secret {
+            name: (*name).into(),
+            value: value.as_bytes().to_vec(),
+        };
+        Box::leak(Box::new(
+            Redactor::new(values.iter().map(secret).collect()).unwrap(),
+        ))
     }
 
     fn streamed(redactor: &'static Redactor, pieces: &[&[u8]]) -> String {
         let mut stream = redactor.stream();
         let mut out = Vec::new();
-        pieces.iter().for_each(|piece| out.extend_from_slice(&stream.push(piece)));
+        pieces
+            .iter()
+            .for_each(|piece| out.extend_from_slice(&stream.push(piece)));
         out.extend(stream.finish());
         String::from_utf8(out).unwrap()
     }
@@ -509,7 +605,10 @@ mod tests {
     #[test]
     fn a_key_that_is_learnt_later_is_taken_out_from_then_on() {
         let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
-        let secret = |name: &str, value: &str| Secret { name: name.into(), value: value.into() };
+        let secret = |name: &str, value: &str| Secret {
+            name: name.into(),
+            value: value.into(),
+        };
         let mut stream = redactor.stream();
         assert_eq!(redactor.text("sk-later-key"), "sk-later-key");
         redactor.learn(secret("LATER", "sk-later-key")).unwrap();
@@ -517,11 +616,18 @@ mod tests {
         redactor.learn(secret("SHORT", "abc")).unwrap();
         assert_eq!(redactor.text("abc sk-later-key"), "abc [redacted:LATER]");
         assert_eq!(
-            (stream.push(b"sk-lat").len(), stream.push(b"er-key").into_owned()),
+            (
+                stream.push(b"sk-lat").len(),
+                stream.push(b"er-key").into_owned()
+            ),
             (0, b"[redacted:LATER]".to_vec())
         );
         // A secret that cannot be searched for changes nothing.
-        assert!(redactor.learn(secret("HUGE", &"x".repeat(PATTERNS_MAX + 1))).is_err());
+        assert!(
+            redactor
+                .learn(secret("HUGE", &"x".repeat(PATTERNS_MAX + 1)))
+                .is_err()
+        );
         assert_eq!(redactor.text("sk-later-key"), "[redacted:LATER]");
     }
 
@@ -537,8 +643,14 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_however_the_stream_is_cut() {
-        let both = redactor(&[("A", "abcabcabd"), ("B", "abcabcab"), ("C", "cabdxyz1"), ("D", "zzzzzzzz")]);
-        let text = b"1 abcabcabd 2 abcabcab 3 abcabcabcabd 4 cabdxyz1 5 zzzzzzzzz abcabcabdxyz1 abcabca";
+        let both = redactor(&[
+            ("A", "abcabcabd"),
+            ("B", "abcabcab"),
+            ("C", "cabdxyz1"),
+            ("D", "zzzzzzzz"),
+        ]);
+        let text =
+            b"1 abcabcabd 2 abcabcab 3 abcabcabcabd 4 cabdxyz1 5 zzzzzzzzz abcabcabdxyz1 abcabca";
         let want = both.text(std::str::from_utf8(text).unwrap()).into_owned();
         let shown = "1 [redacted:A] 2 [redacted:B] 3 [redacted:B]cabd 4 [redacted:C] 5 [redacted:D]z [redacted:A]xyz1 abcabca";
         assert_eq!(want, shown);
@@ -569,15 +681,27 @@ mod tests {
         let excerpt = |text: &str| {
             let mut bytes = text.as_bytes().to_vec();
             both.redact(Piece::Lines(&mut bytes));
-            assert_eq!(text.matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
+            assert_eq!(
+                text.matches('\n').count(),
+                bytes.iter().filter(|byte| **byte == b'\n').count()
+            );
             String::from_utf8(bytes).unwrap()
         };
         assert_eq!(excerpt("plain\n"), "plain\n");
-        assert_eq!(excerpt(&format!("k={key};\nsecret-a\n")), "k=[redacted:KEY]\n\n\n\n;\n[redacted:A]\n");
+        assert_eq!(
+            excerpt(&format!("k={key};\nsecret-a\n")),
+            "k=[redacted:KEY]\n\n\n\n;\n[redacted:A]\n"
+        );
         // A secret begins before the part, continues after it, or both.
-        assert_eq!(excerpt("second-line\nab\n--- end ---;\nx\n"), "[redacted:KEY]\nab\n[redacted:KEY];\nx\n");
+        assert_eq!(
+            excerpt("second-line\nab\n--- end ---;\nx\n"),
+            "[redacted:KEY]\nab\n[redacted:KEY];\nx\n"
+        );
         assert_eq!(excerpt("k=--- begin ---\n"), "k=[redacted:KEY]\n");
-        assert_eq!(excerpt("first-line-1\r\nsecond-line\n"), "[redacted:KEY]\r\n[redacted:KEY]\n");
+        assert_eq!(
+            excerpt("first-line-1\r\nsecond-line\n"),
+            "[redacted:KEY]\r\n[redacted:KEY]\n"
+        );
         // In other texts, a single line of it is not a secret.
         assert_eq!(both.text("first-line-1"), "first-line-1");
         let mut none = b"secret-a".to_vec();
@@ -590,15 +714,28 @@ mod tests {
         let one = redactor(&[("A", "secret-a")]);
         for cut in 0..=8 {
             let (head, tail) = ("secret-a".split_at(cut).0, "secret-a".split_at(cut).1);
-            let mut captured =
-                Captured { head: format!("x{head}").into(), tail: format!("{tail}y").into(), omitted: 9 };
+            let mut captured = Captured {
+                head: format!("x{head}").into(),
+                tail: format!("{tail}y").into(),
+                omitted: 9,
+            };
             one.redact(Piece::Ends(&mut captured));
             let text = String::from_utf8([captured.head, captured.tail].concat()).unwrap();
             let left = one.text(&text);
-            assert!(!left.contains("secr") && !left.contains("et-a"), "{cut}: {left}");
-            assert!(left.starts_with('x') && left.ends_with('y'), "{cut}: {left}");
+            assert!(
+                !left.contains("secr") && !left.contains("et-a"),
+                "{cut}: {left}"
+            );
+            assert!(
+                left.starts_with('x') && left.ends_with('y'),
+                "{cut}: {left}"
+            );
         }
-        let mut whole = Captured { head: b"xsecret".to_vec(), tail: vec![], omitted: 0 };
+        let mut whole = Captured {
+            head: b"xsecret".to_vec(),
+            tail: vec![],
+            omitted: 0,
+        };
         one.redact(Piece::Ends(&mut whole));
         assert_eq!(whole.head, b"xsecret");
     }
@@ -610,16 +747,29 @@ mod tests {
         for from in 0..text.len() {
             for to in from + 1..=text.len() {
                 let mut page = text[from..to].to_vec();
-                one.redact(Piece::Page { bytes: &mut page, before: from > 0, behind: to < text.len() });
+                one.redact(Piece::Page {
+                    bytes: &mut page,
+                    before: from > 0,
+                    behind: to < text.len(),
+                });
                 let shown = one.text(std::str::from_utf8(&page).unwrap()).into_owned();
                 let is_part = |part: &[u8]| has_part(b"secret-of-many-letters", part);
-                let shown = shown.replace("[redacted:A]", "|").replace("[redacted]", "|");
-                assert!(!shown.as_bytes().windows(PART).any(is_part), "{from} to {to}: {shown}");
+                let shown = shown
+                    .replace("[redacted:A]", "|")
+                    .replace("[redacted]", "|");
+                assert!(
+                    !shown.as_bytes().windows(PART).any(is_part),
+                    "{from} to {to}: {shown}"
+                );
             }
         }
         // A complete text is not treated as a page.
         let mut whole = b"letters".to_vec();
-        assert!(!one.redact(Piece::Page { bytes: &mut whole, before: false, behind: false }));
+        assert!(!one.redact(Piece::Page {
+            bytes: &mut whole,
+            before: false,
+            behind: false
+        }));
         assert_eq!(whole, b"letters");
     }
 
@@ -627,9 +777,15 @@ mod tests {
     fn names_and_texts_of_a_value_have_no_secrets() {
         let one = redactor(&[("A", "secret-a")]);
         let value = json!({"secret-a": ["secret-a", 1, null]});
-        assert_eq!(*one.value(&value), json!({"[redacted:A]": ["[redacted:A]", 1, null]}));
+        assert_eq!(
+            *one.value(&value),
+            json!({"[redacted:A]": ["[redacted:A]", 1, null]})
+        );
         let alike = json!({"[redacted:A]": 1, "secret-a": 2});
-        assert_eq!(*one.value(&alike), json!({"[redacted:A]": 1, "[redacted:A]'": 2}));
+        assert_eq!(
+            *one.value(&alike),
+            json!({"[redacted:A]": 1, "[redacted:A]'": 2})
+        );
     }
 
     #[test]
@@ -645,8 +801,9 @@ mod tests {
     #[test]
     fn long_secrets_are_found_in_pieces_and_cost_little() {
         let repeated = "ab".repeat(30 << 10);
-        let mixed: String =
-            (0..60_000_u32).map(|n| char::from(b'a' + (n.wrapping_mul(n) >> 7) as u8 % 26)).collect();
+        let mixed: String = (0..60_000_u32)
+            .map(|n| char::from(b'a' + (n.wrapping_mul(n) >> 7) as u8 % 26))
+            .collect();
         let begun = std::time::Instant::now();
         let both = redactor(&[("A", &repeated), ("B", &mixed)]);
         let text = format!("x{mixed}y{repeated}z");
@@ -656,15 +813,24 @@ mod tests {
         let search = both.search().unwrap();
         assert!(search.longest < PIECE + VALUE_MIN && search.patterns.len() < 200);
         // This took half a minute when each secret was one pattern.
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[test]
     fn secrets_that_cannot_be_looked_for_are_an_error_and_nothing_is_shown_without_them() {
-        let secret =
-            |n: u32| Secret { name: "A".into(), value: format!("{n:08}").repeat(16 << 10).into_bytes() };
+        let secret = |n: u32| Secret {
+            name: "A".into(),
+            value: format!("{n:08}").repeat(16 << 10).into_bytes(),
+        };
         let error = Redactor::new((0..40).map(secret).collect()).err();
-        assert!(matches!(error, Some(RedactorError::TooLarge(_))), "{error:?}");
+        assert!(
+            matches!(error, Some(RedactorError::TooLarge(_))),
+            "{error:?}"
+        );
         let none = Box::leak(Box::new(Redactor::withholding()));
         assert!(!none.is_idle());
         assert_eq!(none.text("text"), WITHHELD);

@@ -61,10 +61,20 @@ impl Sanitizer {
         let without = self.0.bytes(bytes);
         let redacted = matches!(without, Cow::Owned(_)) || self.0.withholds();
         if characters == Unsafe::Keep && self.0.is_idle() {
-            return Sanitized { bytes: without, stripped: 0, redacted };
+            return Sanitized {
+                bytes: without,
+                stripped: 0,
+                redacted,
+            };
         }
         let clean = match cleaner.clean(&without) {
-            Cow::Borrowed(_) => return Sanitized { bytes: without, stripped: 0, redacted },
+            Cow::Borrowed(_) => {
+                return Sanitized {
+                    bytes: without,
+                    stripped: 0,
+                    redacted,
+                };
+            }
             Cow::Owned(clean) => clean,
         };
         let found = match self.0.bytes(&clean) {
@@ -73,10 +83,18 @@ impl Sanitizer {
         };
         let redacted = redacted || found.is_some();
         match (found, characters) {
-            (None, Unsafe::Keep) => Sanitized { bytes: without, stripped: 0, redacted },
+            (None, Unsafe::Keep) => Sanitized {
+                bytes: without,
+                stripped: 0,
+                redacted,
+            },
             (found, _) => {
                 let bytes = Cow::Owned(found.unwrap_or(clean));
-                Sanitized { bytes, stripped: cleaner.stripped(), redacted }
+                Sanitized {
+                    bytes,
+                    stripped: cleaner.stripped(),
+                    redacted,
+                }
             }
         }
     }
@@ -198,7 +216,10 @@ fn piece_end(bytes: &[u8]) -> usize {
     let is_start = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
     let end = PIECE.min(bytes.len());
     // A character has at most four bytes; a longer run of such bytes is none.
-    (end.saturating_sub(3)..=end).rev().find(is_start).unwrap_or(end)
+    (end.saturating_sub(3)..=end)
+        .rev()
+        .find(is_start)
+        .unwrap_or(end)
 }
 
 impl Kept {
@@ -206,7 +227,10 @@ impl Kept {
     fn wait(&mut self, exact: &[u8], clean: usize) {
         self.exact_len += exact.len();
         self.clean_len += clean;
-        self.pieces.push_back(Piece { exact: exact.to_vec(), clean });
+        self.pieces.push_back(Piece {
+            exact: exact.to_vec(),
+            clean,
+        });
     }
 
     /// What can be shown now: `passed` are the next clean bytes, which contain no secret any more; `found` is the number of secrets
@@ -215,12 +239,19 @@ impl Kept {
         self.clean.extend(passed);
         if found != self.found || self.is_cut || self.exact_len > KEPT_MAX {
             let clean = std::mem::take(&mut self.clean);
-            *self = Self { found, is_cut: held > 0, ..Self::default() };
+            *self = Self {
+                found,
+                is_cut: held > 0,
+                ..Self::default()
+            };
             return clean;
         }
         let mut certain = self.clean_len - held;
         let mut out = Vec::new();
-        while self.pieces.front().is_some_and(|piece| piece.clean <= certain)
+        while self
+            .pieces
+            .front()
+            .is_some_and(|piece| piece.clean <= certain)
             && let Some(piece) = self.pieces.pop_front()
         {
             certain -= piece.clean;
@@ -240,7 +271,10 @@ mod tests {
     use serde_json::json;
 
     fn sanitizer() -> Sanitizer {
-        let secret = Secret { name: "A".into(), value: b"secret-a".to_vec() };
+        let secret = Secret {
+            name: "A".into(),
+            value: b"secret-a".to_vec(),
+        };
         Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())))
     }
 
@@ -249,14 +283,27 @@ mod tests {
         let text = "secr\u{1b}[1met-a\r\n";
         assert_eq!(sanitizer().text(text), "[redacted:A]\n");
         let file = sanitizer().bytes(text.as_bytes(), Unsafe::RemoveInFile);
-        assert_eq!((&*file.bytes, file.stripped, file.redacted), (&b"[redacted:A]\r\n"[..], 1, true));
+        assert_eq!(
+            (&*file.bytes, file.stripped, file.redacted),
+            (&b"[redacted:A]\r\n"[..], 1, true)
+        );
         let kept = sanitizer().bytes(text.as_bytes(), Unsafe::Keep);
-        assert_eq!((&*kept.bytes, kept.redacted), (&b"[redacted:A]\n"[..], true));
+        assert_eq!(
+            (&*kept.bytes, kept.redacted),
+            (&b"[redacted:A]\n"[..], true)
+        );
         let plain = "secr\u{1b}[1met-b\r\n";
-        let unchanged = Sanitized { bytes: plain.as_bytes().into(), stripped: 0, redacted: false };
+        let unchanged = Sanitized {
+            bytes: plain.as_bytes().into(),
+            stripped: 0,
+            redacted: false,
+        };
         assert_eq!(sanitizer().bytes(plain.as_bytes(), Unsafe::Keep), unchanged);
         let whole = sanitizer().bytes(b"secret-a", Unsafe::Keep);
-        assert_eq!((&*whole.bytes, whole.redacted), (&b"[redacted:A]"[..], true));
+        assert_eq!(
+            (&*whole.bytes, whole.redacted),
+            (&b"[redacted:A]"[..], true)
+        );
     }
 
     #[test]
@@ -280,7 +327,10 @@ mod tests {
     /// The output of a stream that keeps unsafe characters, fed in chunks of `size`.
     fn kept(bytes: &[u8], size: usize) -> Vec<u8> {
         let mut stream = sanitizer().stream(Unsafe::Keep);
-        let mut out: Vec<u8> = bytes.chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
+        let mut out: Vec<u8> = bytes
+            .chunks(size)
+            .flat_map(|chunk| stream.push(chunk))
+            .collect();
         out.extend(stream.finish());
         out
     }
@@ -288,23 +338,34 @@ mod tests {
     #[test]
     fn a_stream_that_keeps_everything_loses_nothing_however_long_it_may_become_a_secret() {
         // Each piece ends with the beginning of a secret, and so waits for the next one.
-        for unit in [&b"s"[..], b"se\x00s", b"\x1b[1mse", b"\xffsec", "é\u{202e}s".as_bytes()] {
+        for unit in [
+            &b"s"[..],
+            b"se\x00s",
+            b"\x1b[1mse",
+            b"\xffsec",
+            "é\u{202e}s".as_bytes(),
+        ] {
             let bytes = unit.repeat((4 * KEPT_MAX).div_ceil(unit.len()));
             for size in [1000, KEPT_MAX, KEPT_MAX + 1, bytes.len()] {
                 assert!(kept(&bytes, size) == bytes, "{unit:?} in chunks of {size}");
             }
         }
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
-        let bytes: Vec<u8> =
-            (0..8 * KEPT_MAX).map(|_| chance.of(b"secret\x00\x1b\xff\r\n\xc3\xa9")).collect();
+        let bytes: Vec<u8> = (0..8 * KEPT_MAX)
+            .map(|_| chance.of(b"secret\x00\x1b\xff\r\n\xc3\xa9"))
+            .collect();
         assert!(kept(&bytes, KEPT_MAX) == bytes);
     }
 
     #[test]
     fn what_waits_too_long_is_shown_without_unsafe_characters_and_with_nothing_else_missing() {
-        let hidden = |count: usize| [&b"before\x00 secr"[..], &vec![0; count], b"et-a behind\x00"].concat();
+        let hidden =
+            |count: usize| [&b"before\x00 secr"[..], &vec![0; count], b"et-a behind\x00"].concat();
         assert_eq!(kept(&hidden(10), 7), b"before\x00 [redacted:A] behind\x00");
-        assert_eq!(kept(&hidden(2 * KEPT_MAX), KEPT_MAX), b"before [redacted:A] behind");
+        assert_eq!(
+            kept(&hidden(2 * KEPT_MAX), KEPT_MAX),
+            b"before [redacted:A] behind"
+        );
         let none = [&b"secr"[..], &vec![0; 2 * KEPT_MAX], b"et-b\x00"].concat();
         assert_eq!(kept(&none, KEPT_MAX), b"secret-b");
     }
@@ -312,9 +373,13 @@ mod tests {
     #[test]
     fn nothing_is_missing_from_an_input() {
         let input = json!({"a": ["x\u{202e}y\n", 1, "secret-a"]});
-        assert_eq!(sanitizer().input(&input), json!({"a": ["x\\u{202e}y\n", 1, "[redacted:A]"]}));
+        assert_eq!(
+            sanitizer().input(&input),
+            json!({"a": ["x\\u{202e}y\n", 1, "[redacted:A]"]})
+        );
         let typed = json!({"secret-a": r"a\[redacted:A] secret-a", "[redacted:A]": 1});
-        let want = json!({"[redacted:A]": r"a\\\u{5b}redacted:A] [redacted:A]", r"\u{5b}redacted:A]": 1});
+        let want =
+            json!({"[redacted:A]": r"a\\\u{5b}redacted:A] [redacted:A]", r"\u{5b}redacted:A]": 1});
         assert_eq!(sanitizer().input(&typed), want);
     }
 
@@ -390,10 +455,17 @@ mod tests {
         for _ in 0..60 {
             let value = chance.secret();
             let known = crate::forms::forms(&value, 8);
-            let secret = Secret { name: "K".into(), value: value.clone() };
-            let sanitizer = Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())));
-            let has =
-                |text: &[u8]| known.iter().any(|form| text.windows(form.len()).any(|part| part == form));
+            let secret = Secret {
+                name: "K".into(),
+                value: value.clone(),
+            };
+            let sanitizer =
+                Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())));
+            let has = |text: &[u8]| {
+                known
+                    .iter()
+                    .any(|form| text.windows(form.len()).any(|part| part == form))
+            };
             for form in &known {
                 let text = [&b"before "[..], form, b" after"].concat();
                 let lossy = String::from_utf8_lossy(&text).into_owned();
@@ -403,14 +475,24 @@ mod tests {
                     shown.push(sanitizer.bytes(&text, characters).bytes.into_owned());
                     let mut stream = sanitizer.stream(characters);
                     let pieces = chance.disguised(&text);
-                    let mut out: Vec<u8> = pieces.iter().flat_map(|piece| stream.push(piece)).collect();
+                    let mut out: Vec<u8> =
+                        pieces.iter().flat_map(|piece| stream.push(piece)).collect();
                     out.extend(stream.finish());
                     let clean = Cleaner::default().clean(&out).into_owned();
                     shown.extend([out, clean]);
                 }
-                shown.push(sanitizer.input(&json!({ lossy.clone(): [lossy] })).to_string().into_bytes());
+                shown.push(
+                    sanitizer
+                        .input(&json!({ lossy.clone(): [lossy] }))
+                        .to_string()
+                        .into_bytes(),
+                );
                 for text in shown {
-                    assert!(!has(&text), "{form:?} is shown: {:?}", String::from_utf8_lossy(&text));
+                    assert!(
+                        !has(&text),
+                        "{form:?} is shown: {:?}",
+                        String::from_utf8_lossy(&text)
+                    );
                 }
             }
         }

@@ -15,7 +15,9 @@ pub fn line_hider(texts: [&str; 2]) -> impl Fn(&str) -> String + use<'_> {
         let shown = hide_values(text);
         // A line that stands in a value here and elsewhere for itself is hidden wherever it stands.
         hidden.extend(
-            text.split('\n').zip(shown.split('\n').map(str::to_owned)).filter(|(line, shown)| line != shown),
+            text.split('\n')
+                .zip(shown.split('\n').map(str::to_owned))
+                .filter(|(line, shown)| line != shown),
         );
     }
     move |line| hidden.get(line).cloned().unwrap_or_else(|| line.to_owned())
@@ -31,11 +33,17 @@ pub fn hide_values(text: &str) -> String {
     let mut at = 0;
     while let Some(start) = text[at..].find(is_of_name) {
         let begin = at + start;
-        let end = text[begin..].find(|c| !is_of_name(c)).map_or(text.len(), |length| begin + length);
+        let end = text[begin..]
+            .find(|c| !is_of_name(c))
+            .map_or(text.len(), |length| begin + length);
         shown.push_str(&text[at..end]);
         quotes.pass(&text[at..end]);
         at = end;
-        let name = Name { text: &text[begin..end], before: &text[..begin], quote: quotes.open };
+        let name = Name {
+            text: &text[begin..end],
+            before: &text[..begin],
+            quote: quotes.open,
+        };
         if let Some((between, length)) = name.value(&text[end..]) {
             let (from, until) = (end + between, end + between + length);
             shown.push_str(&text[end..from]);
@@ -79,7 +87,9 @@ fn hide_passwords(text: &str) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.find(|c: char| c.is_whitespace() || "/?#\"'`<>\\".contains(c)).unwrap_or(part.len());
+        let end = part
+            .find(|c: char| c.is_whitespace() || "/?#\"'`<>\\".contains(c))
+            .unwrap_or(part.len());
         let user = part[..end].rfind('@').map_or("", |at| &part[..at]);
         let kept = match user.split_once(':') {
             Some((name, _)) => name.len() + 1,
@@ -136,7 +146,11 @@ impl Name<'_> {
         let lines = |text: &str| text.len() - text.trim_start().len();
         // The quote behind the name, which may be escaped: JSON within JSON.
         let quote = after.trim_start_matches('\\');
-        let closed = if quote.starts_with(['"', '\'']) { after.len() - quote.len() + 1 } else { 0 };
+        let closed = if quote.starts_with(['"', '\'']) {
+            after.len() - quote.len() + 1
+        } else {
+            0
+        };
         let gap = closed + blanks(&after[closed..]);
         let rest = &after[gap..];
         let behind = gap + 1;
@@ -177,7 +191,9 @@ impl Name<'_> {
         let line = rest.split('\n').next().unwrap_or_default();
         match rest.chars().next()? {
             '|' | '>' => Some((line.len(), self.deeper(&rest[line.len()..]))),
-            '-' if line.starts_with("- ") => Some((0, line.len() + self.items(&rest[line.len()..]))),
+            '-' if line.starts_with("- ") => {
+                Some((0, line.len() + self.items(&rest[line.len()..])))
+            }
             // The first key of an object in YAML.
             _ if line.trim_end().ends_with(':') || line.contains(": ") => None,
             _ => Some((0, line.len())),
@@ -188,13 +204,23 @@ impl Name<'_> {
     fn deeper(&self, rest: &str) -> usize {
         let own = indent(self.before.rsplit('\n').next().unwrap_or_default());
         let is_inner = |line: &&str| line.trim().is_empty() || indent(line) > own;
-        rest.split_inclusive('\n').skip(1).take_while(is_inner).map(str::len).sum::<usize>() + 1
+        rest.split_inclusive('\n')
+            .skip(1)
+            .take_while(is_inner)
+            .map(str::len)
+            .sum::<usize>()
+            + 1
     }
 
     /// Bytes of the lines that are items of a list.
     fn items(&self, rest: &str) -> usize {
         let is_item = |line: &&str| line.trim_start().starts_with("- ");
-        rest.split_inclusive('\n').skip(1).take_while(is_item).map(str::len).sum::<usize>() + 1
+        rest.split_inclusive('\n')
+            .skip(1)
+            .take_while(is_item)
+            .map(str::len)
+            .sum::<usize>()
+            + 1
     }
 }
 
@@ -226,27 +252,54 @@ mod tests {
                 r#"env = { A_TOKEN = 'a"12345678', B = "plain-text" }"#,
                 r#"env = { A_TOKEN = '…', B = "plain-text" }"#,
             ),
-            (r#"{"env":{"X_SECRET":"12\"345678","C":"d"}}"#, r#"{"env":{"X_SECRET":"…","C":"d"}}"#),
-            (r#""args": ["--api-key", "12345678", "x"]"#, r#""args": ["--api-key", "…", "x"]"#),
+            (
+                r#"{"env":{"X_SECRET":"12\"345678","C":"d"}}"#,
+                r#"{"env":{"X_SECRET":"…","C":"d"}}"#,
+            ),
+            (
+                r#""args": ["--api-key", "12345678", "x"]"#,
+                r#""args": ["--api-key", "…", "x"]"#,
+            ),
             (r#""--token=12345678", "y""#, r#""--token=…", "y""#),
             (r#"["--tok", "12345678", "y"]"#, r#"["--tok", "…", "y"]"#),
-            (r#"["--db-pass=12345678", "--pw", "12345678"]"#, r#"["--db-pass=…", "--pw", "…"]"#),
-            (r#"["{\"token\": \"12345678\"}", "x"]"#, r#"["{\"token\": …", "x"]"#),
-            ("command = 'server --token 12345678'", "command = 'server --token …'"),
-            (r#"["-H", "Authorization: Bearer 12345678"]"#, r#"["-H", "Authorization: …"]"#),
+            (
+                r#"["--db-pass=12345678", "--pw", "12345678"]"#,
+                r#"["--db-pass=…", "--pw", "…"]"#,
+            ),
+            (
+                r#"["{\"token\": \"12345678\"}", "x"]"#,
+                r#"["{\"token\": …", "x"]"#,
+            ),
+            (
+                "command = 'server --token 12345678'",
+                "command = 'server --token …'",
+            ),
+            (
+                r#"["-H", "Authorization: Bearer 12345678"]"#,
+                r#"["-H", "Authorization: …"]"#,
+            ),
             ("  GITHUB_TOKEN: ghp_12345678 # mine", "  GITHUB_TOKEN: …"),
             ("export A_PASSWORD=12345678", "export A_PASSWORD=…"),
             ("password: it's-12345678", "password: …"),
             (r#"api_keys = ["12345678", "87654321"]"#, "api_keys = […]"),
             (r#""API_KEY": "short","#, r#""API_KEY": "short","#),
-            (r#""token": "", "permissions": {"#, r#""token": "", "permissions": {"#),
+            (
+                r#""token": "", "permissions": {"#,
+                r#""token": "", "permissions": {"#,
+            ),
             (
                 r#"{"maxTokens":12345,"b":{"tokens":123456789,"c":1}}"#,
                 r#"{"maxTokens":12345,"b":{"tokens":…,"c":1}}"#,
             ),
             (r#""sessions": {"#, r#""sessions": {"#),
-            (r#""command": "lazaret", "args": ["mcp"]"#, r#""command": "lazaret", "args": ["mcp"]"#),
-            ("a line without any, in ünïcode", "a line without any, in ünïcode"),
+            (
+                r#""command": "lazaret", "args": ["mcp"]"#,
+                r#""command": "lazaret", "args": ["mcp"]"#,
+            ),
+            (
+                "a line without any, in ünïcode",
+                "a line without any, in ünïcode",
+            ),
             ("TOKEN", "TOKEN"),
             ("", ""),
         ] {
@@ -257,10 +310,19 @@ mod tests {
     #[test]
     fn passwords_in_addresses_are_hidden() {
         for (line, want) in [
-            (r#""url": "https://u:PW@h/p", "x""#, r#""url": "https://u:…@h/p", "x""#),
-            ("https://ghp_12345678@h and ssh://git@h/x", "https://…@h and ssh://git@h/x"),
+            (
+                r#""url": "https://u:PW@h/p", "x""#,
+                r#""url": "https://u:…@h/p", "x""#,
+            ),
+            (
+                "https://ghp_12345678@h and ssh://git@h/x",
+                "https://…@h and ssh://git@h/x",
+            ),
             ("postgres://u:p@ss:w@h:5432/db", "postgres://u:…@h:5432/db"),
-            ("https://h/u:p@x http://h:80/", "https://h/u:p@x http://h:80/"),
+            (
+                "https://h/u:p@x http://h:80/",
+                "https://h/u:p@x http://h:80/",
+            ),
         ] {
             assert_eq!(hide_values(line), want);
         }
@@ -269,23 +331,44 @@ mod tests {
     #[test]
     fn values_of_several_lines_are_hidden_and_the_lines_stay() {
         for (text, want) in [
-            ("token = \"\"\"\n1234\n5678\"\"\"\nx = 1\n", "token = \"\"\"\n…\n…\"\"\"\nx = 1\n"),
+            (
+                "token = \"\"\"\n1234\n5678\"\"\"\nx = 1\n",
+                "token = \"\"\"\n…\n…\"\"\"\nx = 1\n",
+            ),
             ("token = '''12345678\n9'''\n", "token = '''…\n…'''\n"),
             (
                 "a:\n  private_key: |\n    12345678\n\n    9\n  b: c\n",
                 "a:\n  private_key: |\n…\n\n…\n  b: c\n",
             ),
-            ("api_keys:\n  - 12345678\n  - 87654321\nb: c\n", "api_keys:\n  …\n…\nb: c\n"),
-            ("secrets:\n  name: plain-text\n", "secrets:\n  name: plain-text\n"),
+            (
+                "api_keys:\n  - 12345678\n  - 87654321\nb: c\n",
+                "api_keys:\n  …\n…\nb: c\n",
+            ),
+            (
+                "secrets:\n  name: plain-text\n",
+                "secrets:\n  name: plain-text\n",
+            ),
             ("\"KEY\":\n  \"12345678\",\n", "\"KEY\":\n  \"…\",\n"),
-            ("[\n  \"--api-key\",\n  \"12345678\",\n  \"x\"\n]", "[\n  \"--api-key\",\n  \"…\",\n  \"x\"\n]"),
-            ("args:\n  - --token\n  - 12345678\n  - x\n", "args:\n  - --token\n  - …\n  - x\n"),
+            (
+                "[\n  \"--api-key\",\n  \"12345678\",\n  \"x\"\n]",
+                "[\n  \"--api-key\",\n  \"…\",\n  \"x\"\n]",
+            ),
+            (
+                "args:\n  - --token\n  - 12345678\n  - x\n",
+                "args:\n  - --token\n  - …\n  - x\n",
+            ),
             ("A_TOKEN=\nB=plain-text\n", "A_TOKEN=\nB=plain-text\n"),
-            ("[\"token\",\n  \"permissions\"]", "[\"token\",\n  \"permissions\"]"),
+            (
+                "[\"token\",\n  \"permissions\"]",
+                "[\"token\",\n  \"permissions\"]",
+            ),
         ] {
             assert_eq!(hide_values(text), want, "{text}");
         }
         let show = line_hider(["token = \"\"\"\n12345678\"\"\"\n", "x\n"]);
-        assert_eq!((show("12345678\"\"\""), show("x")), ("…\"\"\"".to_owned(), "x".to_owned()));
+        assert_eq!(
+            (show("12345678\"\"\""), show("x")),
+            ("…\"\"\"".to_owned(), "x".to_owned())
+        );
     }
 }

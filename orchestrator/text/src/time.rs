@@ -14,12 +14,19 @@ pub fn compact(seconds: u64) -> String {
 
 /// `2026-11-20T10:02:34.007Z`, from milliseconds since 1970: for programs that merge lines of different sources.
 pub fn precise(milliseconds: u64) -> String {
-    let moment = i64::try_from(milliseconds).ok().and_then(|moment| Timestamp::from_millisecond(moment).ok());
-    moment.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    let moment = i64::try_from(milliseconds)
+        .ok()
+        .and_then(|moment| Timestamp::from_millisecond(moment).ok());
+    moment
+        .unwrap_or(Timestamp::MAX)
+        .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+        .to_string()
 }
 
 fn format(seconds: u64, form: &str) -> String {
-    let moment = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let moment = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok());
     moment.unwrap_or(Timestamp::MAX).strftime(form).to_string()
 }
 

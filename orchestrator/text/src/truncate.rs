@@ -29,7 +29,11 @@ impl Bound {
 
 /// The note about what is left out, for people and programs. `total` is `None` if the end was not read.
 pub fn note(total: Option<u64>, shown: u64, strategy: &str, full: Option<&str>) -> String {
-    let why = if total.is_none() { " why=not-read-to-the-end" } else { "" };
+    let why = if total.is_none() {
+        " why=not-read-to-the-end"
+    } else {
+        ""
+    };
     let total = total.map_or(Cow::Borrowed("unknown"), |total| total.to_string().into());
     let full = full.map_or(String::new(), |path| format!(" full={}", file_name(path)));
     format!("[truncated: total={total} shown={shown} strategy={strategy}{full}{why}]")
@@ -38,7 +42,9 @@ pub fn note(total: Option<u64>, shown: u64, strategy: &str, full: Option<&str>) 
 /// The first [`BRIEF`] characters of `text`.
 pub fn brief(text: &str) -> Cow<'_, str> {
     // Fewer bytes have no more characters.
-    let over = (text.len() > BRIEF).then(|| text.char_indices().nth(BRIEF)).flatten();
+    let over = (text.len() > BRIEF)
+        .then(|| text.char_indices().nth(BRIEF))
+        .flatten();
     match over {
         Some((end, _)) => format!("{}… [{} bytes in all]", &text[..end], text.len()).into(),
         None => text.into(),
@@ -67,7 +73,13 @@ mod tests {
     fn a_text_is_brief_one_over_the_bound() {
         let exact = "é".repeat(BRIEF);
         assert_eq!(brief(&exact), exact);
-        assert_eq!(brief(&format!("{exact}é")), format!("{exact}… [4002 bytes in all]"));
-        assert_eq!((Bound::same(3).cut(3), Bound { max: 3, keep: 1 }.cut(4)), (None, Some(1)));
+        assert_eq!(
+            brief(&format!("{exact}é")),
+            format!("{exact}… [4002 bytes in all]")
+        );
+        assert_eq!(
+            (Bound::same(3).cut(3), Bound { max: 3, keep: 1 }.cut(4)),
+            (None, Some(1))
+        );
     }
 }

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 pub fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let begins = |byte: &u8| *byte >= 0xc0;
-    let Some(back) = tail.iter().rev().position(begins) else { return 0 };
+    let Some(back) = tail.iter().rev().position(begins) else {
+        return 0;
+    };
     let start = &tail[tail.len() - 1 - back..];
     match std::str::from_utf8(start) {
         Err(error) if error.error_len().is_none() => start.len(),
@@ -16,12 +18,18 @@ pub fn unfinished(bytes: &[u8]) -> usize {
 
 /// Bytes at the start of `bytes` that only continue a character.
 pub fn continued(bytes: &[u8]) -> usize {
-    bytes.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count()
+    bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| (0x80..0xc0).contains(*byte))
+        .count()
 }
 
 /// The first `max` bytes of a text, or fewer to avoid cutting a character.
 pub fn beginning(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    let end = (0..=max.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
@@ -100,7 +108,10 @@ mod tests {
                 let mut joined = Vec::new();
                 for piece in [&text[..first], &text[first..second], &text[second..]] {
                     let piece = joiner.push(piece);
-                    assert!(std::str::from_utf8(&piece).is_ok(), "cut at {first} and {second}");
+                    assert!(
+                        std::str::from_utf8(&piece).is_ok(),
+                        "cut at {first} and {second}"
+                    );
                     joined.extend_from_slice(&piece);
                 }
                 assert!(joiner.finish().is_empty());

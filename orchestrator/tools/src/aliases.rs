@@ -19,18 +19,33 @@ struct Names {
     rewrite: Rewrite,
 }
 
-const NONE: Names = Names { tool: "", fields: &[], without_effect: &[], items: None, rewrite: as_it_is };
+const NONE: Names = Names {
+    tool: "",
+    fields: &[],
+    without_effect: &[],
+    items: None,
+    rewrite: as_it_is,
+};
 
 /// Fields in which other agents' models explain a call to a person. They are dropped without a note.
-const REMARKS: [&str; 6] =
-    ["description", "explanation", "instruction", "justification", "reason", "toolCallId"];
+const REMARKS: [&str; 6] = [
+    "description",
+    "explanation",
+    "instruction",
+    "justification",
+    "reason",
+    "toolCallId",
+];
 
 const FILE: (&str, &[&str]) = ("path", &["file_path", "filePath", "absolute_path"]);
 const DIRECTORY: (&str, &[&str]) = ("path", &["directory", "dir", "dir_path"]);
 const SHA256: (&str, &[&str]) = ("expected_sha256", &["expectedSha256"]);
 const HIDDEN: (&str, &[&str]) = ("hidden", &["includeHidden", "include_hidden"]);
 const IGNORED: (&str, &[&str]) = ("ignored", &["ignore_gitignore"]);
-const LIMIT: (&str, &[&str]) = ("limit", &["max_results", "maxResults", "max_files", "head_limit"]);
+const LIMIT: (&str, &[&str]) = (
+    "limit",
+    &["max_results", "maxResults", "max_files", "head_limit"],
+);
 const TIMEOUT: (&str, &[&str]) = ("timeout", &["timeout_s", "timeoutS"]);
 const LINES: [(&str, &[&str]); 2] = [("startLine", &["start_line"]), ("endLine", &["end_line"])];
 
@@ -58,7 +73,12 @@ static NAMES: [Names; 19] = [
     },
     Names {
         tool: "file_read",
-        fields: &[FILE, ("limit", &["line_limit", "lineLimit"]), LINES[0], LINES[1]],
+        fields: &[
+            FILE,
+            ("limit", &["line_limit", "lineLimit"]),
+            LINES[0],
+            LINES[1],
+        ],
         rewrite: lines_from_to,
         ..NONE
     },
@@ -77,7 +97,12 @@ static NAMES: [Names; 19] = [
     },
     Names {
         tool: "file_list",
-        fields: &[DIRECTORY, ("depth", &["maxDepth", "max_depth"]), HIDDEN, LIMIT],
+        fields: &[
+            DIRECTORY,
+            ("depth", &["maxDepth", "max_depth"]),
+            HIDDEN,
+            LIMIT,
+        ],
         without_effect: &["file_filtering_options", "ignore"],
         rewrite: recursive,
         ..NONE
@@ -120,18 +145,33 @@ static NAMES: [Names; 19] = [
         tool: "batch",
         items: Some((
             "invocations",
-            &[("tool_name", &["toolName", "tool", "name"]), ("parameters", &["input", "arguments"])],
+            &[
+                ("tool_name", &["toolName", "tool", "name"]),
+                ("parameters", &["input", "arguments"]),
+            ],
         )),
         rewrite: many_files,
         ..NONE
     },
-    Names { tool: "todo_write", items: Some(("todos", TODO)), rewrite: numbered_entry, ..NONE },
-    Names { tool: "memory", rewrite: remember, ..NONE },
+    Names {
+        tool: "todo_write",
+        items: Some(("todos", TODO)),
+        rewrite: numbered_entry,
+        ..NONE
+    },
+    Names {
+        tool: "memory",
+        rewrite: remember,
+        ..NONE
+    },
     Names {
         tool: "goal_switch",
         fields: &[
             ("goal_id", &["goalId", "id"]),
-            ("description", &["newGoalDescription", "new_goal_description"]),
+            (
+                "description",
+                &["newGoalDescription", "new_goal_description"],
+            ),
         ],
         ..NONE
     },
@@ -147,13 +187,19 @@ static NAMES: [Names; 19] = [
     },
     Names {
         tool: "view_image",
-        fields: &[("path", &["file_path", "filePath", "image_path", "imagePath"])],
+        fields: &[(
+            "path",
+            &["file_path", "filePath", "image_path", "imagePath"],
+        )],
         rewrite: no_prompt,
         ..NONE
     },
     Names {
         tool: "web_search",
-        fields: &[("max_results", &["maxResults", "numResults", "num_results", "limit"])],
+        fields: &[(
+            "max_results",
+            &["maxResults", "numResults", "num_results", "limit"],
+        )],
         ..NONE
     },
     Names {
@@ -162,13 +208,33 @@ static NAMES: [Names; 19] = [
         without_effect: &["format", "prompt"],
         ..NONE
     },
-    Names { tool: "run_tests", fields: &[("path", &["directory", "cwd"]), TIMEOUT], ..NONE },
-    Names { tool: "finish_task", fields: &[("summary", &["executive_summary"])], ..NONE },
+    Names {
+        tool: "run_tests",
+        fields: &[("path", &["directory", "cwd"]), TIMEOUT],
+        ..NONE
+    },
+    Names {
+        tool: "finish_task",
+        fields: &[("summary", &["executive_summary"])],
+        ..NONE
+    },
 ];
 
 const EDIT: Fields = &[
-    ("old", &["old_text", "old_string", "oldString", "old_str", "target"]),
-    ("new", &["new_text", "new_string", "newString", "new_str", "replacement"]),
+    (
+        "old",
+        &["old_text", "old_string", "oldString", "old_str", "target"],
+    ),
+    (
+        "new",
+        &[
+            "new_text",
+            "new_string",
+            "newString",
+            "new_str",
+            "replacement",
+        ],
+    ),
     ("occurrence", &["expected_replacements"]),
     ("all", &["replace_all", "replaceAll"]),
 ];
@@ -178,18 +244,31 @@ const TODO: Fields = &[(NOWHERE, &["activeForm"])];
 /// The name of a field that is dropped.
 const NOWHERE: &str = "";
 
-const BROWSER: &str = "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
+const BROWSER: &str =
+    "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
 
 /// Tools of other agents without a counterpart here, each with the reason.
 pub static NOT_SUPPORTED: [(&str, &str); 16] = [
-    ("apply_patch", "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`"),
-    ("subagent", "Lazaret runs tools and no models; open a further session for another agent"),
-    ("trigger_hot_swap", "skills and prompts are those of the program that runs the model"),
+    (
+        "apply_patch",
+        "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`",
+    ),
+    (
+        "subagent",
+        "Lazaret runs tools and no models; open a further session for another agent",
+    ),
+    (
+        "trigger_hot_swap",
+        "skills and prompts are those of the program that runs the model",
+    ),
     (
         "read_reasoning",
         "thoughts are not stored; `goal_list` has goals and checkpoints, `lazaret log` the calls",
     ),
-    ("cross_run_search", "a session does not see others; `lazaret log search` does"),
+    (
+        "cross_run_search",
+        "a session does not see others; `lazaret log search` does",
+    ),
     ("navigate", BROWSER),
     ("click", BROWSER),
     ("type", BROWSER),
@@ -213,14 +292,27 @@ pub fn translate(
     own: &dyn Fn(&str) -> bool,
     input: &mut Map<String, Value>,
 ) -> Result<Vec<&'static str>, FieldError> {
-    input.retain(|name, value| !value.is_null() && (own(name) || !REMARKS.contains(&name.as_str())));
-    let Some(names) = NAMES.iter().find(|names| names.tool == tool) else { return Ok(Vec::new()) };
-    let without_effect = names.without_effect.iter().filter(|name| input.remove(**name).is_some());
+    input
+        .retain(|name, value| !value.is_null() && (own(name) || !REMARKS.contains(&name.as_str())));
+    let Some(names) = NAMES.iter().find(|names| names.tool == tool) else {
+        return Ok(Vec::new());
+    };
+    let without_effect = names
+        .without_effect
+        .iter()
+        .filter(|name| input.remove(**name).is_some());
     let without_effect = without_effect.copied().collect();
     rename(names.fields, "", input)?;
     (names.rewrite)(input)?;
-    let Some((list, fields)) = names.items else { return Ok(without_effect) };
-    let items = input.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate();
+    let Some((list, fields)) = names.items else {
+        return Ok(without_effect);
+    };
+    let items = input
+        .get_mut(list)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .enumerate();
     for (at, item) in items.filter_map(|(at, item)| Some((at, item.as_object_mut()?))) {
         item.retain(|_, value| !value.is_null());
         rename(fields, &format!("{list}[{at}]."), item)?;
@@ -232,7 +324,9 @@ pub fn translate(
 fn rename(fields: Fields, parent: &str, input: &mut Map<String, Value>) -> Result<(), FieldError> {
     for (name, aliases) in fields {
         for alias in *aliases {
-            let Some(value) = input.remove(*alias) else { continue };
+            let Some(value) = input.remove(*alias) else {
+                continue;
+            };
             if input.insert((*name).to_owned(), value).is_some() {
                 return Err(FieldError::Twice {
                     name: format!("{parent}{name}"),
@@ -245,9 +339,17 @@ fn rename(fields: Fields, parent: &str, input: &mut Map<String, Value>) -> Resul
 }
 
 /// Replaces `foreign` with `name` and `value`.
-fn put(input: &mut Map<String, Value>, name: &str, foreign: &str, value: Value) -> Result<(), FieldError> {
+fn put(
+    input: &mut Map<String, Value>,
+    name: &str,
+    foreign: &str,
+    value: Value,
+) -> Result<(), FieldError> {
     match input.insert(name.to_owned(), value) {
-        Some(_) => Err(FieldError::Twice { name: name.to_owned(), alias: foreign.to_owned() }),
+        Some(_) => Err(FieldError::Twice {
+            name: name.to_owned(),
+            alias: foreign.to_owned(),
+        }),
         None => Ok(()),
     }
 }
@@ -270,7 +372,10 @@ fn lines_from_to(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let (start, end) = (input.remove("startLine"), input.remove("endLine"));
     let first = start.as_ref().map_or(Some(1), Value::as_u64);
     if let Some(end) = end {
-        let lines = end.as_u64().zip(first).and_then(|(end, first)| end.checked_sub(first)?.checked_add(1));
+        let lines = end
+            .as_u64()
+            .zip(first)
+            .and_then(|(end, first)| end.checked_sub(first)?.checked_add(1));
         let expected = "an integer that is not less than startLine";
         let lines = lines.ok_or_else(|| FieldError::expected("endLine", expected, &end))?;
         put(input, "limit", "endLine", json!(lines))?;
@@ -282,7 +387,12 @@ fn lines_from_to(input: &mut Map<String, Value>) -> Result<(), FieldError> {
 fn memory_dump(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     match input.remove("filename") {
         None => Ok(()),
-        Some(Value::String(name)) => put(input, "path", "filename", json!(format!("central:memory/{name}"))),
+        Some(Value::String(name)) => put(
+            input,
+            "path",
+            "filename",
+            json!(format!("central:memory/{name}")),
+        ),
         Some(other) => Err(FieldError::expected("filename", "a string", &other)),
     }
 }
@@ -296,11 +406,17 @@ fn flat_edit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
         edit.remove("lineHint");
     }
     let is_flat = |name: &&String| {
-        EDIT.iter().any(|(field, aliases)| *name == field || aliases.contains(&name.as_str()))
+        EDIT.iter()
+            .any(|(field, aliases)| *name == field || aliases.contains(&name.as_str()))
     };
     let names: Vec<String> = input.keys().filter(is_flat).cloned().collect();
-    let Some(first) = names.first() else { return Ok(()) };
-    let edit: Map<_, _> = names.iter().filter_map(|name| input.remove_entry(name)).collect();
+    let Some(first) = names.first() else {
+        return Ok(());
+    };
+    let edit: Map<_, _> = names
+        .iter()
+        .filter_map(|name| input.remove_entry(name))
+        .collect();
     put(input, "edits", first, json!([edit]))
 }
 
@@ -321,19 +437,36 @@ fn grep_options(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     match input.remove("multiline") {
         None | Some(Value::Bool(false)) => {}
         Some(other) => {
-            return Err(FieldError::expected("multiline", "false, as lines are searched one by one", &other));
+            return Err(FieldError::expected(
+                "multiline",
+                "false, as lines are searched one by one",
+                &other,
+            ));
         }
     }
     for side in ["-A", "-B"] {
-        let Some(lines) = input.remove(side) else { continue };
-        let most = input.get("context").and_then(Value::as_u64).max(lines.as_u64());
-        let most = most.filter(|_| lines.is_u64()).map_or(lines, |most| json!(most));
+        let Some(lines) = input.remove(side) else {
+            continue;
+        };
+        let most = input
+            .get("context")
+            .and_then(Value::as_u64)
+            .max(lines.as_u64());
+        let most = most
+            .filter(|_| lines.is_u64())
+            .map_or(lines, |most| json!(most));
         input.insert("context".to_owned(), most);
     }
     match input.remove("caseSensitive") {
         None => Ok(()),
-        Some(Value::Bool(sensitive)) => put(input, "ignore_case", "caseSensitive", json!(!sensitive)),
-        Some(other) => Err(FieldError::expected("caseSensitive", "true or false", &other)),
+        Some(Value::Bool(sensitive)) => {
+            put(input, "ignore_case", "caseSensitive", json!(!sensitive))
+        }
+        Some(other) => Err(FieldError::expected(
+            "caseSensitive",
+            "true or false",
+            &other,
+        )),
     }
 }
 
@@ -355,13 +488,21 @@ fn many_files(input: &mut Map<String, Value>) -> Result<(), FieldError> {
         Some(other) => return Err(FieldError::expected("paths", "an array of strings", &other)),
     };
     let names = ["startLine", "endLine", "start_line", "end_line"];
-    let lines: Map<String, Value> = names.iter().filter_map(|name| input.remove_entry(*name)).collect();
+    let lines: Map<String, Value> = names
+        .iter()
+        .filter_map(|name| input.remove_entry(*name))
+        .collect();
     let read = |path: Value| {
         let mut input = lines.clone();
         input.insert("path".into(), path);
         json!({ "tool_name": "file_read", "parameters": input })
     };
-    put(input, "invocations", "paths", paths.into_iter().map(read).collect())
+    put(
+        input,
+        "invocations",
+        "paths",
+        paths.into_iter().map(read).collect(),
+    )
 }
 
 /// `id` may be a number.
@@ -384,13 +525,15 @@ fn remember(input: &mut Map<String, Value>) -> Result<(), FieldError> {
 fn decision(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let mut reasons = String::new();
     if let Some(rationale) = input.remove("rationale") {
-        let text =
-            rationale.as_str().ok_or_else(|| FieldError::expected("rationale", "a string", &rationale))?;
+        let text = rationale
+            .as_str()
+            .ok_or_else(|| FieldError::expected("rationale", "a string", &rationale))?;
         reasons.push_str(&format!("\nbecause: {text}"));
     }
     if let Some(others) = input.remove("alternatives") {
-        let texts =
-            others.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        let texts = others
+            .as_array()
+            .and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
         let expected = || FieldError::expected("alternatives", "an array of strings", &others);
         texts
             .ok_or_else(expected)?
@@ -402,10 +545,16 @@ fn decision(input: &mut Map<String, Value>) -> Result<(), FieldError> {
         Some(Value::Bool(locked)) => locked,
         Some(other) => return Err(FieldError::expected("locked", "true or false", &other)),
     };
-    let Some(Value::String(description)) = input.get_mut("description") else { return Ok(()) };
+    let Some(Value::String(description)) = input.get_mut("description") else {
+        return Ok(());
+    };
     let decided = description.clone();
     description.push_str(&reasons);
-    if locked { put(input, "decisions_locked", "locked", json!([decided])) } else { Ok(()) }
+    if locked {
+        put(input, "decisions_locked", "locked", json!([decided]))
+    } else {
+        Ok(())
+    }
 }
 
 /// What to look for in an image matters only to the model.

@@ -7,12 +7,18 @@ use serde_json::{Value, json};
 
 /// A batch within a batch is refused.
 pub fn nested() -> Failed {
-    Failed { kind: ErrorKind::InvalidInput, message: "a batch cannot contain a batch".into() }
+    Failed {
+        kind: ErrorKind::InvalidInput,
+        message: "a batch cannot contain a batch".into(),
+    }
 }
 
 /// The error of one call of a batch, as the result of the batch.
 pub fn refused(index: usize, error: Failed) -> ToolResult {
-    let message = format!("invocations[{index}]: {}; none of the calls was made", error.message);
+    let message = format!(
+        "invocations[{index}]: {}; none of the calls was made",
+        error.message
+    );
     ToolResult::failed("batch", Failed { message, ..error })
 }
 
@@ -21,21 +27,35 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
     let error = error(&results, is_cancelled);
     let (usage, layers) = (usage(&results), layers(&results));
     let mut found = Findings::default();
-    results.iter().for_each(|result| found.append(result.metadata.found.clone()));
+    results
+        .iter()
+        .for_each(|result| found.append(result.metadata.found.clone()));
     let mut text = String::new();
     let mut records = Vec::with_capacity(results.len());
     let mut security = Vec::new();
-    let failed = results.iter().filter(|result| result.error.is_some()).count() as u64;
+    let failed = results
+        .iter()
+        .filter(|result| result.error.is_some())
+        .count() as u64;
     for (index, mut result) in results.into_iter().enumerate() {
         result.shorten(share);
         // The text of one tool must not imitate the result of another.
         let inside = result.wrapped().replace("invocation.", "invocation\u{b7}");
-        text.push_str(&format!("<invocation.{index}.result>\n{inside}\n</invocation.{index}.result>\n"));
+        text.push_str(&format!(
+            "<invocation.{index}.result>\n{inside}\n</invocation.{index}.result>\n"
+        ));
         security.append(&mut result.security);
         records.push(record(&result));
     }
-    let details = Details::Batch { invocations: records, failed };
-    let mut result = ToolResult { error, security, ..ToolResult::success("batch", text, details) };
+    let details = Details::Batch {
+        invocations: records,
+        failed,
+    };
+    let mut result = ToolResult {
+        error,
+        security,
+        ..ToolResult::success("batch", text, details)
+    };
     (result.metadata.usage, result.metadata.layers) = (usage, layers);
     // Their texts report it already.
     result.metadata.found = found;
@@ -44,31 +64,52 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
 
 /// The error of a batch: a cancellation that reached one of its calls, or an error if every call failed.
 fn error(results: &[ToolResult], is_cancelled: bool) -> Option<Failed> {
-    let kinds = || results.iter().filter_map(|result| result.error.as_ref()).map(|error| error.kind);
+    let kinds = || {
+        results
+            .iter()
+            .filter_map(|result| result.error.as_ref())
+            .map(|error| error.kind)
+    };
     if is_cancelled && kinds().any(|kind| kind == ErrorKind::Cancelled) {
-        return Some(Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() });
+        return Some(Failed {
+            kind: ErrorKind::Cancelled,
+            message: "the call was cancelled".into(),
+        });
     }
-    let kind = kinds().next().filter(|_| kinds().count() == results.len())?;
-    Some(Failed { kind, message: "every call of the batch failed".into() })
+    let kind = kinds()
+        .next()
+        .filter(|_| kinds().count() == results.len())?;
+    Some(Failed {
+        kind,
+        message: "every call of the batch failed".into(),
+    })
 }
 
 fn usage(results: &[ToolResult]) -> UsageJson {
     let mut all = UsageJson::default();
-    results.iter().for_each(|result| all.add(&result.metadata.usage));
+    results
+        .iter()
+        .for_each(|result| all.add(&result.metadata.usage));
     all
 }
 
 /// The layers in force in every call that the executor carried out.
 fn layers(results: &[ToolResult]) -> Vec<&'static str> {
-    let mut confined =
-        results.iter().map(|result| &result.metadata.layers).filter(|layers| !layers.is_empty());
+    let mut confined = results
+        .iter()
+        .map(|result| &result.metadata.layers)
+        .filter(|layers| !layers.is_empty());
     let mut all = confined.next().cloned().unwrap_or_default();
     confined.for_each(|layers| all.retain(|layer| layers.contains(layer)));
     all
 }
 
 fn record(result: &ToolResult) -> Value {
-    let status = if result.error.is_some() { "error" } else { "success" };
+    let status = if result.error.is_some() {
+        "error"
+    } else {
+        "success"
+    };
     let error = result.error.as_ref().map(|error| {
         json!({"kind": error.kind.name(), "layer": error.kind.layer().name(), "message": error.message})
     });

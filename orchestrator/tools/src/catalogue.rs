@@ -100,14 +100,25 @@ pub static TOOLS: [Tool; 25] = [
 ];
 
 const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -> Tool {
-    Tool { name, category, risk, input: LazyLock::new(input::<I>) }
+    Tool {
+        name,
+        category,
+        risk,
+        input: LazyLock::new(input::<I>),
+    }
 }
 
 fn input<I: ToolInput>() -> Input {
     let mut schema = schema_of::<I>();
-    let described = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+    let described = schema
+        .as_object_mut()
+        .and_then(|schema| schema.remove("description"));
     schema.sort_all_objects();
-    let description = described.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let description = described
+        .as_ref()
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let plan = |value: Value, context: &PlanContext<'_>| {
         // The schema accepted it, so this fails only if struct and schema differ.
         let input: I = serde_json::from_value(value).map_err(|error| FieldError::Rule {
@@ -119,7 +130,11 @@ fn input<I: ToolInput>() -> Input {
     };
     // A test compiles all schemas.
     #[expect(clippy::expect_used, reason = "it comes from a struct of this crate")]
-    Input { description, schema: Schema::built_in(schema).expect("the schema of a built-in tool"), plan }
+    Input {
+        description,
+        schema: Schema::built_in(schema).expect("the schema of a built-in tool"),
+        plan,
+    }
 }
 
 impl Tool {
@@ -134,7 +149,9 @@ impl Tool {
     /// # Errors
     /// See [`aliases::translate`].
     pub fn translate(&self, input: &mut Value) -> Result<Vec<&'static str>, FieldError> {
-        let Value::Object(fields) = input else { return Ok(Vec::new()) };
+        let Value::Object(fields) = input else {
+            return Ok(Vec::new());
+        };
         let properties = self.input.schema.value()["properties"].as_object();
         let own = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
         let without_effect = aliases::translate(self.name, &own, fields)?;
@@ -151,7 +168,11 @@ impl Tool {
         let mut times = AskedTimes::default();
         let without_effect = self.translate(&mut input)?;
         if let Value::Object(fields) = &mut input {
-            let own_max = if self.category == Category::Web { TIMEOUT_MAX_S } else { context.timeout_max_s };
+            let own_max = if self.category == Category::Web {
+                TIMEOUT_MAX_S
+            } else {
+                context.timeout_max_s
+            };
             times = AskedTimes::take(fields, own_max)?;
         }
         self.input.schema.check(&input)?;
@@ -161,7 +182,11 @@ impl Tool {
             Plan::NumberedRead(read) => Request::FileRead(read.clone()).check()?,
             _ => {}
         }
-        Ok(Planned { plan, times, without_effect })
+        Ok(Planned {
+            plan,
+            times,
+            without_effect,
+        })
     }
 
     /// The tool as an entry of the JSON list of tools.
@@ -184,7 +209,11 @@ pub fn canonical(name: &str) -> Option<&'static str> {
 
 /// The name of a tool in the executor and in rules.
 pub fn policy_name(tool: &str) -> &str {
-    if tool == broker_protocol::Framework::TOOL { "bash" } else { tool }
+    if tool == broker_protocol::Framework::TOOL {
+        "bash"
+    } else {
+        tool
+    }
 }
 
 /// Converts whole numbers to integers where the schema requires them: to JSON Schema `5.0` is an integer.
@@ -193,8 +222,9 @@ fn normalize_integers(fields: &mut Map<String, Value>, schema: &Value) {
         let schema = &schema["properties"][name];
         match (schema["type"].as_str(), value) {
             (Some("integer"), value) => {
-                let whole =
-                    value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..9e15).contains(number));
+                let whole = value
+                    .as_f64()
+                    .filter(|number| number.fract() == 0.0 && (0.0..9e15).contains(number));
                 if let (true, Some(whole)) = (value.is_f64(), whole) {
                     *value = (whole as u64).into();
                 }

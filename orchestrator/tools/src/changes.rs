@@ -11,7 +11,11 @@ const SHORT: usize = 8;
 
 /// The note in the result of a change that cannot be undone.
 pub fn undo_note(change: Option<u64>) -> &'static str {
-    if change.is_some() { "" } else { " (this cannot be undone)" }
+    if change.is_some() {
+        ""
+    } else {
+        " (this cannot be undone)"
+    }
 }
 
 /// A list with one change a line, newest first.
@@ -28,13 +32,18 @@ pub fn listed(changes: &Changes) -> Rendered {
     });
     lines.extend(truncation.as_ref().map(Truncation::note));
     let changes = changes.changes.iter().map(describe).collect();
-    Rendered { truncation, ..Rendered::new(lines.join("\n"), Details::Changes { changes }) }
+    Rendered {
+        truncation,
+        ..Rendered::new(lines.join("\n"), Details::Changes { changes })
+    }
 }
 
 /// A change that has been undone.
 pub fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rendered {
     let path = file_name(&path.to_string());
-    let change = undone.change.map_or(undo_note(None).to_owned(), |change| format!(" (change {change})"));
+    let change = undone.change.map_or(undo_note(None).to_owned(), |change| {
+        format!(" (change {change})")
+    });
     let text = match undone.sha256 {
         Some(_) => format!("restored {} bytes of {path}{change}", undone.bytes),
         None => format!("removed {path}{change}"),
@@ -42,7 +51,12 @@ pub fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rendered {
     let sha256 = undone.sha256.map(|digest| digest.to_string());
     Rendered::new(
         text,
-        Details::Undone { path: absolute, bytes: undone.bytes, sha256, change: undone.change },
+        Details::Undone {
+            path: absolute,
+            bytes: undone.bytes,
+            sha256,
+            change: undone.change,
+        },
     )
 }
 
@@ -52,10 +66,16 @@ fn line(change: &Change) -> String {
         (Some(_), Some(_)) => "changed",
         (Some(_), None) => "removed",
     };
-    let (number, time, path) =
-        (change.number, utc(change.time_ms / 1000), file_name(&change.path.to_string()));
+    let (number, time, path) = (
+        change.number,
+        utc(change.time_ms / 1000),
+        file_name(&change.path.to_string()),
+    );
     let session = change.session.get(..SHORT).unwrap_or(&change.session);
-    format!("{number}  {time}  {what:<7}  {session}:{}  {path}", change.call)
+    format!(
+        "{number}  {time}  {what:<7}  {session}:{}  {path}",
+        change.call
+    )
 }
 
 fn describe(change: &Change) -> Changed {
@@ -87,15 +107,25 @@ mod tests {
             after,
         };
         let digest = Some(Digest([1; 32]));
-        let changes = vec![change(None, digest), change(digest, digest), change(digest, None)];
-        let truncated = Some(Truncated { total: Some(9), shown: 3 });
+        let changes = vec![
+            change(None, digest),
+            change(digest, digest),
+            change(digest, None),
+        ];
+        let truncated = Some(Truncated {
+            total: Some(9),
+            shown: 3,
+        });
         let Rendered { text, .. } = listed(&Changes { changes, truncated });
         let want = "7  1970-01-01 00:00:00Z  made     5e5e5e5e:1  \"a\\nb\"\n\
                     7  1970-01-01 00:00:00Z  changed  5e5e5e5e:1  \"a\\nb\"\n\
                     7  1970-01-01 00:00:00Z  removed  5e5e5e5e:1  \"a\\nb\"\n\
                     [truncated: total=9 shown=3 strategy=head]";
         assert_eq!(String::from_utf8(text).unwrap(), want);
-        let none = Changes { changes: vec![], truncated: None };
+        let none = Changes {
+            changes: vec![],
+            truncated: None,
+        };
         assert_eq!(listed(&none).text, b"no changes");
     }
 }

@@ -49,7 +49,14 @@ enum RemedyJson<'a> {
 
 impl<'a> From<&'a Denial> for DenialJson<'a> {
     fn from(denial: &'a Denial) -> Self {
-        let Denial { what, by, why, remedy, lease: _, count } = denial;
+        let Denial {
+            what,
+            by,
+            why,
+            remedy,
+            lease: _,
+            count,
+        } = denial;
         let (kind, name, rule) = match by {
             Barrier::Layer(layer, rule) => ("layer", Some(layer.name()), rule.as_ref()),
             Barrier::Limit(key) => ("limit", Some(key.as_str()), None),
@@ -57,15 +64,31 @@ impl<'a> From<&'a Denial> for DenialJson<'a> {
             Barrier::Hosts(rule) => ("hosts", None, rule.as_ref()),
         };
         let at = rule.and_then(|rule| rule.at.as_deref());
-        let rule = rule.filter(|_| kind != "rule").map(|rule: &PolicyRule| rule.name.as_str());
+        let rule = rule
+            .filter(|_| kind != "rule")
+            .map(|rule: &PolicyRule| rule.name.as_str());
         let remedy = match remedy {
             Remedy::Policy(text) => Some(RemedyJson::Policy(text)),
             Remedy::Option(text) => Some(RemedyJson::Option(text)),
             Remedy::Advice(text) => Some(RemedyJson::Advice(text)),
             Remedy::Nothing => None,
         };
-        let what = AttemptJson { kind: what.kind.name(), target: &what.target };
-        Self { what, by: BarrierJson { kind, name, rule, at }, why, remedy, count: *count }
+        let what = AttemptJson {
+            kind: what.kind.name(),
+            target: &what.target,
+        };
+        Self {
+            what,
+            by: BarrierJson {
+                kind,
+                name,
+                rule,
+                at,
+            },
+            why,
+            remedy,
+            count: *count,
+        }
     }
 }
 
@@ -94,15 +117,33 @@ pub fn line(denied: &Denials, failed: bool) -> Option<String> {
     match denials[..] {
         [] => return None,
         // The error already names the rule and its reason.
-        [Denial { by: Barrier::Rule(rule), remedy, .. }] if failed => {
-            let at = rule.at.as_ref().map(|at| format!("{at}; ")).unwrap_or_default();
+        [
+            Denial {
+                by: Barrier::Rule(rule),
+                remedy,
+                ..
+            },
+        ] if failed => {
+            let at = rule
+                .at
+                .as_ref()
+                .map(|at| format!("{at}; "))
+                .unwrap_or_default();
             return Some(format!("[{at}{remedy}]"));
         }
         _ => {}
     }
-    let named: Vec<String> = denials.iter().take(NAMED).map(|denial| denial.to_string()).collect();
+    let named: Vec<String> = denials
+        .iter()
+        .take(NAMED)
+        .map(|denial| denial.to_string())
+        .collect();
     let unnamed = (denials.len() - named.len()) as u64 + denied.more();
-    let more = if unnamed > 0 { format!("; and {unnamed} more") } else { String::new() };
+    let more = if unnamed > 0 {
+        format!("; and {unnamed} more")
+    } else {
+        String::new()
+    };
     Some(format!("[denied: {}{more}]", named.join("; ")))
 }
 
@@ -114,24 +155,41 @@ mod tests {
     use serde_json::json;
 
     fn denial(kind: AttemptKind, target: &str, layer: Layer) -> Denial {
-        Denial::new(kind, target, Barrier::Layer(layer, None), "Why.", Remedy::Nothing)
+        Denial::new(
+            kind,
+            target,
+            Barrier::Layer(layer, None),
+            "Why.",
+            Remedy::Nothing,
+        )
     }
 
     fn metadata(denials: Vec<Denial>) -> Metadata {
         let mut metadata = Metadata::of("bash".into(), Details::None);
-        denials.into_iter().for_each(|denial| metadata.denied.push(denial));
+        denials
+            .into_iter()
+            .for_each(|denial| metadata.denied.push(denial));
         metadata
     }
 
     #[test]
     fn each_barrier_and_remedy_has_its_json() {
-        let rule = || PolicyRule { name: "rule:user:3".into(), at: Some("/p:3".into()) };
+        let rule = || PolicyRule {
+            name: "rule:user:3".into(),
+            at: Some("/p:3".into()),
+        };
         let new = |by, remedy| Denial::new(AttemptKind::Call, "bash", by, "Why.", remedy);
         let all = metadata(vec![
-            new(Barrier::Layer(Layer::ProtectedNames, Some(rule())), Remedy::Nothing),
+            new(
+                Barrier::Layer(Layer::ProtectedNames, Some(rule())),
+                Remedy::Nothing,
+            ),
             new(Barrier::Limit("memory".into()), Remedy::Policy("p".into())),
             new(Barrier::Rule(rule()), Remedy::Advice("a".into())),
-            new(Barrier::Hosts(None), Remedy::Option("--allow-host x".into())),
+            new(
+                Barrier::Hosts(None),
+                Remedy::Option("--allow-host x".into()),
+            ),
         ]);
         let denied = &json!(all)["denied"];
         let what = json!({"kind": "call", "target": "bash"});
@@ -144,13 +202,22 @@ mod tests {
         );
         assert_eq!(
             (&denied[1]["by"], &denied[1]["remedy"]),
-            (&json!({"kind": "limit", "name": "memory"}), &json!({"policy": "p"}))
+            (
+                &json!({"kind": "limit", "name": "memory"}),
+                &json!({"policy": "p"})
+            )
         );
-        assert_eq!(denied[2]["by"], json!({"kind": "rule", "name": "rule:user:3", "at": "/p:3"}));
+        assert_eq!(
+            denied[2]["by"],
+            json!({"kind": "rule", "name": "rule:user:3", "at": "/p:3"})
+        );
         assert_eq!(denied[2]["remedy"], json!({"advice": "a"}));
         assert_eq!(
             (&denied[3]["by"], &denied[3]["remedy"]),
-            (&json!({"kind": "hosts"}), &json!({"option": "--allow-host x"}))
+            (
+                &json!({"kind": "hosts"}),
+                &json!({"option": "--allow-host x"})
+            )
         );
         assert_eq!(json!(metadata(vec![])).get("denied"), None);
     }
@@ -163,13 +230,17 @@ mod tests {
         let all = metadata(vec![read, outside, hook]);
         assert_eq!(super::line(&all.denied, false), None);
         let line = super::line(&all.denied, true).unwrap();
-        assert!(line.starts_with("[denied: read /etc/x: ") && line.matches("Why.").count() == 3, "{line}");
+        assert!(
+            line.starts_with("[denied: read /etc/x: ") && line.matches("Why.").count() == 3,
+            "{line}"
+        );
         assert_eq!(super::line(&metadata(vec![]).denied, true), None);
     }
 
     #[test]
     fn a_line_names_four_and_counts_the_rest() {
-        let many = (0..20).map(|at| denial(AttemptKind::Write, &format!("x{at}"), Layer::ProtectedNames));
+        let many =
+            (0..20).map(|at| denial(AttemptKind::Write, &format!("x{at}"), Layer::ProtectedNames));
         let line = super::line(&metadata(many.collect()).denied, true).unwrap();
         assert!(
             line.contains("x3: ") && !line.contains("x4: ") && line.ends_with("; and 16 more]"),

@@ -6,8 +6,8 @@ use crate::metadata::{Details, PartFile, Truncation};
 use crate::profile::Profile;
 use crate::rendered::Rendered;
 use broker_protocol::{
-    Edited, FileReply, Grepped, InPart, Listed, ListedKind, Match, MatchLine, Read, Roots, Truncated,
-    Unsearched, Walked, Written, ZonePath,
+    Edited, FileReply, Grepped, InPart, Listed, ListedKind, Match, MatchLine, Read, Roots,
+    Truncated, Unsearched, Walked, Written, ZonePath,
 };
 use orchestrator_text::diff::FileDiff;
 use orchestrator_text::escape::file_name;
@@ -44,9 +44,21 @@ impl FileRenderer<'_> {
     }
 
     fn read(self, read: Read) -> Rendered {
-        let Read { content, first_line, lines, size, truncated, sha256, total_lines } = read;
-        let Excerpt { mut text, bytes, cut, cut_lines } =
-            self.form.apply(content, first_line, self.profile.file);
+        let Read {
+            content,
+            first_line,
+            lines,
+            size,
+            truncated,
+            sha256,
+            total_lines,
+        } = read;
+        let Excerpt {
+            mut text,
+            bytes,
+            cut,
+            cut_lines,
+        } = self.form.apply(content, first_line, self.profile.file);
         let stopped = cut || truncated.is_some();
         let next = first_line.saturating_add(lines_shown(&text, stopped));
         let remaining = total_lines.map(|total| total.saturating_add(1).saturating_sub(next));
@@ -55,9 +67,16 @@ impl FileRenderer<'_> {
             let half = unfinished(&text);
             text.truncate(text.len() - half);
             let (total, shown) = (Some(size), bytes - half as u64);
-            Truncation { total, shown, strategy: "head", full: Some(self.absolute.clone()) }
+            Truncation {
+                total,
+                shown,
+                strategy: "head",
+                full: Some(self.absolute.clone()),
+            }
         });
-        let goes_on = next.filter(|_| self.form == LineForm::Numbered).map(|next| goes_on(remaining, next));
+        let goes_on = next
+            .filter(|_| self.form == LineForm::Numbered)
+            .map(|next| goes_on(remaining, next));
         for note in cut.iter().map(Truncation::note).chain(goes_on) {
             if self.form == LineForm::Plain || text.last().is_some_and(|last| *last != b'\n') {
                 text.push(b'\n');
@@ -65,8 +84,21 @@ impl FileRenderer<'_> {
             text.extend_from_slice(note.as_bytes());
         }
         let (path, sha256) = (self.absolute, sha256.map(|digest| digest.to_string()));
-        let details = Details::Read { path, first_line, lines, size, sha256, total_lines, next, cut_lines };
-        Rendered { text, truncation: cut, details }
+        let details = Details::Read {
+            path,
+            first_line,
+            lines,
+            size,
+            sha256,
+            total_lines,
+            next,
+            cut_lines,
+        };
+        Rendered {
+            text,
+            truncation: cut,
+            details,
+        }
     }
 
     fn written(self, written: &Written) -> Rendered {
@@ -76,26 +108,64 @@ impl FileRenderer<'_> {
             counted(written.bytes, "byte"),
             file_name(&self.path.to_string())
         );
-        let Written { bytes, created, sha256, change, ref hunks } = *written;
+        let Written {
+            bytes,
+            created,
+            sha256,
+            change,
+            ref hunks,
+        } = *written;
         let sha256 = sha256.to_string();
         let diff = match created {
             true => FileDiff::default(),
             false => FileDiff::of(&self.path, hunks.as_deref()),
         };
         let path = self.absolute;
-        Rendered::new(text, Details::Written { path, bytes, created, sha256, change, diff })
+        Rendered::new(
+            text,
+            Details::Written {
+                path,
+                bytes,
+                created,
+                sha256,
+                change,
+                diff,
+            },
+        )
     }
 
     fn edited(self, edited: Edited) -> Rendered {
-        let places = edited.replaced.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+        let places = edited
+            .replaced
+            .iter()
+            .fold(0, |sum: u32, count| sum.saturating_add(*count));
         let places = counted(places.into(), "place");
         let undo = changes::undo_note(edited.change);
-        let text = format!("replaced {places} in {}{undo}", file_name(&self.path.to_string()));
-        let Edited { replaced, bytes, sha256, change, hunks } = edited;
+        let text = format!(
+            "replaced {places} in {}{undo}",
+            file_name(&self.path.to_string())
+        );
+        let Edited {
+            replaced,
+            bytes,
+            sha256,
+            change,
+            hunks,
+        } = edited;
         let sha256 = sha256.to_string();
         let diff = FileDiff::of(&self.path, hunks.as_deref());
         let path = self.absolute;
-        Rendered::new(text, Details::Edited { path, replaced, bytes, sha256, change, diff })
+        Rendered::new(
+            text,
+            Details::Edited {
+                path,
+                replaced,
+                bytes,
+                sha256,
+                change,
+                diff,
+            },
+        )
     }
 
     fn listed(self, listed: &Listed) -> Rendered {
@@ -106,28 +176,59 @@ impl FileRenderer<'_> {
             ListedKind::Other => "|",
         };
         let bound = self.profile.entries;
-        let lines =
-            listed.entries.iter().map(|entry| format!("{}{}", file_name(&entry.path), mark(entry.kind)));
+        let lines = listed
+            .entries
+            .iter()
+            .map(|entry| format!("{}{}", file_name(&entry.path), mark(entry.kind)));
         let found = Listing::new(listed.entries.len(), listed.truncated, bound);
-        self.list(lines.take(found.shown).collect(), found, "the directory is empty", None, Vec::new())
+        self.list(
+            lines.take(found.shown).collect(),
+            found,
+            "the directory is empty",
+            None,
+            Vec::new(),
+        )
     }
 
     fn walked(self, walked: &Walked) -> Rendered {
         let found = Listing::new(walked.paths.len(), walked.truncated, self.profile.matches);
-        let lines = walked.paths.iter().take(found.shown).map(|path| self.name_below(path)).collect();
+        let lines = walked
+            .paths
+            .iter()
+            .take(found.shown)
+            .map(|path| self.name_below(path))
+            .collect();
         self.list(lines, found, "no file matches", None, Vec::new())
     }
 
     fn grepped(self, mut grepped: Grepped) -> Rendered {
         let is_match = |line: &&MatchLine| line.matched;
-        let count = grepped.matches.iter().flat_map(|file| &file.lines).filter(is_match).count();
+        let count = grepped
+            .matches
+            .iter()
+            .flat_map(|file| &file.lines)
+            .filter(is_match)
+            .count();
         let found = Listing::new(count, grepped.truncated, self.profile.matches);
         cut_matches(&mut grepped.matches, found.shown);
-        let lines = grepped.matches.iter().flat_map(|file| self.matched(file)).collect();
-        let part = |file: &InPart| PartFile { path: self.name_below(&file.path), why: file.why.name() };
+        let lines = grepped
+            .matches
+            .iter()
+            .flat_map(|file| self.matched(file))
+            .collect();
+        let part = |file: &InPart| PartFile {
+            path: self.name_below(&file.path),
+            why: file.why.name(),
+        };
         let in_part = grepped.in_part.iter().map(part).collect();
         let note = self.searched_in_part(&grepped);
-        let mut rendered = self.list(lines, found, "no line matches", Some(grepped.binary), in_part);
+        let mut rendered = self.list(
+            lines,
+            found,
+            "no line matches",
+            Some(grepped.binary),
+            in_part,
+        );
         rendered.text.extend_from_slice(note.as_bytes());
         rendered
     }
@@ -141,13 +242,21 @@ impl FileRenderer<'_> {
             Unsearched::LongLine => "a line is too long",
             Unsearched::Unreadable => "not all of it can be read",
         };
-        let named =
-            grepped.in_part.iter().map(|file| format!("{} ({})", self.name_below(&file.path), why(file.why)));
-        let more = match grepped.in_part_count.saturating_sub(grepped.in_part.len() as u64) {
+        let named = grepped
+            .in_part
+            .iter()
+            .map(|file| format!("{} ({})", self.name_below(&file.path), why(file.why)));
+        let more = match grepped
+            .in_part_count
+            .saturating_sub(grepped.in_part.len() as u64)
+        {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("\n[searched in part: {}{more}]", named.collect::<Vec<_>>().join(", "))
+        format!(
+            "\n[searched in part: {}{more}]",
+            named.collect::<Vec<_>>().join(", ")
+        )
     }
 
     fn matched(&self, file: &Match) -> Vec<String> {
@@ -175,13 +284,25 @@ impl FileRenderer<'_> {
         binary: Option<u64>,
         in_part: Vec<PartFile>,
     ) -> Rendered {
-        let mut text = if lines.is_empty() { none.to_owned() } else { lines.join("\n") };
+        let mut text = if lines.is_empty() {
+            none.to_owned()
+        } else {
+            lines.join("\n")
+        };
         if let Some(truncation) = &found.truncation {
             text.push('\n');
             text.push_str(&truncation.note());
         }
-        let details = Details::Found { path: self.absolute, count: found.shown as u64, binary, in_part };
-        Rendered { truncation: found.truncation, ..Rendered::new(text, details) }
+        let details = Details::Found {
+            path: self.absolute,
+            count: found.shown as u64,
+            binary,
+            in_part,
+        };
+        Rendered {
+            truncation: found.truncation,
+            ..Rendered::new(text, details)
+        }
     }
 }
 
@@ -195,7 +316,11 @@ impl Listing {
     /// For `count` items in a reply, which may itself be incomplete.
     fn new(count: usize, truncated: Option<Truncated>, bound: Bound) -> Self {
         let more = truncated.is_some() && count >= bound.max;
-        let shown = if more { bound.keep.min(count) } else { bound.cut(count).unwrap_or(count) };
+        let shown = if more {
+            bound.keep.min(count)
+        } else {
+            bound.cut(count).unwrap_or(count)
+        };
         let total = truncated.map_or(Some(count as u64), |truncated| truncated.total);
         let truncation = (truncated.is_some() || shown < count).then_some(Truncation {
             total,

@@ -26,11 +26,25 @@ struct ObjectJson<'a> {
 
 impl<'a> From<&'a Finding> for FindingJson<'a> {
     fn from(finding: &'a Finding) -> Self {
-        let Finding { kind, objects, count, why, advice } = finding;
-        let object =
-            |object: &'a FoundObject| ObjectJson { target: &object.target, state: object.state.as_deref() };
+        let Finding {
+            kind,
+            objects,
+            count,
+            why,
+            advice,
+        } = finding;
+        let object = |object: &'a FoundObject| ObjectJson {
+            target: &object.target,
+            state: object.state.as_deref(),
+        };
         let objects = objects.iter().map(object).collect();
-        Self { kind: kind.name(), count: *count, objects, why, advice: advice.as_deref() }
+        Self {
+            kind: kind.name(),
+            count: *count,
+            objects,
+            why,
+            advice: advice.as_deref(),
+        }
     }
 }
 
@@ -41,7 +55,11 @@ pub(crate) fn field<S: Serializer>(found: &Findings, serializer: S) -> Result<S:
 
 /// One line a kind, if anything was found: no refusal and no other finding takes its place.
 pub fn lines(found: &Findings) -> Option<String> {
-    let lines: Vec<String> = found.list().iter().map(|finding| format!("[found: {finding}]")).collect();
+    let lines: Vec<String> = found
+        .list()
+        .iter()
+        .map(|finding| format!("[found: {finding}]"))
+        .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
@@ -57,7 +75,8 @@ mod tests {
         for name in ["a.lock", "b.lock"] {
             found.push(Finding::new(FindingKind::Lock, name, "A lock.").with_advice("remove it"));
         }
-        found.push(Finding::new(FindingKind::PromptText, "msgnum", "A text.").with_state("removed"));
+        found
+            .push(Finding::new(FindingKind::PromptText, "msgnum", "A text.").with_state("removed"));
         found
     }
 
@@ -66,13 +85,19 @@ mod tests {
         let want = "[found: prompt text: msgnum (removed): A text.]\n[found: lock: a.lock, b.lock: A lock. [remove it]]";
         assert_eq!(lines(&found()).as_deref(), Some(want));
         assert_eq!(lines(&Findings::default()), None);
-        let metadata = Metadata { found: found(), ..Metadata::of("bash".into(), Details::None) };
+        let metadata = Metadata {
+            found: found(),
+            ..Metadata::of("bash".into(), Details::None)
+        };
         let want = json!([
             {"kind": "prompt_text", "count": 1, "objects": [{"target": "msgnum", "state": "removed"}], "why": "A text."},
             {"kind": "lock", "count": 2, "objects": [{"target": "a.lock"}, {"target": "b.lock"}], "why": "A lock.",
              "advice": "remove it"},
         ]);
         assert_eq!(json!(metadata)["found"], want);
-        assert_eq!(json!(Metadata::of("bash".into(), Details::None)).get("found"), None);
+        assert_eq!(
+            json!(Metadata::of("bash".into(), Details::None)).get("found"),
+            None
+        );
     }
 }

@@ -21,11 +21,15 @@ pub trait ToolInput: DeserializeOwned + JsonSchema {
 
 /// The JSON Schema of an input, without references; its description is the tool's.
 pub fn schema_of<I: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<I>();
     schema.remove("title");
     // Some model providers require it in every object.
-    schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema
+        .ensure_object()
+        .entry("properties")
+        .or_insert_with(|| Value::Object(Map::new()));
     Plain.transform(&mut schema);
     schema.to_value()
 }
@@ -65,7 +69,11 @@ impl Transform for Plain {
                 }
             }
         }
-        match schema.get("description").and_then(Value::as_str).map(|text| text.replace('\n', " ")) {
+        match schema
+            .get("description")
+            .and_then(Value::as_str)
+            .map(|text| text.replace('\n', " "))
+        {
             Some(text) if text.is_empty() => drop(schema.remove("description")),
             Some(text) => drop(schema.insert("description".into(), text.into())),
             None => {}
@@ -75,13 +83,23 @@ impl Transform for Plain {
 
 /// A time limit in seconds, at most the protocol's maximum.
 pub fn seconds(asked: Option<u64>) -> Option<u32> {
-    asked.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX).min(limit::TIMEOUT_S))
+    asked.map(|seconds| {
+        u32::try_from(seconds)
+            .unwrap_or(u32::MAX)
+            .min(limit::TIMEOUT_S)
+    })
 }
 
 /// A path of one of the zones; by default, the directory that relative paths start from.
-pub fn path_or_project(path: Option<&str>, context: &PlanContext<'_>) -> Result<ZonePath, InputError> {
+pub fn path_or_project(
+    path: Option<&str>,
+    context: &PlanContext<'_>,
+) -> Result<ZonePath, InputError> {
     Ok(match path {
         Some(path) => context.path(path)?,
-        None => context.paths_from.cloned().unwrap_or_else(|| ZonePath::root(broker_protocol::Zone::Project)),
+        None => context
+            .paths_from
+            .cloned()
+            .unwrap_or_else(|| ZonePath::root(broker_protocol::Zone::Project)),
     })
 }

@@ -53,7 +53,9 @@ fn among(known: &[String], meant: Option<&str>) -> String {
     } else {
         format!("expected one of {}", names.join(", "))
     };
-    meant.map_or(known.clone(), |meant| format!("{known}; did you mean `{meant}`?"))
+    meant.map_or(known.clone(), |meant| {
+        format!("{known}; did you mean `{meant}`?")
+    })
 }
 
 /// The entry of `known` that the writer of `name` probably meant.
@@ -67,14 +69,25 @@ impl FieldError {
     /// An error for an unknown field below `parent` (a path that ends with a dot, or empty), where `known` fields exist.
     pub fn unknown(parent: &str, name: &str, known: Vec<String>) -> Self {
         let meant = meant(name, known.iter().map(String::as_str)).map(str::to_owned);
-        let name =
-            if name.len() > SHOWN { format!("a name of {} bytes", name.len()) } else { name.to_owned() };
-        Self::Unknown { name: format!("{parent}{name}"), known, meant }
+        let name = if name.len() > SHOWN {
+            format!("a name of {} bytes", name.len())
+        } else {
+            name.to_owned()
+        };
+        Self::Unknown {
+            name: format!("{parent}{name}"),
+            known,
+            meant,
+        }
     }
 
     /// An error: `found` is not what field `name` expects.
     pub fn expected(name: &str, expected: &str, found: &Value) -> Self {
-        Self::Rule { name: name.to_owned(), rule: format!("expected {expected}"), found: excerpt(found) }
+        Self::Rule {
+            name: name.to_owned(),
+            rule: format!("expected {expected}"),
+            found: excerpt(found),
+        }
     }
 }
 
@@ -96,9 +109,14 @@ impl From<InputError> for Failed {
     fn from(error: InputError) -> Self {
         let kind = match &error {
             InputError::Path(PathError::Outside(_)) => ErrorKind::Violation,
-            InputError::Path(_) | InputError::Field(_) | InputError::TooLarge(_) => ErrorKind::InvalidInput,
+            InputError::Path(_) | InputError::Field(_) | InputError::TooLarge(_) => {
+                ErrorKind::InvalidInput
+            }
         };
-        Failed { kind, message: error.to_string() }
+        Failed {
+            kind,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -108,10 +126,16 @@ pub fn excerpt(value: &Value) -> String {
         Value::String(text) if text.len() > SHOWN => format!("a string of {} bytes", text.len()),
         Value::Array(items) if items.len() > 8 => format!("an array of {}", items.len()),
         // Measured before it is serialized: a rejected value may be large.
-        Value::Object(fields) if fields.len() > 8 => format!("an object of {} fields", fields.len()),
+        Value::Object(fields) if fields.len() > 8 => {
+            format!("an object of {} fields", fields.len())
+        }
         value => value.to_string(),
     };
-    if text.len() > SHOWN { "something longer".to_owned() } else { text }
+    if text.len() > SHOWN {
+        "something longer".to_owned()
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -122,17 +146,30 @@ mod tests {
     #[test]
     fn an_unknown_field_is_answered_with_those_there_are_and_the_one_that_was_meant() {
         let unknown = |name: &str, known: &[&str]| {
-            FieldError::unknown("edits[1].", name, known.iter().map(|name| (*name).into()).collect())
-                .to_string()
+            FieldError::unknown(
+                "edits[1].",
+                name,
+                known.iter().map(|name| (*name).into()).collect(),
+            )
+            .to_string()
         };
         assert_eq!(
             unknown("odl", &["old", "new"]),
             "unknown field `edits[1].odl`, expected one of `old`, `new`; did you mean `old`?"
         );
-        assert_eq!(unknown("x", &[]), "unknown field `edits[1].x`, there are none");
-        assert_eq!(unknown("colour", &["old"]), "unknown field `edits[1].colour`, expected one of `old`");
+        assert_eq!(
+            unknown("x", &[]),
+            "unknown field `edits[1].x`, there are none"
+        );
+        assert_eq!(
+            unknown("colour", &["old"]),
+            "unknown field `edits[1].colour`, expected one of `old`"
+        );
         let long = unknown(&"n".repeat(1000), &["old"]);
-        assert_eq!(long, "unknown field `edits[1].a name of 1000 bytes`, expected one of `old`");
+        assert_eq!(
+            long,
+            "unknown field `edits[1].a name of 1000 bytes`, expected one of `old`"
+        );
     }
 
     #[test]

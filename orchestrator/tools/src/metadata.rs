@@ -45,7 +45,10 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
     /// What was found in the project since the last result that reported it; whichever call caused it.
-    #[serde(skip_serializing_if = "Findings::is_empty", serialize_with = "findings::field")]
+    #[serde(
+        skip_serializing_if = "Findings::is_empty",
+        serialize_with = "findings::field"
+    )]
     pub found: Findings,
     /// What it was denied, as far as the executor knows.
     #[serde(flatten, serialize_with = "denials::fields")]
@@ -355,12 +358,20 @@ pub struct SavedOutput {
 impl Metadata {
     /// Metadata of a call with only its tool and `details`.
     pub fn of(tool: Cow<'static, str>, details: Details) -> Self {
-        Self { tool, details, ..Self::default() }
+        Self {
+            tool,
+            details,
+            ..Self::default()
+        }
     }
 
     /// Adds what the call's last request used and the layers in force around it.
     pub fn with_request(self, request: &Metadata) -> Self {
-        Self { usage: request.usage.clone(), layers: request.layers.clone(), ..self }
+        Self {
+            usage: request.usage.clone(),
+            layers: request.layers.clone(),
+            ..self
+        }
     }
 }
 
@@ -374,7 +385,11 @@ impl Truncation {
 impl SavedOutput {
     /// Resolves `spill` to its absolute path.
     pub fn of(spill: &Spill, roots: &Roots) -> Self {
-        Self { path: roots.absolute(&spill.path), bytes: spill.bytes, whole: spill.whole }
+        Self {
+            path: roots.absolute(&spill.path),
+            bytes: spill.bytes,
+            whole: spill.whole,
+        }
     }
 }
 

@@ -15,14 +15,26 @@ pub fn of_server(server: &str, tool: &str) -> String {
 
 /// The server in a name of the form `mcp__server__tool`.
 pub fn server(name: &str) -> Option<&str> {
-    name.strip_prefix(PREFIX)?.split_once("__").map(|(server, _)| server)
+    name.strip_prefix(PREFIX)?
+        .split_once("__")
+        .map(|(server, _)| server)
 }
 
 /// `name` with every invalid character replaced by `_`, cut at [`MAX`].
 pub fn fit(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
     let fitting: String = name.chars().take(MAX).map(plain).collect();
-    if fitting.is_empty() { "_".to_owned() } else { fitting }
+    if fitting.is_empty() {
+        "_".to_owned()
+    } else {
+        fitting
+    }
 }
 
 /// Whether `name` is already valid.
@@ -63,7 +75,9 @@ mod tests {
         }
         let long = of_server(&"s".repeat(100), "tool");
         assert_eq!(long.len(), MAX);
-        assert!(!is_fit("a b") && !is_fit("") && !is_fit(&"x".repeat(65)) && is_fit(&"x".repeat(64)));
+        assert!(
+            !is_fit("a b") && !is_fit("") && !is_fit(&"x".repeat(65)) && is_fit(&"x".repeat(64))
+        );
     }
 
     #[test]

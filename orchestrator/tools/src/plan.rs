@@ -27,7 +27,9 @@ impl PlanContext<'_> {
     /// # Errors
     /// If it lies in neither zone.
     pub fn path(&self, text: &str) -> Result<ZonePath, PathError> {
-        let named = ["/", "project:", "central:"].iter().any(|start| text.starts_with(start));
+        let named = ["/", "project:", "central:"]
+            .iter()
+            .any(|start| text.starts_with(start));
         match self.paths_from.filter(|_| !named) {
             // A directory of a zone, written as text, parses back to itself.
             Some(from) => ZonePath::new(from.zone(), &format!("{}/{text}", from.relative())),
@@ -40,7 +42,9 @@ impl PlanContext<'_> {
     /// # Errors
     /// If it lies in neither zone.
     pub fn directory(&self, asked: Option<&str>) -> Result<Option<ZonePath>, PathError> {
-        asked.map_or(Ok(self.directory.cloned()), |text| self.path(text).map(Some))
+        asked.map_or(Ok(self.directory.cloned()), |text| {
+            self.path(text).map(Some)
+        })
     }
 }
 
@@ -109,10 +113,20 @@ impl Plan {
             Plan::NumberedRead(read) => Some(Request::FileRead(read)),
             Plan::State(command) => {
                 let tool = command.tool();
-                let change = StateChange { content: Vec::new(), expected_sha256: None };
-                Some(Request::State(State { tool, change: (!tool.only_reads()).then_some(change) }))
+                let change = StateChange {
+                    content: Vec::new(),
+                    expected_sha256: None,
+                };
+                Some(Request::State(State {
+                    tool,
+                    change: (!tool.only_reads()).then_some(change),
+                }))
             }
-            Plan::Image(path) => Some(Request::FileBytes(FileBytes { path, offset: 0, limit: 1 })),
+            Plan::Image(path) => Some(Request::FileBytes(FileBytes {
+                path,
+                offset: 0,
+                limit: 1,
+            })),
             Plan::Web(request) => Some(Request::Effect(request.effect())),
             Plan::Tests { command, .. } => Some(Request::Bash(command)),
             Plan::Batch(_) | Plan::Thought | Plan::Finish(_) => None,

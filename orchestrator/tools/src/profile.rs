@@ -42,16 +42,29 @@ pub static STANDARD: Profile = Profile {
 /// For models with a small context.
 pub static COMPACT: Profile = Profile {
     name: "compact",
-    file: Bound { max: 10 << 10, keep: 5 << 10 },
-    output: Bound { max: 10 << 10, keep: 5 << 10 },
+    file: Bound {
+        max: 10 << 10,
+        keep: 5 << 10,
+    },
+    output: Bound {
+        max: 10 << 10,
+        keep: 5 << 10,
+    },
     ends: Ends::Last,
-    entries: Bound { max: 1000, keep: 500 },
+    entries: Bound {
+        max: 1000,
+        keep: 500,
+    },
     matches: Bound { max: 100, keep: 50 },
 };
 
 /// For people and programs that want everything the executor captured.
-pub static WHOLE: Profile =
-    Profile { name: "whole", output: Bound::same(usize::MAX), file: Bound::same(usize::MAX), ..STANDARD };
+pub static WHOLE: Profile = Profile {
+    name: "whole",
+    output: Bound::same(usize::MAX),
+    file: Bound::same(usize::MAX),
+    ..STANDARD
+};
 
 impl Profile {
     /// Raises the limits of a request so that the items can be counted even if fewer are shown.
@@ -98,12 +111,22 @@ mod tests {
     fn a_list_that_would_be_cut_is_counted() {
         let widened = |profile: &Profile, limit| {
             let path = ZonePath::root(Zone::Project);
-            let mut request = Request::FileList(FileList { path, depth: 1, hidden: false, limit });
+            let mut request = Request::FileList(FileList {
+                path,
+                depth: 1,
+                hidden: false,
+                limit,
+            });
             profile.widen(&mut request);
-            let Request::FileList(list) = request else { panic!() };
+            let Request::FileList(list) = request else {
+                panic!()
+            };
             list.limit
         };
-        assert_eq!([999, 1000, 5000].map(|limit| widened(&COMPACT, limit)), [999, 10_000, 10_000]);
+        assert_eq!(
+            [999, 1000, 5000].map(|limit| widened(&COMPACT, limit)),
+            [999, 10_000, 10_000]
+        );
         assert_eq!(widened(&STANDARD, 1000), 1000);
     }
 }

@@ -3,9 +3,9 @@
 //! Nothing is left out: a long text is paged, never cut, because what matters may be at its end.
 
 use broker_protocol::{
-    BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, Effect, FileAnswer, FileBytes, FileEdit,
-    FileList, FileRead, FileReply, FileWrite, Glob, Grep, GrepSort, History, Occurrence, Request, Service,
-    State, StateChange, Stdin, Terminal, Undo, Variable,
+    BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, Effect, FileAnswer, FileBytes,
+    FileEdit, FileList, FileRead, FileReply, FileWrite, Glob, Grep, GrepSort, History, Occurrence,
+    Request, Service, State, StateChange, Stdin, Terminal, Undo, Variable,
 };
 use orchestrator_text::{diff, escape};
 use policies::secret::looks_secret;
@@ -49,7 +49,11 @@ impl Proposal {
             | Request::Effect(_) => {
                 let input = serde_json::to_string_pretty(&input(request)).unwrap_or_default();
                 let body = escape::lines(&input);
-                Self { about: Vec::new(), body, bytes: input.len() }
+                Self {
+                    about: Vec::new(),
+                    body,
+                    bytes: input.len(),
+                }
             }
         }
     }
@@ -80,8 +84,10 @@ fn command(bash: &Bash) -> Proposal {
 }
 
 fn service(wanted: &Service) -> Proposal {
-    let mut about =
-        vec![format!("as the service {}, for as long as the session lasts", escape::line(&wanted.name))];
+    let mut about = vec![format!(
+        "as the service {}, for as long as the session lasts",
+        escape::line(&wanted.name)
+    )];
     if let Some(directory) = &wanted.directory {
         about.push(format!("in {}", escape::line(&directory.to_string())));
     }
@@ -91,19 +97,39 @@ fn service(wanted: &Service) -> Proposal {
 
 fn lines_of(command: &Command, about: Vec<String>) -> Proposal {
     match command {
-        Command::Shell(text) => Proposal { about, body: escape::lines(text), bytes: text.len() },
+        Command::Shell(text) => Proposal {
+            about,
+            body: escape::lines(text),
+            bytes: text.len(),
+        },
         Command::Arguments(arguments) => {
-            let words = arguments.iter().map(|word| String::from_utf8_lossy(word)).enumerate();
+            let words = arguments
+                .iter()
+                .map(|word| String::from_utf8_lossy(word))
+                .enumerate();
             let body = words.flat_map(|(at, word)| argument(at, &word)).collect();
-            Proposal { about, body, bytes: arguments.iter().map(|word| word.len()).sum() }
+            Proposal {
+                about,
+                body,
+                bytes: arguments.iter().map(|word| word.len()).sum(),
+            }
         }
     }
 }
 
 /// An argument with its number; its further lines follow below.
 fn argument(at: usize, word: &str) -> Vec<String> {
-    let first = |line| if line == 0 { format!("{at:>3}: ") } else { "   | ".to_owned() };
-    word.split('\n').enumerate().map(|(line, text)| first(line) + &escape::line(text)).collect()
+    let first = |line| {
+        if line == 0 {
+            format!("{at:>3}: ")
+        } else {
+            "   | ".to_owned()
+        }
+    };
+    word.split('\n')
+        .enumerate()
+        .map(|(line, text)| first(line) + &escape::line(text))
+        .collect()
 }
 
 fn file_write(write: &FileWrite, before: Option<&FileAnswer>) -> Proposal {
@@ -114,21 +140,38 @@ fn file_write(write: &FileWrite, before: Option<&FileAnswer>) -> Proposal {
     }
     let body = match old_text(before, &mut about) {
         Some(old) => unified_diff(&old, &new),
-        None => escape::lines(&new).into_iter().map(|line| format!("+{line}")).collect(),
+        None => escape::lines(&new)
+            .into_iter()
+            .map(|line| format!("+{line}"))
+            .collect(),
     };
-    Proposal { about, body, bytes: write.content.len() }
+    Proposal {
+        about,
+        body,
+        bytes: write.content.len(),
+    }
 }
 
 fn file_edit(edit: &FileEdit, before: Option<&FileAnswer>) -> Proposal {
     let mut about = vec![escape::one_line(&edit.path.to_string())];
-    let bytes = edit.edits.iter().map(|edit| edit.old.len() + edit.new.len()).sum();
+    let bytes = edit
+        .edits
+        .iter()
+        .map(|edit| edit.old.len() + edit.new.len())
+        .sum();
     let old = old_text(before, &mut about);
     let applied = old.and_then(|old| Some((apply(&old, &edit.edits)?, old)));
     let body = match applied {
         Some((new, old)) => unified_diff(&old, &new),
         None => {
-            about.push("the edits do not fit the file as it is; they are shown as they were given".into());
-            edit.edits.iter().enumerate().flat_map(|(at, edit)| as_given(at + 1, edit)).collect()
+            about.push(
+                "the edits do not fit the file as it is; they are shown as they were given".into(),
+            );
+            edit.edits
+                .iter()
+                .enumerate()
+                .flat_map(|(at, edit)| as_given(at + 1, edit))
+                .collect()
         }
     };
     Proposal { about, body, bytes }
@@ -186,7 +229,10 @@ fn as_given(number: usize, edit: &Edit) -> Vec<String> {
         Occurrence::Exactly(count) => format!("{count} places"),
     };
     let signed = |sign: char, text: &str| -> Vec<String> {
-        escape::lines(text).into_iter().map(|line| format!("{sign}{line}")).collect()
+        escape::lines(text)
+            .into_iter()
+            .map(|line| format!("{sign}{line}"))
+            .collect()
     };
     let head = vec![format!("@@ edit {number}, {which} @@")];
     [head, signed('-', &edit.old), signed('+', &edit.new)].concat()
@@ -206,14 +252,27 @@ pub fn input(request: &Request) -> Value {
     match request {
         Request::Bash(bash) => bash_input(bash),
         Request::Service(service) => service_input(service),
-        Request::FileRead(FileRead { path, offset, limit }) => {
+        Request::FileRead(FileRead {
+            path,
+            offset,
+            limit,
+        }) => {
             json!({ "path": path.to_string(), "offset": offset, "limit": limit })
         }
-        Request::FileWrite(FileWrite { path, content, overwrite, expected_sha256 }) => json!({
+        Request::FileWrite(FileWrite {
+            path,
+            content,
+            overwrite,
+            expected_sha256,
+        }) => json!({
             "path": path.to_string(), "content": String::from_utf8_lossy(content), "overwrite": overwrite,
             "expected_sha256": digest(expected_sha256.as_ref()),
         }),
-        Request::FileEdit(FileEdit { path, edits, expected_sha256 }) => json!({
+        Request::FileEdit(FileEdit {
+            path,
+            edits,
+            expected_sha256,
+        }) => json!({
             "path": path.to_string(), "edits": edits.iter().map(edit_input).collect::<Vec<_>>(),
             "expected_sha256": digest(expected_sha256.as_ref()),
         }),
@@ -223,10 +282,18 @@ pub fn input(request: &Request) -> Value {
         }
         Request::BackgroundKill(BackgroundKill { id }) => json!({ "id": id }),
         Request::History(History { limit }) => json!({ "limit": limit }),
-        Request::Undo(Undo { change, path, force }) => {
+        Request::Undo(Undo {
+            change,
+            path,
+            force,
+        }) => {
             json!({ "change": change, "path": path.to_string(), "force": force })
         }
-        Request::FileBytes(FileBytes { path, offset, limit }) => {
+        Request::FileBytes(FileBytes {
+            path,
+            offset,
+            limit,
+        }) => {
             json!({ "path": path.to_string(), "offset": offset, "limit": limit })
         }
         Request::State(State { tool, change }) => {
@@ -236,10 +303,21 @@ pub fn input(request: &Request) -> Value {
             json!({ "tool": tool.name(), "change": change })
         }
         Request::Effect(effect) => effect_input(effect),
-        Request::FileList(FileList { path, depth, hidden, limit }) => {
+        Request::FileList(FileList {
+            path,
+            depth,
+            hidden,
+            limit,
+        }) => {
             json!({ "path": path.to_string(), "depth": depth, "hidden": hidden, "limit": limit })
         }
-        Request::Glob(Glob { pattern, path, hidden, ignored, limit }) => json!({
+        Request::Glob(Glob {
+            pattern,
+            path,
+            hidden,
+            ignored,
+            limit,
+        }) => json!({
             "pattern": pattern, "path": path.to_string(), "hidden": hidden, "ignored": ignored, "limit": limit,
         }),
         Request::Grep(Grep {
@@ -264,7 +342,16 @@ pub fn input(request: &Request) -> Value {
 }
 
 fn bash_input(bash: &Bash) -> Value {
-    let Bash { command, directory, timeout_s, idle_timeout_s, stdin, live, background, split } = bash;
+    let Bash {
+        command,
+        directory,
+        timeout_s,
+        idle_timeout_s,
+        stdin,
+        live,
+        background,
+        split,
+    } = bash;
     json!({
         "command": command_input(command),
         "cwd": directory.as_ref().map(ToString::to_string),
@@ -287,13 +374,25 @@ fn command_input(command: &Command) -> Value {
     match command {
         Command::Shell(text) => json!(text),
         Command::Arguments(words) => {
-            json!(words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>())
+            json!(
+                words
+                    .iter()
+                    .map(|word| String::from_utf8_lossy(word))
+                    .collect::<Vec<_>>()
+            )
         }
     }
 }
 
 /// A variable whose name marks it as a secret must not appear on a screen or in a log: its length replaces the value.
-fn service_input(Service { name, command, directory, environment }: &Service) -> Value {
+fn service_input(
+    Service {
+        name,
+        command,
+        directory,
+        environment,
+    }: &Service,
+) -> Value {
     let shown = |Variable { name, value }: &Variable| {
         let value = match looks_secret(name.as_ref()) {
             true => format!("(a secret of {} bytes)", value.len()),
@@ -309,7 +408,13 @@ fn service_input(Service { name, command, directory, environment }: &Service) ->
     })
 }
 
-fn edit_input(Edit { old, new, occurrence }: &Edit) -> Value {
+fn edit_input(
+    Edit {
+        old,
+        new,
+        occurrence,
+    }: &Edit,
+) -> Value {
     match occurrence {
         Occurrence::Only => json!({ "old": old, "new": new }),
         Occurrence::All => json!({ "old": old, "new": new, "all": true }),
@@ -322,9 +427,11 @@ fn effect_input(effect: &Effect) -> Value {
         Effect::WebSearch { query } => json!({ "query": query }),
         Effect::WebFetch { url } => json!({ "url": url }),
         // Name and risk are those of the call.
-        Effect::Added { tool: _, risk: _, input } => {
-            serde_json::from_str(input).unwrap_or_else(|_| json!(input))
-        }
+        Effect::Added {
+            tool: _,
+            risk: _,
+            input,
+        } => serde_json::from_str(input).unwrap_or_else(|_| json!(input)),
     }
 }
 
@@ -335,9 +442,15 @@ fn digest(digest: Option<&Digest>) -> Value {
 /// The fields of a request that its body does not show, on one line.
 fn other_fields(request: &Request) -> String {
     const IN_THE_BODY: [&str; 4] = ["command", "path", "content", "edits"];
-    let Value::Object(mut fields) = input(request) else { return String::new() };
+    let Value::Object(mut fields) = input(request) else {
+        return String::new();
+    };
     fields.retain(|name, _| !IN_THE_BODY.contains(&name.as_str()));
-    let fields = fields.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(" ");
     escape::one_line(&fields)
 }
 
@@ -365,12 +478,25 @@ mod tests {
 
     fn write(content: &str) -> Request {
         let content = content.as_bytes().to_vec();
-        Request::FileWrite(FileWrite { path: path(), content, overwrite: true, expected_sha256: None })
+        Request::FileWrite(FileWrite {
+            path: path(),
+            content,
+            overwrite: true,
+            expected_sha256: None,
+        })
     }
 
     fn edit(old: &str, new: &str) -> Request {
-        let edits = vec![Edit { old: old.into(), new: new.into(), occurrence: Occurrence::Only }];
-        Request::FileEdit(FileEdit { path: path(), edits, expected_sha256: None })
+        let edits = vec![Edit {
+            old: old.into(),
+            new: new.into(),
+            occurrence: Occurrence::Only,
+        }];
+        Request::FileEdit(FileEdit {
+            path: path(),
+            edits,
+            expected_sha256: None,
+        })
     }
 
     #[test]
@@ -387,9 +513,15 @@ mod tests {
             "\\ No newline at end of file",
         ];
         assert_eq!(body, want);
-        let missing = Err(Failed { kind: ErrorKind::NotFound, message: "no\x1b file".into() });
+        let missing = Err(Failed {
+            kind: ErrorKind::NotFound,
+            message: "no\x1b file".into(),
+        });
         let new = Proposal::new(&write("a\nb\n"), Some(&missing));
-        assert_eq!((new.body, &*new.about[1]), (vec!["+a".into(), "+b".into()], "before: no\\u{1b} file"));
+        assert_eq!(
+            (new.body, &*new.about[1]),
+            (vec!["+a".into(), "+b".into()], "before: no\\u{1b} file")
+        );
     }
 
     #[test]
@@ -418,7 +550,10 @@ mod tests {
             split: false,
         };
         let proposal = Proposal::new(&Request::Bash(bash), None);
-        assert_eq!((proposal.body.len(), proposal.body.last().unwrap().as_str()), (5002, "rm -rf x"));
+        assert_eq!(
+            (proposal.body.len(), proposal.body.last().unwrap().as_str()),
+            (5002, "rm -rf x")
+        );
     }
 
     #[test]
@@ -434,9 +569,14 @@ mod tests {
             split: true,
         };
         let about = Proposal::new(&Request::Bash(bash), None).about.join("\n");
-        for field in
-            ["timeout=7", "idle_timeout=8", "stdin=true", "live=true", "background=true", "split=true"]
-        {
+        for field in [
+            "timeout=7",
+            "idle_timeout=8",
+            "stdin=true",
+            "live=true",
+            "background=true",
+            "split=true",
+        ] {
             assert!(about.contains(field), "{field} in {about}");
         }
         let write = FileWrite {
@@ -445,10 +585,23 @@ mod tests {
             overwrite: false,
             expected_sha256: Some(Digest([7; 32])),
         };
-        let about = Proposal::new(&Request::FileWrite(write), None).about.join("\n");
-        assert!(about.contains("overwrite=false") && about.contains(&"07".repeat(32)), "{about}");
-        let all = Edit { old: "a".into(), new: "b".into(), occurrence: Occurrence::All };
-        let edit = FileEdit { path: path(), edits: vec![all], expected_sha256: None };
+        let about = Proposal::new(&Request::FileWrite(write), None)
+            .about
+            .join("\n");
+        assert!(
+            about.contains("overwrite=false") && about.contains(&"07".repeat(32)),
+            "{about}"
+        );
+        let all = Edit {
+            old: "a".into(),
+            new: "b".into(),
+            occurrence: Occurrence::All,
+        };
+        let edit = FileEdit {
+            path: path(),
+            edits: vec![all],
+            expected_sha256: None,
+        };
         assert_eq!(input(&Request::FileEdit(edit))["edits"][0]["all"], true);
     }
 }

@@ -105,10 +105,17 @@ pub struct Registered {
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
     #[error("there is no tool {name:?}{}; there are {known}", .meant.as_ref().map_or(String::new(), |meant| format!(", did you mean `{meant}`?")))]
-    UnknownTool { name: String, meant: Option<String>, known: String },
+    UnknownTool {
+        name: String,
+        meant: Option<String>,
+        known: String,
+    },
     /// It is a tool of another agent that has no counterpart here.
     #[error("{name:?} is not supported: {why}")]
-    NotSupported { name: &'static str, why: &'static str },
+    NotSupported {
+        name: &'static str,
+        why: &'static str,
+    },
     #[error("there is no server {0:?}")]
     UnknownServer(String),
     #[error("the tool {0:?} is switched off")]
@@ -123,7 +130,9 @@ pub enum RegistryError {
     BuiltIn(String),
     #[error("no more than {MAX} tools can be registered")]
     Full,
-    #[error("the descriptions and schemas of all registered tools have at most {BYTES_MAX} bytes together")]
+    #[error(
+        "the descriptions and schemas of all registered tools have at most {BYTES_MAX} bytes together"
+    )]
     TooLarge,
     #[error("a description of {0} bytes; {DESCRIPTION_MAX} are allowed")]
     Description(usize),
@@ -160,7 +169,10 @@ impl From<RegistryError> for Failed {
             | RegistryError::Timeout(_)
             | RegistryError::Schema { .. } => ErrorKind::InvalidInput,
         };
-        Failed { kind, message: error.to_string() }
+        Failed {
+            kind,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -184,8 +196,9 @@ impl Registry {
         if !self.servers.remove(server) {
             return Err(RegistryError::UnknownServer(server.to_owned()));
         }
-        self.registered
-            .retain(|_, tool| !matches!(&tool.origin, Origin::Server { server: of, .. } if of == server));
+        self.registered.retain(
+            |_, tool| !matches!(&tool.origin, Origin::Server { server: of, .. } if of == server),
+        );
         Ok(())
     }
 
@@ -198,7 +211,14 @@ impl Registry {
         if self.registered.len() >= MAX {
             return Err(RegistryError::Full);
         }
-        let NewTool { origin, description, schema, risk, timeout_s, executions } = new;
+        let NewTool {
+            origin,
+            description,
+            schema,
+            risk,
+            timeout_s,
+            executions,
+        } = new;
         let registered = self.name_for(&origin)?;
         let name = registered.name.clone();
         if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
@@ -213,9 +233,19 @@ impl Registry {
             Origin::Server { .. } => Schema::of_server(schema),
             Origin::Client { .. } => Schema::new(schema),
         };
-        let schema = schema.map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
+        let schema = schema.map_err(|error| RegistryError::Schema {
+            name: name.clone(),
+            error,
+        })?;
         let bytes = description.len() + schema.length();
-        if self.registered.values().map(|tool| tool.bytes).sum::<usize>() + bytes > BYTES_MAX {
+        if self
+            .registered
+            .values()
+            .map(|tool| tool.bytes)
+            .sum::<usize>()
+            + bytes
+            > BYTES_MAX
+        {
             return Err(RegistryError::TooLarge);
         }
         let tool = ClientTool {
@@ -244,7 +274,10 @@ impl Registry {
                 if self.is_taken(tool) {
                     return Err(RegistryError::Duplicate(tool.clone()));
                 }
-                Ok(Registered { name: tool.clone(), warning: None })
+                Ok(Registered {
+                    name: tool.clone(),
+                    warning: None,
+                })
             }
             Origin::Server { server, .. } if !self.servers.contains(server) => {
                 Err(RegistryError::UnknownServer(server.clone()))
@@ -262,7 +295,9 @@ impl Registry {
 
     /// Whether this is the name of a tool, or of something else that the executor decides on by name.
     fn is_taken(&self, name: &str) -> bool {
-        canonical(name).is_some() || Request::TOOLS.contains(&name) || self.registered.contains_key(name)
+        canonical(name).is_some()
+            || Request::TOOLS.contains(&name)
+            || self.registered.contains_key(name)
     }
 
     /// Unregisters a registered tool.
@@ -325,22 +360,36 @@ impl Registry {
                 RegistryError::UnknownServer(brief(server))
             }
             _ => {
-                let known: Vec<_> = self.list(None).iter().map(|entry| entry.name().to_owned()).collect();
+                let known: Vec<_> = self
+                    .list(None)
+                    .iter()
+                    .map(|entry| entry.name().to_owned())
+                    .collect();
                 let meant = meant(name, known.iter().map(String::as_str)).map(str::to_owned);
-                RegistryError::UnknownTool { name: brief(name), meant, known: known.join(", ") }
+                RegistryError::UnknownTool {
+                    name: brief(name),
+                    meant,
+                    known: known.join(", "),
+                }
             }
         }
     }
 
     /// The built-in tools; hides those whose every call `policy` denies.
     pub fn under(policy: Option<EffectivePolicy>) -> Self {
-        Self { policy, ..Self::default() }
+        Self {
+            policy,
+            ..Self::default()
+        }
     }
 
     fn is_denied(&self, entry: &Entry) -> bool {
         let name = policy_name(entry.name());
         let deny = |policy: &EffectivePolicy| {
-            matches!(judge(policy, &Facts::bare(name, entry.risk())).verdict, Verdict::Deny(_))
+            matches!(
+                judge(policy, &Facts::bare(name, entry.risk())).verdict,
+                Verdict::Deny(_)
+            )
         };
         !UNASKED.contains(&name) && self.policy.as_ref().is_some_and(deny)
     }
@@ -349,13 +398,18 @@ impl Registry {
     pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
         let registered = self.registered.values().cloned().map(Entry::Registered);
         // A tool that is a command to the executor is permitted only if commands are.
-        let permits = |scope: &Scope, name: &str| scope.permits(name) && scope.permits(policy_name(name));
+        let permits =
+            |scope: &Scope, name: &str| scope.permits(name) && scope.permits(policy_name(name));
         let is_shown = |entry: &Entry| {
             let open = !self.disabled.contains(entry.name()) && !self.is_denied(entry);
             open && scope.is_none_or(|scope| permits(scope, entry.name()))
         };
-        let mut shown: Vec<Entry> =
-            TOOLS.iter().map(Entry::BuiltIn).chain(registered).filter(is_shown).collect();
+        let mut shown: Vec<Entry> = TOOLS
+            .iter()
+            .map(Entry::BuiltIn)
+            .chain(registered)
+            .filter(is_shown)
+            .collect();
         shown.sort_by(|one, other| one.name().cmp(other.name()));
         shown
     }
@@ -391,7 +445,11 @@ impl ClientTool {
     /// The effect that the executor decides on: for the same fields in any order, the same.
     pub fn effect(&self, mut input: Value) -> Effect {
         input.sort_all_objects();
-        Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
+        Effect::Added {
+            tool: self.name.clone(),
+            risk: self.risk,
+            input: input.to_string(),
+        }
     }
 
     /// Checks a client's tool's input against its schema; a server checks its own.
@@ -461,7 +519,14 @@ mod tests {
     fn new(origin: Origin) -> NewTool {
         let (description, schema) = ("d\u{1b}[2J".into(), json!({"type": "object"}));
         let executions = unbounded_channel().0;
-        NewTool { origin, description, schema, risk: Risk::Medium, timeout_s: TIMEOUT_S, executions }
+        NewTool {
+            origin,
+            description,
+            schema,
+            risk: Risk::Medium,
+            timeout_s: TIMEOUT_S,
+            executions,
+        }
     }
 
     fn local(tool: &str) -> NewTool {
@@ -469,23 +534,36 @@ mod tests {
     }
 
     fn of_server(server: &str, tool: &str) -> NewTool {
-        new(Origin::Server { server: server.into(), tool: tool.into() })
+        new(Origin::Server {
+            server: server.into(),
+            tool: tool.into(),
+        })
     }
 
     fn names(registry: &Registry, scope: Option<&Scope>) -> Vec<String> {
-        registry.list(scope).iter().map(|entry| entry.name().to_owned()).collect()
+        registry
+            .list(scope)
+            .iter()
+            .map(|entry| entry.name().to_owned())
+            .collect()
     }
 
     #[test]
     fn an_effect_is_the_same_for_the_same_fields_in_any_order() {
         let mut registry = Registry::default();
         registry.register(local("alpha")).unwrap();
-        let Ok(Entry::Registered(tool)) = registry.get("alpha") else { panic!("it is registered") };
-        let orders =
-            [r#"{"b":{"d":1,"c":[{"f":2,"e":3}]},"a":4}"#, r#"{"a":4,"b":{"c":[{"e":3,"f":2}],"d":1}}"#];
+        let Ok(Entry::Registered(tool)) = registry.get("alpha") else {
+            panic!("it is registered")
+        };
+        let orders = [
+            r#"{"b":{"d":1,"c":[{"f":2,"e":3}]},"a":4}"#,
+            r#"{"a":4,"b":{"c":[{"e":3,"f":2}],"d":1}}"#,
+        ];
         let [first, second] = orders.map(|text| tool.effect(serde_json::from_str(text).unwrap()));
         assert_eq!(first, second);
-        let Effect::Added { input, .. } = first else { panic!("{first:?}") };
+        let Effect::Added { input, .. } = first else {
+            panic!("{first:?}")
+        };
         assert_eq!(input, orders[1]);
     }
 
@@ -499,12 +577,20 @@ mod tests {
         let all = names(&registry, None);
         assert!(all.is_sorted() && all.len() == TOOLS.len() + 3, "{all:?}");
         assert!(
-            ["alpha", "bash", "mcp__fs__read", "zeta"].iter().all(|name| all.iter().any(|one| one == name))
+            ["alpha", "bash", "mcp__fs__read", "zeta"]
+                .iter()
+                .all(|name| all.iter().any(|one| one == name))
         );
         let added = registry.get("mcp__fs__read").unwrap().to_json();
-        assert_eq!((&added["description"], &added["inputSchema"]["type"]), (&json!("d"), &json!("object")));
+        assert_eq!(
+            (&added["description"], &added["inputSchema"]["type"]),
+            (&json!("d"), &json!("object"))
+        );
         registry.unregister("alpha").unwrap();
-        assert!(matches!(registry.get("alpha"), Err(RegistryError::UnknownTool { .. })));
+        assert!(matches!(
+            registry.get("alpha"),
+            Err(RegistryError::UnknownTool { .. })
+        ));
         registry.remove_server("fs").unwrap();
         assert_eq!(names(&registry, None)[TOOLS.len()..], ["zeta"]);
         assert_eq!(registry.get("read_file").unwrap().name(), "file_read");
@@ -514,31 +600,82 @@ mod tests {
     fn a_name_means_one_tool() {
         let mut registry = Registry::default();
         // Names of the catalogue, their aliases, and other names that the executor knows.
-        for taken in ["bash", "shell", "file_read", "web_fetch", "fetch_url", "undo", "history"] {
-            assert_eq!(registry.register(local(taken)), Err(RegistryError::Duplicate(taken.into())));
+        for taken in [
+            "bash",
+            "shell",
+            "file_read",
+            "web_fetch",
+            "fetch_url",
+            "undo",
+            "history",
+        ] {
+            assert_eq!(
+                registry.register(local(taken)),
+                Err(RegistryError::Duplicate(taken.into()))
+            );
         }
         registry.register(local("mine")).unwrap();
-        assert_eq!(registry.register(local("mine")), Err(RegistryError::Duplicate("mine".into())));
+        assert_eq!(
+            registry.register(local("mine")),
+            Err(RegistryError::Duplicate("mine".into()))
+        );
         for bad in ["", "a b", "a/b", "mcp__x__y", &"x".repeat(65)] {
-            assert_eq!(registry.register(local(bad)), Err(RegistryError::Name(bad.into())));
+            assert_eq!(
+                registry.register(local(bad)),
+                Err(RegistryError::Name(bad.into()))
+            );
         }
-        assert_eq!(registry.unregister("bash"), Err(RegistryError::BuiltIn("bash".into())));
+        assert_eq!(
+            registry.unregister("bash"),
+            Err(RegistryError::BuiltIn("bash".into()))
+        );
         registry.add_server("s").unwrap();
-        assert_eq!(registry.add_server("s"), Err(RegistryError::DuplicateServer("s".into())));
+        assert_eq!(
+            registry.add_server("s"),
+            Err(RegistryError::DuplicateServer("s".into()))
+        );
     }
 
     #[test]
     fn names_that_become_the_same_get_a_number_and_a_warning() {
         let mut registry = Registry::default();
-        ["a", "a__b", "my server"].iter().for_each(|server| registry.add_server(server).unwrap());
+        ["a", "a__b", "my server"]
+            .iter()
+            .for_each(|server| registry.add_server(server).unwrap());
         let first = registry.register(of_server("a", "b__c")).unwrap();
-        assert_eq!(first, Registered { name: "mcp__a__b__c".into(), warning: None });
+        assert_eq!(
+            first,
+            Registered {
+                name: "mcp__a__b__c".into(),
+                warning: None
+            }
+        );
         let second = registry.register(of_server("a__b", "c")).unwrap();
         assert_eq!(second.name, "mcp__a__b__c_2");
-        assert!(second.warning.unwrap().contains("mcp__a__b__c is another one"));
-        assert_eq!(registry.register(of_server("a", "b__c")), Err(RegistryError::Duplicate("b__c".into())));
-        assert_eq!(registry.register(of_server("my server", "x/y")).unwrap().name, "mcp__my_server__x_y");
-        assert_eq!(registry.register(of_server("my server", "x.y")).unwrap().name, "mcp__my_server__x_y_2");
+        assert!(
+            second
+                .warning
+                .unwrap()
+                .contains("mcp__a__b__c is another one")
+        );
+        assert_eq!(
+            registry.register(of_server("a", "b__c")),
+            Err(RegistryError::Duplicate("b__c".into()))
+        );
+        assert_eq!(
+            registry
+                .register(of_server("my server", "x/y"))
+                .unwrap()
+                .name,
+            "mcp__my_server__x_y"
+        );
+        assert_eq!(
+            registry
+                .register(of_server("my server", "x.y"))
+                .unwrap()
+                .name,
+            "mcp__my_server__x_y_2"
+        );
     }
 
     #[test]
@@ -550,7 +687,10 @@ mod tests {
         assert_eq!(registry.remove_server("bogus"), Err(unknown()));
         assert_eq!(Failed::from(unknown()).kind, ErrorKind::UnknownTool);
         registry.add_server("bogus").unwrap();
-        assert!(matches!(registry.get("mcp__bogus__x"), Err(RegistryError::UnknownTool { .. })));
+        assert!(matches!(
+            registry.get("mcp__bogus__x"),
+            Err(RegistryError::UnknownTool { .. })
+        ));
     }
 
     #[test]
@@ -559,7 +699,10 @@ mod tests {
         registry.enable("shell", false).unwrap();
         assert!(!names(&registry, None).contains(&"bash".to_owned()));
         for name in ["bash", "shell"] {
-            assert_eq!(registry.get(name).err(), Some(RegistryError::Disabled("bash".into())));
+            assert_eq!(
+                registry.get(name).err(),
+                Some(RegistryError::Disabled("bash".into()))
+            );
         }
         registry.enable("bash", true).unwrap();
         assert!(registry.get("bash").is_ok());
@@ -569,7 +712,10 @@ mod tests {
     #[test]
     fn a_scope_shows_what_it_permits() {
         let registry = Registry::default();
-        assert_eq!(names(&registry, Some(&Scope::default())), ["file_read", "web_search"]);
+        assert_eq!(
+            names(&registry, Some(&Scope::default())),
+            ["file_read", "web_search"]
+        );
         let permission = |tool: &str, allowed| Permission {
             tool: tool.into(),
             allowed,
@@ -577,38 +723,79 @@ mod tests {
             timeout_s: None,
             network: false,
         };
-        let scope = Scope { permissions: vec![permission("grep", true), permission("bash", false)] };
+        let scope = Scope {
+            permissions: vec![permission("grep", true), permission("bash", false)],
+        };
         assert_eq!(names(&registry, Some(&scope)), ["grep"]);
         // A test suite is a command.
-        let scope =
-            |tools: &[&str]| Scope { permissions: tools.iter().map(|tool| permission(tool, true)).collect() };
+        let scope = |tools: &[&str]| Scope {
+            permissions: tools.iter().map(|tool| permission(tool, true)).collect(),
+        };
         assert_eq!(names(&registry, Some(&scope(&["run_tests"]))), [""; 0]);
-        assert_eq!(names(&registry, Some(&scope(&["run_tests", "bash"]))), ["bash", "run_tests"]);
+        assert_eq!(
+            names(&registry, Some(&scope(&["run_tests", "bash"]))),
+            ["bash", "run_tests"]
+        );
     }
 
     #[test]
     fn registered_tools_are_bounded() {
         let mut registry = Registry::default();
         (0..MAX).for_each(|n| drop(registry.register(local(&format!("t{n}"))).unwrap()));
-        assert_eq!(registry.register(local("one_more")), Err(RegistryError::Full));
+        assert_eq!(
+            registry.register(local("one_more")),
+            Err(RegistryError::Full)
+        );
         let mut registry = Registry::default();
         registry.add_server("s").unwrap();
         let long = || "é".repeat(DESCRIPTION_MAX);
-        let name = registry.register(NewTool { description: long(), ..of_server("s", "long") }).unwrap().name;
+        let name = registry
+            .register(NewTool {
+                description: long(),
+                ..of_server("s", "long")
+            })
+            .unwrap()
+            .name;
         assert_eq!(
-            registry.get(&name).unwrap().to_json()["description"].as_str().unwrap().len(),
+            registry.get(&name).unwrap().to_json()["description"]
+                .as_str()
+                .unwrap()
+                .len(),
             DESCRIPTION_MAX
         );
-        let long = NewTool { description: long(), ..local("long") };
-        assert_eq!(registry.register(long), Err(RegistryError::Description(2 * DESCRIPTION_MAX)));
-        for (timeout_s, fits) in [(0, false), (1, true), (TIMEOUT_MAX_S, true), (TIMEOUT_MAX_S + 1, false)] {
-            let made = registry.register(NewTool { timeout_s, ..local(&format!("of_{timeout_s}_s")) });
+        let long = NewTool {
+            description: long(),
+            ..local("long")
+        };
+        assert_eq!(
+            registry.register(long),
+            Err(RegistryError::Description(2 * DESCRIPTION_MAX))
+        );
+        for (timeout_s, fits) in [
+            (0, false),
+            (1, true),
+            (TIMEOUT_MAX_S, true),
+            (TIMEOUT_MAX_S + 1, false),
+        ] {
+            let made = registry.register(NewTool {
+                timeout_s,
+                ..local(&format!("of_{timeout_s}_s"))
+            });
             assert_eq!(made.is_ok(), fits, "{made:?}");
         }
-        let endless = registry.register(local(&"x".repeat(1 << 20))).unwrap_err().to_string();
+        let endless = registry
+            .register(local(&"x".repeat(1 << 20)))
+            .unwrap_err()
+            .to_string();
         assert!(endless.len() < 1000, "{}", endless.len());
-        let bad = NewTool { schema: json!({"type": "string"}), ..local("bad") };
-        assert!(matches!(registry.register(bad), Err(RegistryError::Schema { .. })));
+        let bad = NewTool {
+            schema: json!({"type": "string"}),
+            ..local("bad")
+        };
+        assert!(matches!(
+            registry.register(bad),
+            Err(RegistryError::Schema { .. })
+        ));
         assert!(registry.get("bad").is_err());
     }
 
@@ -616,12 +803,24 @@ mod tests {
     fn all_schemas_together_are_bounded_and_unregistering_makes_room() {
         let mut registry = Registry::default();
         let filler = "x".repeat(60 << 10);
-        let large =
-            |name: &str| NewTool { schema: json!({"type": "object", "title": filler}), ..local(name) };
+        let large = |name: &str| NewTool {
+            schema: json!({"type": "object", "title": filler}),
+            ..local(name)
+        };
         let taken = (0..MAX).find(|n| registry.register(large(&format!("t{n}"))).is_err());
-        assert_eq!(taken, Some(BYTES_MAX / (60 << 10)), "some more bytes than those counted here");
-        assert_eq!(registry.register(large("more")), Err(RegistryError::TooLarge));
-        assert_eq!(Failed::from(RegistryError::TooLarge).kind, ErrorKind::ResourceLimit);
+        assert_eq!(
+            taken,
+            Some(BYTES_MAX / (60 << 10)),
+            "some more bytes than those counted here"
+        );
+        assert_eq!(
+            registry.register(large("more")),
+            Err(RegistryError::TooLarge)
+        );
+        assert_eq!(
+            Failed::from(RegistryError::TooLarge).kind,
+            ErrorKind::ResourceLimit
+        );
         registry.unregister("t0").unwrap();
         registry.register(large("more")).unwrap();
     }

@@ -9,8 +9,8 @@ use crate::rendered::Rendered;
 use crate::result::ToolResult;
 use crate::subject::Subject;
 use broker_protocol::{
-    Denial, Edited, ErrorKind, Failed, FileAnswer, FileReply, LayerSet, Outcome, Ran, Roots, Usage, Written,
-    Zone, ZonePath,
+    Denial, Edited, ErrorKind, Failed, FileAnswer, FileReply, LayerSet, Outcome, Ran, Roots, Usage,
+    Written, Zone, ZonePath,
 };
 use orchestrator_text::clean;
 use orchestrator_text::escape;
@@ -51,12 +51,21 @@ impl Renderer<'_> {
     /// The result of a request for `subject`.
     pub fn render(&self, subject: &Subject, finished: Result<Finished, Failed>) -> ToolResult {
         tracing::trace!("render an outcome");
-        let Finished { outcome, answer, usage, layers, denied } = match finished {
+        let Finished {
+            outcome,
+            answer,
+            usage,
+            layers,
+            denied,
+        } = match finished {
             Ok(finished) => finished,
             Err(failed) => return ToolResult::failed(subject.tool.clone(), failed),
         };
         let kind = outcome.error();
-        let failed = |message: String| Failed { kind: kind.unwrap_or(ErrorKind::Internal), message };
+        let failed = |message: String| Failed {
+            kind: kind.unwrap_or(ErrorKind::Internal),
+            message,
+        };
         let tool = subject.tool.clone();
         let mut result = match outcome {
             Outcome::Ran(ran) => self.ran(subject, ran),
@@ -69,7 +78,13 @@ impl Renderer<'_> {
         result.metadata.usage = usage.into();
         result.metadata.layers = layers.iter().map(|layer| layer.name()).collect();
         result.metadata.denied = denied;
-        for text in result.metadata.denied.list_mut().iter_mut().flat_map(Denial::texts_mut) {
+        for text in result
+            .metadata
+            .denied
+            .list_mut()
+            .iter_mut()
+            .flat_map(Denial::texts_mut)
+        {
             *text = escape::one_line(text);
         }
         result.tell_denials();
@@ -80,7 +95,10 @@ impl Renderer<'_> {
         let ended = ran.ended;
         let (text, error, metadata) =
             command_results::ran(subject, ran, self.roots, self.profile, self.redactor);
-        ToolResult { ended: Some(ended), ..ToolResult::new(text, error, metadata) }
+        ToolResult {
+            ended: Some(ended),
+            ..ToolResult::new(text, error, metadata)
+        }
     }
 
     fn answered(&self, subject: &Subject, answer: Option<FileAnswer>) -> ToolResult {
@@ -91,21 +109,46 @@ impl Renderer<'_> {
                 let message = "the executor sent no answer".into();
                 return ToolResult::failed(
                     subject.tool.clone(),
-                    Failed { kind: ErrorKind::Internal, message },
+                    Failed {
+                        kind: ErrorKind::Internal,
+                        message,
+                    },
                 );
             }
         };
         let (stripped, mut redacted) = self.prepare(subject, &mut reply);
-        let path = subject.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
+        let path = subject
+            .path
+            .clone()
+            .unwrap_or_else(|| ZonePath::root(Zone::Project));
         let (absolute, profile) = (self.roots.absolute(&path), self.profile);
-        let renderer = FileRenderer { path, absolute, profile, form: subject.form };
-        let Rendered { mut text, truncation, details } = renderer.render(reply, self.roots);
+        let renderer = FileRenderer {
+            path,
+            absolute,
+            profile,
+            form: subject.form,
+        };
+        let Rendered {
+            mut text,
+            truncation,
+            details,
+        } = renderer.render(reply, self.roots);
         if redacted && subject.form == LineForm::Numbered {
             text.extend_from_slice(REDACTED);
         }
-        if let Details::Logged { offset, next, total, alive } = details {
+        if let Details::Logged {
+            offset,
+            next,
+            total,
+            alive,
+        } = details
+        {
             let (before, behind) = (offset > 0, alive || next < total);
-            redacted |= self.redactor.redact(Piece::Page { bytes: &mut text, before, behind });
+            redacted |= self.redactor.redact(Piece::Page {
+                bytes: &mut text,
+                before,
+                behind,
+            });
         }
         let mut result = ToolResult::success(subject.tool.clone(), text, details);
         (result.metadata.truncated, result.metadata.stripped) = (truncation, stripped);
@@ -117,8 +160,12 @@ impl Renderer<'_> {
     /// how many of these it removed, and whether a file that was read had secrets.
     fn prepare(&self, subject: &Subject, reply: &mut FileReply) -> (u64, bool) {
         match reply {
-            FileReply::Written(Written { hunks: Some(hunks), .. })
-            | FileReply::Edited(Edited { hunks: Some(hunks), .. }) => {
+            FileReply::Written(Written {
+                hunks: Some(hunks), ..
+            })
+            | FileReply::Edited(Edited {
+                hunks: Some(hunks), ..
+            }) => {
                 for hunk in hunks {
                     self.redactor.redact(Piece::Lines(&mut hunk.old));
                     self.redactor.redact(Piece::Lines(&mut hunk.new));
@@ -128,7 +175,11 @@ impl Renderer<'_> {
             FileReply::Read(read) => {
                 let behind = read.truncated.is_some();
                 let redacted = self.redactor.redact(Piece::Lines(&mut read.content))
-                    | self.redactor.redact(Piece::Page { bytes: &mut read.content, before: false, behind });
+                    | self.redactor.redact(Piece::Page {
+                        bytes: &mut read.content,
+                        before: false,
+                        behind,
+                    });
                 if subject.form == LineForm::Plain {
                     return (0, redacted);
                 }
@@ -148,18 +199,26 @@ mod tests {
     use crate::profile::{COMPACT, STANDARD};
     use broker_protocol::{Captured, Denials, Ended, Spill};
     use broker_protocol::{
-        Digest, Edited, FileReply, Grepped, InPart, Layer, Listed, ListedEntry, ListedKind, Match, MatchLine,
-        Read, Refused, Truncated, Unsearched, Walked, Written,
+        Digest, Edited, FileReply, Grepped, InPart, Layer, Listed, ListedEntry, ListedKind, Match,
+        MatchLine, Read, Refused, Truncated, Unsearched, Walked, Written,
     };
     use serde_json::{Value, json};
 
     fn rendered(subject: &Subject, finished: Finished, profile: &Profile) -> ToolResult {
         let redactor = Redactor::new(vec![]).unwrap();
-        Renderer { roots: &roots(), profile, redactor: &redactor }.render(subject, Ok(finished))
+        Renderer {
+            roots: &roots(),
+            profile,
+            redactor: &redactor,
+        }
+        .render(subject, Ok(finished))
     }
 
     fn roots() -> Roots {
-        Roots { project: "/p".into(), central: "/c".into() }
+        Roots {
+            project: "/p".into(),
+            central: "/c".into(),
+        }
     }
 
     fn subject(path: Option<&str>) -> Subject {
@@ -176,7 +235,13 @@ mod tests {
     fn result(outcome: Outcome, file: Option<FileAnswer>, path: &str) -> ToolResult {
         let layers = LayerSet::default().with(Layer::Seccomp);
         let (usage, denied) = (Usage::default(), Denials::default());
-        let finished = Finished { outcome, answer: file, usage, layers, denied };
+        let finished = Finished {
+            outcome,
+            answer: file,
+            usage,
+            layers,
+            denied,
+        };
         rendered(&subject(Some(path)), finished, &STANDARD)
     }
 
@@ -186,21 +251,43 @@ mod tests {
             bytes: 9,
             whole: true,
         });
-        let output = Captured { head: head.to_vec(), tail: tail.to_vec(), omitted };
-        Ran { ended, output, spill, stderr: None, timeout_s: Some(10), profile: None }
+        let output = Captured {
+            head: head.to_vec(),
+            tail: tail.to_vec(),
+            omitted,
+        };
+        Ran {
+            ended,
+            output,
+            spill,
+            stderr: None,
+            timeout_s: Some(10),
+            profile: None,
+        }
     }
 
     fn file(reply: FileReply, path: &str) -> (String, Value) {
         let result = result(Outcome::Answered, Some(Ok(reply)), path);
         assert!(result.error.is_none());
-        (String::from_utf8(result.text).unwrap(), serde_json::to_value(result.metadata).unwrap())
+        (
+            String::from_utf8(result.text).unwrap(),
+            serde_json::to_value(result.metadata).unwrap(),
+        )
     }
 
     #[test]
     fn each_end_of_a_command_has_its_error() {
         let cases = [
-            (Ended::Exited(42), "the command exited with code 42", ErrorKind::ExitNonzero),
-            (Ended::Signalled(9), "signal 9 ended the command", ErrorKind::ExitNonzero),
+            (
+                Ended::Exited(42),
+                "the command exited with code 42",
+                ErrorKind::ExitNonzero,
+            ),
+            (
+                Ended::Signalled(9),
+                "signal 9 ended the command",
+                ErrorKind::ExitNonzero,
+            ),
             (
                 Ended::TimedOut,
                 "the command ran into its time limit of 10 s and was killed",
@@ -211,7 +298,11 @@ mod tests {
                 "the command printed nothing for its idle time of 3 s and was killed",
                 ErrorKind::IdleTimeout,
             ),
-            (Ended::Cancelled, "the call was cancelled", ErrorKind::Cancelled),
+            (
+                Ended::Cancelled,
+                "the call was cancelled",
+                ErrorKind::Cancelled,
+            ),
             (
                 Ended::NotStarted(2),
                 "\"prog\" cannot be started: No such file or directory (os error 2)",
@@ -230,10 +321,20 @@ mod tests {
         ];
         for (ended, message, kind) in cases {
             let result = result(Outcome::Ran(ran(ended, b"", b"", 0)), None, "d");
-            assert_eq!(result.error, Some(Failed { kind, message: message.into() }));
+            assert_eq!(
+                result.error,
+                Some(Failed {
+                    kind,
+                    message: message.into()
+                })
+            );
             assert_eq!(result.ended, Some(ended));
         }
-        let fine = result(Outcome::Ran(ran(Ended::Exited(0), b"hi\n", b"", 0)), None, "");
+        let fine = result(
+            Outcome::Ran(ran(Ended::Exited(0), b"hi\n", b"", 0)),
+            None,
+            "",
+        );
         assert!(fine.error.is_none());
         let about = serde_json::to_value(fine.metadata).unwrap();
         assert_eq!(about["exitCode"], 0);
@@ -243,16 +344,27 @@ mod tests {
 
     #[test]
     fn a_cut_output_has_both_ends_and_a_note_and_no_half_characters() {
-        let done = ran(Ended::Exited(0), b"a\xc3\xa9\xe2\x82", b"\xac\xc3\xa9z", 100);
+        let done = ran(
+            Ended::Exited(0),
+            b"a\xc3\xa9\xe2\x82",
+            b"\xac\xc3\xa9z",
+            100,
+        );
         let result = result(Outcome::Ran(done), None, "");
         let text = String::from_utf8(result.text).unwrap();
-        assert_eq!(text, "aé\n[truncated: total=109 shown=6 strategy=both full=/c/outputs/1.log]\néz");
+        assert_eq!(
+            text,
+            "aé\n[truncated: total=109 shown=6 strategy=both full=/c/outputs/1.log]\néz"
+        );
         let about = serde_json::to_value(result.metadata).unwrap();
         assert_eq!(
             about["truncated"],
             json!({"total": 109, "shown": 6, "strategy": "both", "full": "/c/outputs/1.log"})
         );
-        assert_eq!(about["spill"], json!({"path": "/c/outputs/1.log", "bytes": 9, "whole": true}));
+        assert_eq!(
+            about["spill"],
+            json!({"path": "/c/outputs/1.log", "bytes": 9, "whole": true})
+        );
     }
 
     /// A command that printed `total` bytes in a session with this profile: the executor captures as much as the profile shows.
@@ -261,10 +373,20 @@ mod tests {
         let bytes: Vec<u8> = (0..total).map(|at| b'a' + (at % 26) as u8).collect();
         let (head, tail, omitted) = match total <= max {
             true => (bytes, vec![], 0),
-            false => (bytes[..max / 2].to_vec(), bytes[total - max / 2..].to_vec(), (total - max) as u64),
+            false => (
+                bytes[..max / 2].to_vec(),
+                bytes[total - max / 2..].to_vec(),
+                (total - max) as u64,
+            ),
         };
-        let ran =
-            Ran { output: Captured { head, tail, omitted }, ..ran(Ended::Exited(0), b"", b"", omitted) };
+        let ran = Ran {
+            output: Captured {
+                head,
+                tail,
+                omitted,
+            },
+            ..ran(Ended::Exited(0), b"", b"", omitted)
+        };
         let finished = Finished {
             outcome: Outcome::Ran(ran),
             answer: None,
@@ -273,7 +395,10 @@ mod tests {
             denied: Denials::default(),
         };
         let result = rendered(&subject(None), finished, profile);
-        (String::from_utf8(result.text).unwrap(), result.metadata.truncated)
+        (
+            String::from_utf8(result.text).unwrap(),
+            result.metadata.truncated,
+        )
     }
 
     #[test]
@@ -283,22 +408,34 @@ mod tests {
         let (text, cut) = printed(&COMPACT, 10_241);
         let note = "[truncated: total=10241 shown=5120 strategy=tail full=/c/outputs/1.log]\n";
         assert_eq!(text.strip_prefix(note).map(str::len), Some(5120));
-        assert_eq!(cut.map(|cut| (cut.strategy, cut.full)), Some(("tail", Some("/c/outputs/1.log".into()))));
+        assert_eq!(
+            cut.map(|cut| (cut.strategy, cut.full)),
+            Some(("tail", Some("/c/outputs/1.log".into())))
+        );
         let (text, cut) = printed(&STANDARD, 102_400);
         assert_eq!((text.len(), cut), (102_400, None));
         let (text, _) = printed(&STANDARD, 102_401);
-        assert!(
-            text.contains("\n[truncated: total=102401 shown=102400 strategy=both full=/c/outputs/1.log]\n")
-        );
+        assert!(text.contains(
+            "\n[truncated: total=102401 shown=102400 strategy=both full=/c/outputs/1.log]\n"
+        ));
     }
 
     /// A file tool's text under the small profile, with the numbers of the note.
     fn compact(reply: FileReply) -> (String, Option<(Option<u64>, u64)>) {
         let (outcome, answer) = (Outcome::Answered, Some(Ok(reply)));
         let (usage, layers, denied) = (Usage::default(), LayerSet::default(), Denials::default());
-        let finished = Finished { outcome, answer, usage, layers, denied };
+        let finished = Finished {
+            outcome,
+            answer,
+            usage,
+            layers,
+            denied,
+        };
         let result = rendered(&subject(Some("a")), finished, &COMPACT);
-        (String::from_utf8(result.text).unwrap(), result.metadata.truncated.map(|cut| (cut.total, cut.shown)))
+        (
+            String::from_utf8(result.text).unwrap(),
+            result.metadata.truncated.map(|cut| (cut.total, cut.shown)),
+        )
     }
 
     #[test]
@@ -317,23 +454,56 @@ mod tests {
         };
         assert_eq!((read(10_240).0.len(), read(10_240).1), (10_240, None));
         assert_eq!(read(10_241).1, Some((Some(10_241), 5120)));
-        assert!(read(10_241).0.ends_with("x\n[truncated: total=10241 shown=5120 strategy=head full=/p/a]"));
+        assert!(
+            read(10_241)
+                .0
+                .ends_with("x\n[truncated: total=10241 shown=5120 strategy=head full=/p/a]")
+        );
         let listed = |count: usize| {
-            let entry = |n: usize| ListedEntry { path: format!("f{n}"), kind: ListedKind::File, size: 0 };
-            compact(FileReply::Listed(Listed { entries: (0..count).map(entry).collect(), truncated: None }))
+            let entry = |n: usize| ListedEntry {
+                path: format!("f{n}"),
+                kind: ListedKind::File,
+                size: 0,
+            };
+            compact(FileReply::Listed(Listed {
+                entries: (0..count).map(entry).collect(),
+                truncated: None,
+            }))
         };
-        assert_eq!((listed(1000).0.lines().count(), listed(1000).1), (1000, None));
-        assert_eq!((listed(1001).0.lines().count(), listed(1001).1), (501, Some((Some(1001), 500))));
+        assert_eq!(
+            (listed(1000).0.lines().count(), listed(1000).1),
+            (1000, None)
+        );
+        assert_eq!(
+            (listed(1001).0.lines().count(), listed(1001).1),
+            (501, Some((Some(1001), 500)))
+        );
         let walked = |count: usize| {
             let paths = (0..count).map(|n| format!("f{n}")).collect();
-            compact(FileReply::Walked(Walked { paths, truncated: None }))
+            compact(FileReply::Walked(Walked {
+                paths,
+                truncated: None,
+            }))
         };
-        assert_eq!((walked(100).1, walked(101).1), (None, Some((Some(101), 50))));
+        assert_eq!(
+            (walked(100).1, walked(101).1),
+            (None, Some((Some(101), 50)))
+        );
         let grepped = |count: u64| {
-            let line = |number: u64| MatchLine { number, matched: true, text: "x".into() };
+            let line = |number: u64| MatchLine {
+                number,
+                matched: true,
+                text: "x".into(),
+            };
             let file = |at: u64| Match {
                 path: format!("f{at}"),
-                lines: vec![line(1), MatchLine { matched: false, ..line(2) }],
+                lines: vec![
+                    line(1),
+                    MatchLine {
+                        matched: false,
+                        ..line(2)
+                    },
+                ],
             };
             compact(FileReply::Grepped(Grepped {
                 matches: (0..count).map(file).collect(),
@@ -343,8 +513,18 @@ mod tests {
                 in_part_count: 0,
             }))
         };
-        assert_eq!((grepped(100).1, grepped(101).1), (None, Some((Some(101), 50))));
-        assert_eq!(grepped(101).0.lines().filter(|line| line.contains(":1:")).count(), 50);
+        assert_eq!(
+            (grepped(100).1, grepped(101).1),
+            (None, Some((Some(101), 50)))
+        );
+        assert_eq!(
+            grepped(101)
+                .0
+                .lines()
+                .filter(|line| line.contains(":1:"))
+                .count(),
+            50
+        );
     }
 
     #[test]
@@ -354,19 +534,29 @@ mod tests {
             first_line: 1,
             lines: 1,
             size: 2_000_000,
-            truncated: Some(Truncated { total: Some(2_000_000), shown: 3 }),
+            truncated: Some(Truncated {
+                total: Some(2_000_000),
+                shown: 3,
+            }),
             sha256: None,
             total_lines: None,
         };
         let (text, about) = file(FileReply::Read(read), "a");
-        assert_eq!(text, "ab\n[truncated: total=2000000 shown=2 strategy=head full=/p/a]");
+        assert_eq!(
+            text,
+            "ab\n[truncated: total=2000000 shown=2 strategy=head full=/p/a]"
+        );
         assert_eq!(about["path"], "/p/a");
         assert_eq!(about["size"], 2_000_000);
     }
 
     #[test]
     fn lists_are_plain_lines_and_no_name_makes_two() {
-        let entry = |path: &str, kind| ListedEntry { path: path.into(), kind, size: 0 };
+        let entry = |path: &str, kind| ListedEntry {
+            path: path.into(),
+            kind,
+            size: 0,
+        };
         let entries = vec![
             entry("a b", ListedKind::File),
             entry("d", ListedKind::Directory),
@@ -374,7 +564,13 @@ mod tests {
             entry("\u{202e}gpj.exe", ListedKind::File),
             entry("f", ListedKind::Other),
         ];
-        let listed = Listed { entries, truncated: Some(Truncated { total: None, shown: 5 }) };
+        let listed = Listed {
+            entries,
+            truncated: Some(Truncated {
+                total: None,
+                shown: 5,
+            }),
+        };
         let (text, about) = file(FileReply::Listed(listed), "");
         let want = "a b\nd/\n\"two\\nlines\"@\n\"\\u{202e}gpj.exe\"\nf|\n\
                     [truncated: total=unknown shown=5 strategy=head why=not-read-to-the-end]";
@@ -385,11 +581,21 @@ mod tests {
 
     #[test]
     fn matches_stand_as_path_line_text_with_their_zone() {
-        let line = |number, matched, text: &str| MatchLine { number, matched, text: text.into() };
+        let line = |number, matched, text: &str| MatchLine {
+            number,
+            matched,
+            text: text.into(),
+        };
         let lines = vec![line(1, false, "x"), line(2, true, "needle")];
-        let in_part = |path: &str, why| InPart { path: path.into(), why };
+        let in_part = |path: &str, why| InPart {
+            path: path.into(),
+            why,
+        };
         let grepped = Grepped {
-            matches: vec![Match { path: "n/a".into(), lines }],
+            matches: vec![Match {
+                path: "n/a".into(),
+                lines,
+            }],
             truncated: None,
             binary: 2,
             in_part: vec![
@@ -405,10 +611,22 @@ mod tests {
              \"central:n/x\\ny\" (not all of it can be read) and 3 more]"
         );
         assert_eq!((&about["count"], &about["binary"]), (&json!(1), &json!(2)));
-        assert_eq!(about["inPart"][0], json!({"path": "central:n/min.js", "why": "long_line"}));
+        assert_eq!(
+            about["inPart"][0],
+            json!({"path": "central:n/min.js", "why": "long_line"})
+        );
         assert_eq!(about.get("truncated"), None);
-        let (text, about) = file(FileReply::Walked(Walked { paths: vec![], truncated: None }), "");
-        assert_eq!((text.as_str(), &about["count"]), ("no file matches", &json!(0)));
+        let (text, about) = file(
+            FileReply::Walked(Walked {
+                paths: vec![],
+                truncated: None,
+            }),
+            "",
+        );
+        assert_eq!(
+            (text.as_str(), &about["count"]),
+            ("no file matches", &json!(0))
+        );
     }
 
     #[test]
@@ -424,25 +642,49 @@ mod tests {
             }),
             "d/f",
         );
-        assert_eq!((text.as_str(), &about["path"]), ("wrote 5 bytes to d/f", &json!("/p/d/f")));
+        assert_eq!(
+            (text.as_str(), &about["path"]),
+            ("wrote 5 bytes to d/f", &json!("/p/d/f"))
+        );
         let (text, about) = file(
-            FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None, hunks: None }),
+            FileReply::Edited(Edited {
+                replaced: vec![1, 2],
+                bytes: 5,
+                sha256,
+                change: None,
+                hunks: None,
+            }),
             "f",
         );
         assert_eq!(
             (text.as_str(), &about["replaced"]),
-            ("replaced 3 places in f (this cannot be undone)", &json!([1, 2]))
+            (
+                "replaced 3 places in f (this cannot be undone)",
+                &json!([1, 2])
+            )
         );
     }
 
     #[test]
     fn refusals_and_failures_keep_their_kinds() {
-        let refused = |violation| Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation });
+        let refused = |violation| {
+            Outcome::Refused(Refused {
+                rule: "r".into(),
+                why: "w".into(),
+                violation,
+            })
+        };
         let kind = |outcome, file| result(outcome, file, "").error.unwrap().kind;
         assert_eq!(kind(refused(false), None), ErrorKind::DeniedPolicy);
         assert_eq!(kind(refused(true), None), ErrorKind::Violation);
-        let failed = Failed { kind: ErrorKind::NotFound, message: "file not found".into() };
-        assert_eq!(kind(Outcome::Answered, Some(Err(failed))), ErrorKind::NotFound);
+        let failed = Failed {
+            kind: ErrorKind::NotFound,
+            message: "file not found".into(),
+        };
+        assert_eq!(
+            kind(Outcome::Answered, Some(Err(failed))),
+            ErrorKind::NotFound
+        );
         assert_eq!(kind(Outcome::Answered, None), ErrorKind::Internal);
     }
 }

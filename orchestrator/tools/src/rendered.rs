@@ -13,6 +13,10 @@ pub struct Rendered {
 impl Rendered {
     /// A text from which nothing is left out.
     pub fn new(text: impl Into<Vec<u8>>, details: Details) -> Self {
-        Self { text: text.into(), truncation: None, details }
+        Self {
+            text: text.into(),
+            truncation: None,
+            details,
+        }
     }
 }

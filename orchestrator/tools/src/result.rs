@@ -37,13 +37,21 @@ pub struct ToolResult {
 
 impl ToolResult {
     /// A call that succeeded.
-    pub fn success(tool: impl Into<Cow<'static, str>>, text: impl Into<Vec<u8>>, details: Details) -> Self {
+    pub fn success(
+        tool: impl Into<Cow<'static, str>>,
+        text: impl Into<Vec<u8>>,
+        details: Details,
+    ) -> Self {
         Self::new(text.into(), None, Metadata::of(tool.into(), details))
     }
 
     /// A call that `error` prevented or ended.
     pub fn failed(tool: impl Into<Cow<'static, str>>, error: Failed) -> Self {
-        Self::new(Vec::new(), Some(error), Metadata::of(tool.into(), Details::None))
+        Self::new(
+            Vec::new(),
+            Some(error),
+            Metadata::of(tool.into(), Details::None),
+        )
     }
 
     /// A result with everything that may be known at first.
@@ -93,7 +101,9 @@ impl ToolResult {
     /// Reports denials to the reader of the result: in the error if there is one, else as a line of the text, or of standard error
     /// if it is kept apart.
     pub fn tell_denials(&mut self) {
-        let Some(line) = denials::line(&self.metadata.denied, self.error.is_some()) else { return };
+        let Some(line) = denials::line(&self.metadata.denied, self.error.is_some()) else {
+            return;
+        };
         match (&mut self.error, &mut self.metadata.stderr) {
             (Some(error), _) => error.message = format!("{} {line}", error.message),
             (None, Some(stderr)) => {
@@ -115,13 +125,20 @@ impl ToolResult {
 
     /// Reports what was found to the reader of the text, before everything else: nothing that is cut or listed later takes its place.
     pub fn tell_found(&mut self) {
-        let Some(lines) = findings::lines(&self.metadata.found) else { return };
+        let Some(lines) = findings::lines(&self.metadata.found) else {
+            return;
+        };
         match (&mut self.error, &mut self.metadata.stderr) {
             (Some(error), _) => error.message = format!("{lines}\n{}", error.message),
-            (None, Some(stderr)) => stderr.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop),
+            (None, Some(stderr)) => stderr
+                .text
+                .splice(..0, format!("{lines}\n").into_bytes())
+                .for_each(drop),
             (None, None) => {
                 self.found_bytes = lines.len() + 1;
-                self.text.splice(..0, format!("{lines}\n").into_bytes()).for_each(drop);
+                self.text
+                    .splice(..0, format!("{lines}\n").into_bytes())
+                    .for_each(drop);
             }
         }
     }
@@ -131,7 +148,11 @@ impl ToolResult {
         let max = max + self.found_bytes;
         let length = self.text.len() - self.note_bytes;
         if length > max {
-            let before = self.metadata.truncated.as_ref().filter(|_| self.note_bytes > 0);
+            let before = self
+                .metadata
+                .truncated
+                .as_ref()
+                .filter(|_| self.note_bytes > 0);
             self.cut(max, before.map_or(Some(length as u64), |cut| cut.total));
         }
     }
@@ -149,18 +170,29 @@ impl ToolResult {
             self.metadata.truncated = None;
         }
         // If something was left out before, that record stays.
-        self.metadata.truncated.get_or_insert(Truncation { total, shown, strategy: "head", full });
+        self.metadata.truncated.get_or_insert(Truncation {
+            total,
+            shown,
+            strategy: "head",
+            full,
+        });
         self.note_bytes = note.len();
     }
 
     /// The file that has the whole text, if there is one.
     fn full_path(&self) -> Option<String> {
-        let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_ref());
+        let cut = self
+            .metadata
+            .truncated
+            .as_ref()
+            .and_then(|cut| cut.full.as_ref());
         let read = match &self.metadata.details {
             Details::Read { path, .. } => Some(path),
             _ => None,
         };
-        cut.or(read).or(self.metadata.saved.as_ref().map(|saved| &saved.path)).cloned()
+        cut.or(read)
+            .or(self.metadata.saved.as_ref().map(|saved| &saved.path))
+            .cloned()
     }
 }
 
@@ -182,7 +214,11 @@ pub struct ForeignText {
 
 impl From<ToolResult> for ForeignText {
     fn from(result: ToolResult) -> Self {
-        Self { result, max: usize::MAX, complete: true }
+        Self {
+            result,
+            max: usize::MAX,
+            complete: true,
+        }
     }
 }
 
@@ -199,7 +235,11 @@ impl ForeignText {
 
     /// The text to show, with a note if something is left out. `spill` holds the whole text, if it was saved.
     pub fn cut(self, spill: Option<&Spill>, roots: &Roots) -> ToolResult {
-        let Self { mut result, max, complete } = self;
+        let Self {
+            mut result,
+            max,
+            complete,
+        } = self;
         result.metadata.saved = spill.map(|spill| SavedOutput::of(spill, roots));
         let length = result.text.len();
         if length > max || !complete {

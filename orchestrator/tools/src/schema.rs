@@ -99,10 +99,24 @@ impl Schema {
             SchemaCost::new(&value, pattern_steps).map_err(|TooComplex| SchemaError::TooComplex)
         };
         let (cost, errors) = (cost(pattern_steps)?, cost(1)?);
-        let patterns = PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_MAX);
-        let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
-        let validator = options.build(&value).map_err(|error| SchemaError::Invalid(masked(&error)))?;
-        Ok(Self { value, length, checker: Some(Checker { validator, cost, errors }) })
+        let patterns = PatternOptions::regex()
+            .size_limit(PATTERN_MAX)
+            .dfa_size_limit(PATTERN_MAX);
+        let options = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(patterns);
+        let validator = options
+            .build(&value)
+            .map_err(|error| SchemaError::Invalid(masked(&error)))?;
+        Ok(Self {
+            value,
+            length,
+            checker: Some(Checker {
+                validator,
+                cost,
+                errors,
+            }),
+        })
     }
 
     /// Takes the schema of a server's tool, which inputs are not checked against.
@@ -114,7 +128,11 @@ impl Schema {
         let length = bounded(&value)?;
         let valid = jsonschema::draft202012::meta::validate(&value);
         valid.map_err(|error| SchemaError::Invalid(masked(&error)))?;
-        Ok(Self { value, length, checker: None })
+        Ok(Self {
+            value,
+            length,
+            checker: None,
+        })
     }
 
     /// The schema as it was given.
@@ -135,9 +153,19 @@ impl Schema {
         if !input.is_object() {
             return Err(FieldError::NotAnObject(excerpt(input)));
         }
-        let Some(Checker { validator, cost, errors }) = &self.checker else { return Ok(()) };
+        let Some(Checker {
+            validator,
+            cost,
+            errors,
+        }) = &self.checker
+        else {
+            return Ok(());
+        };
         if cost.of(input) > STEPS_MAX {
-            return Err(rule("expected less: this schema would take too many steps to check it", input));
+            return Err(rule(
+                "expected less: this schema would take too many steps to check it",
+                input,
+            ));
         }
         if validator.is_valid(input) {
             return Ok(());
@@ -146,7 +174,10 @@ impl Schema {
             ..=COLLECTED_MAX => validator.iter_errors(input).min_by_key(rank),
             // All errors of each branch would be collected.
             _ if errors.branches() => {
-                return Err(rule("expected something that matches the tool's schema", input));
+                return Err(rule(
+                    "expected something that matches the tool's schema",
+                    input,
+                ));
             }
             _ => validator.validate(input).err(),
         };
@@ -156,33 +187,56 @@ impl Schema {
     /// Path, rule and value of an error, each with bounded length.
     fn field_error(&self, error: &ValidationError<'_>, input: &Value) -> FieldError {
         let at = path(error.instance_path().as_str());
-        let parent = if at.is_empty() { String::new() } else { format!("{at}.") };
+        let parent = if at.is_empty() {
+            String::new()
+        } else {
+            format!("{at}.")
+        };
         // The schema of the invalid value: the keyword is the last part of the error's own location.
         let place = error.schema_path().as_str();
-        let schema = place.rsplit_once('/').and_then(|(schema, _)| self.value.pointer(schema));
+        let schema = place
+            .rsplit_once('/')
+            .and_then(|(schema, _)| self.value.pointer(schema));
         let known = || {
             let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
-            properties.into_iter().flat_map(|names| names.keys().cloned()).collect()
+            properties
+                .into_iter()
+                .flat_map(|names| names.keys().cloned())
+                .collect()
         };
         match error.kind() {
-            ValidationErrorKind::Required { property } => {
-                FieldError::Missing(cut(&format!("{parent}{}", property.as_str().unwrap_or_default())))
-            }
-            ValidationErrorKind::AdditionalProperties { unexpected } => {
-                FieldError::unknown(&cut(&parent), unexpected.first().map_or("", String::as_str), known())
-            }
+            ValidationErrorKind::Required { property } => FieldError::Missing(cut(&format!(
+                "{parent}{}",
+                property.as_str().unwrap_or_default()
+            ))),
+            ValidationErrorKind::AdditionalProperties { unexpected } => FieldError::unknown(
+                &cut(&parent),
+                unexpected.first().map_or("", String::as_str),
+                known(),
+            ),
             // An object that may have no fields at all.
             ValidationErrorKind::FalseSchema if place.ends_with("/additionalProperties") => {
-                let fields = input.pointer(error.instance_path().as_str()).and_then(Value::as_object);
+                let fields = input
+                    .pointer(error.instance_path().as_str())
+                    .and_then(Value::as_object);
                 let first = fields.and_then(|fields| fields.keys().next());
                 FieldError::unknown(&cut(&parent), first.map_or("", String::as_str), known())
             }
             _ => {
-                let name = if at.is_empty() { "input".to_owned() } else { cut(&at) };
-                let expected =
-                    schema.and_then(describe).map(|expected| format!("expected {}", cut(&expected)));
+                let name = if at.is_empty() {
+                    "input".to_owned()
+                } else {
+                    cut(&at)
+                };
+                let expected = schema
+                    .and_then(describe)
+                    .map(|expected| format!("expected {}", cut(&expected)));
                 let rule = expected.unwrap_or_else(|| masked(error));
-                FieldError::Rule { name, rule, found: excerpt(error.instance()) }
+                FieldError::Rule {
+                    name,
+                    rule,
+                    found: excerpt(error.instance()),
+                }
             }
         }
     }
@@ -221,16 +275,23 @@ fn patterns(schema: &Value) -> usize {
 
 /// An error about the whole input.
 fn rule(rule: &str, input: &Value) -> FieldError {
-    FieldError::Rule { name: "input".into(), rule: rule.into(), found: excerpt(input) }
+    FieldError::Rule {
+        name: "input".into(),
+        rule: rule.into(),
+        found: excerpt(input),
+    }
 }
 
 /// `edits[1].old` for the JSON pointer `/edits/1/old`.
 fn path(pointer: &str) -> String {
-    pointer.split('/').skip(1).fold(String::new(), |path, part| match part.parse::<usize>() {
-        Ok(index) => format!("{path}[{index}]"),
-        Err(_) if path.is_empty() => part.to_owned(),
-        Err(_) => format!("{path}.{part}"),
-    })
+    pointer
+        .split('/')
+        .skip(1)
+        .fold(String::new(), |path, part| match part.parse::<usize>() {
+            Ok(index) => format!("{path}[{index}]"),
+            Err(_) if path.is_empty() => part.to_owned(),
+            Err(_) => format!("{path}.{part}"),
+        })
 }
 
 /// Describes in words what a schema accepts; `None` if it is too complex for that.
@@ -253,16 +314,36 @@ fn describe(schema: &Value) -> Option<String> {
     ];
     let fields = schema.as_object()?;
     let other = ["required", "additionalProperties", "title", "oneOf"];
-    if !fields.keys().all(|name| DESCRIBED.contains(&name.as_str()) || other.contains(&name.as_str())) {
+    if !fields
+        .keys()
+        .all(|name| DESCRIBED.contains(&name.as_str()) || other.contains(&name.as_str()))
+    {
         return None;
     }
     // An enumeration whose values have descriptions is a list of schemas.
     if let Some(Value::Array(choices)) = fields.get("enum").or_else(|| fields.get("oneOf")) {
-        let value = |one: &Value| one.get("const").or(Some(one).filter(|one| !one.is_object())).map(plain);
-        return Some(format!("one of {}", choices.iter().map(value).collect::<Option<Vec<_>>>()?.join(", ")));
+        let value = |one: &Value| {
+            one.get("const")
+                .or(Some(one).filter(|one| !one.is_object()))
+                .map(plain)
+        };
+        return Some(format!(
+            "one of {}",
+            choices
+                .iter()
+                .map(value)
+                .collect::<Option<Vec<_>>>()?
+                .join(", ")
+        ));
     }
     if let Some(Value::Array(either)) = fields.get("anyOf") {
-        return Some(either.iter().map(describe).collect::<Option<Vec<_>>>()?.join(" or "));
+        return Some(
+            either
+                .iter()
+                .map(describe)
+                .collect::<Option<Vec<_>>>()?
+                .join(" or "),
+        );
     }
     let range = |min: &str, max: &str| (fields.get(min).map(plain), fields.get(max).map(plain));
     match fields.get("type")?.as_str()? {
@@ -280,7 +361,10 @@ fn describe(schema: &Value) -> Option<String> {
         "boolean" => Some("true or false".into()),
         "object" => Some("an object".into()),
         "array" => {
-            let things = match fields.get("items").and_then(|items| items.get("type")?.as_str()) {
+            let things = match fields
+                .get("items")
+                .and_then(|items| items.get("type")?.as_str())
+            {
                 Some("object") => "objects",
                 Some("string") => "strings",
                 _ => "values",
@@ -303,7 +387,9 @@ fn between(bounds: (Option<String>, Option<String>), word: &str) -> String {
 }
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Whether a `$ref` leaves the schema or may lead to itself: anything but `#/$defs/NAME` without another reference at the start of
@@ -311,14 +397,18 @@ fn plain(value: &Value) -> String {
 fn has_foreign_reference(schema: &Value) -> bool {
     fn walk(value: &Value, root: &Value) -> bool {
         match value {
-            Value::Object(fields) => fields.iter().any(|(name, value)| match (name.as_str(), value) {
-                ("$ref", Value::String(target)) => !is_own(target, root),
-                (
-                    "$dynamicRef" | "$recursiveRef" | "$id" | "$anchor" | "$dynamicAnchor",
-                    Value::String(_),
-                ) => true,
-                _ => walk(value, root),
-            }),
+            Value::Object(fields) => {
+                fields
+                    .iter()
+                    .any(|(name, value)| match (name.as_str(), value) {
+                        ("$ref", Value::String(target)) => !is_own(target, root),
+                        (
+                            "$dynamicRef" | "$recursiveRef" | "$id" | "$anchor" | "$dynamicAnchor",
+                            Value::String(_),
+                        ) => true,
+                        _ => walk(value, root),
+                    })
+            }
             Value::Array(items) => items.iter().any(|item| walk(item, root)),
             _ => false,
         }
@@ -327,16 +417,29 @@ fn has_foreign_reference(schema: &Value) -> bool {
 }
 
 fn is_own(target: &str, root: &Value) -> bool {
-    let Some(name) = target.strip_prefix("#/$defs/").filter(|name| !name.contains(['/', '~', '%'])) else {
+    let Some(name) = target
+        .strip_prefix("#/$defs/")
+        .filter(|name| !name.contains(['/', '~', '%']))
+    else {
         return false;
     };
     let Some(Value::Object(definition)) = root.get("$defs").and_then(|defs| defs.get(name)) else {
         return false;
     };
     // Keywords that apply to the same value again would recurse without end.
-    ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"]
-        .iter()
-        .all(|keyword| !definition.contains_key(*keyword))
+    [
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "dependentSchemas",
+    ]
+    .iter()
+    .all(|keyword| !definition.contains_key(*keyword))
 }
 
 fn rank(error: &ValidationError<'_>) -> u8 {
@@ -397,15 +500,30 @@ mod tests {
                 json!({"name": "ab", "x": 1}),
                 "unknown field `x`, expected one of `name`, `count`, `kind`, `list`, `at`, `one`, `each`, `ten`, `fix`",
             ),
-            (json!({"name": 1}), "field `name`: expected a string that matches ^[a-z]+$, this is 1"),
-            (json!({"name": "a"}), "field `name`: expected a string that matches ^[a-z]+$, this is \"a\""),
+            (
+                json!({"name": 1}),
+                "field `name`: expected a string that matches ^[a-z]+$, this is 1",
+            ),
+            (
+                json!({"name": "a"}),
+                "field `name`: expected a string that matches ^[a-z]+$, this is \"a\"",
+            ),
             (
                 json!({"name": "abcde"}),
                 "field `name`: expected a string that matches ^[a-z]+$, this is \"abcde\"",
             ),
-            (json!({"name": "AB"}), "field `name`: expected a string that matches ^[a-z]+$, this is \"AB\""),
-            (json!({"name": "ab", "each": "c"}), "field `each`: expected one of a, b, this is \"c\""),
-            (json!({"name": "ab", "count": 0}), "field `count`: expected an integer from 1 to 9, this is 0"),
+            (
+                json!({"name": "AB"}),
+                "field `name`: expected a string that matches ^[a-z]+$, this is \"AB\"",
+            ),
+            (
+                json!({"name": "ab", "each": "c"}),
+                "field `each`: expected one of a, b, this is \"c\"",
+            ),
+            (
+                json!({"name": "ab", "count": 0}),
+                "field `count`: expected an integer from 1 to 9, this is 0",
+            ),
             (
                 json!({"name": "ab", "count": 10}),
                 "field `count`: expected an integer from 1 to 9, this is 10",
@@ -414,8 +532,14 @@ mod tests {
                 json!({"name": "ab", "count": 1.5}),
                 "field `count`: expected an integer from 1 to 9, this is 1.5",
             ),
-            (json!({"name": "ab", "kind": "c"}), "field `kind`: expected one of a, b, this is \"c\""),
-            (json!({"name": "ab", "list": [1, "x"]}), "field `list[1]`: expected a number, this is \"x\""),
+            (
+                json!({"name": "ab", "kind": "c"}),
+                "field `kind`: expected one of a, b, this is \"c\"",
+            ),
+            (
+                json!({"name": "ab", "list": [1, "x"]}),
+                "field `list[1]`: expected a number, this is \"x\"",
+            ),
             (
                 json!({"name": "ab", "list": [1, 2, 3]}),
                 "field `list`: the value has more than 2 items, this is [1,2,3]",
@@ -425,18 +549,34 @@ mod tests {
                 "field `list`: the value has non-unique elements, this is [1,1]",
             ),
             (json!({"name": "ab", "at": {}}), "missing field `at.x`"),
-            (json!({"name": "ab", "at": {"x": "y"}}), "field `at.x`: expected an integer, this is \"y\""),
+            (
+                json!({"name": "ab", "at": {"x": "y"}}),
+                "field `at.x`: expected an integer, this is \"y\"",
+            ),
             (
                 json!({"name": "ab", "one": 1}),
                 "field `one`: the value is not valid under any of the schemas listed in the 'oneOf' keyword, this is 1",
             ),
-            (json!({"name": "ab", "ten": 15}), "field `ten`: the value is not a multiple of 10, this is 15"),
-            (json!({"name": "ab", "fix": 8}), "field `fix`: 7 was expected, this is 8"),
+            (
+                json!({"name": "ab", "ten": 15}),
+                "field `ten`: the value is not a multiple of 10, this is 15",
+            ),
+            (
+                json!({"name": "ab", "fix": 8}),
+                "field `fix`: 7 was expected, this is 8",
+            ),
         ];
         for (input, want) in cases {
-            assert_eq!(schema().check(&input).unwrap_err().to_string(), want, "{input}");
+            assert_eq!(
+                schema().check(&input).unwrap_err().to_string(),
+                want,
+                "{input}"
+            );
         }
-        assert_eq!(schema().check(&json!({"name": "ab", "count": 5.0, "at": {"x": 1}})), Ok(()));
+        assert_eq!(
+            schema().check(&json!({"name": "ab", "count": 5.0, "at": {"x": 1}})),
+            Ok(())
+        );
     }
 
     #[test]
@@ -449,9 +589,15 @@ mod tests {
 
     #[test]
     fn what_an_error_shows_is_bounded() {
-        let long = schema().check(&json!({"name": "x".repeat(5000)})).unwrap_err().to_string();
+        let long = schema()
+            .check(&json!({"name": "x".repeat(5000)}))
+            .unwrap_err()
+            .to_string();
         assert!(long.ends_with("this is a string of 5000 bytes"), "{long}");
-        let name = schema().check(&json!({"name": "ab", "n".repeat(5000): 1})).unwrap_err().to_string();
+        let name = schema()
+            .check(&json!({"name": "ab", "n".repeat(5000): 1}))
+            .unwrap_err()
+            .to_string();
         assert!(name.len() < 1000, "{name}");
     }
 
@@ -459,12 +605,24 @@ mod tests {
     fn a_strangers_schema_is_bounded_and_refers_to_nothing_outside() {
         let error = |extra: Value| {
             let mut schema = json!({"type": "object"});
-            schema.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            schema
+                .as_object_mut()
+                .unwrap()
+                .extend(extra.as_object().unwrap().clone());
             Schema::new(schema).unwrap_err()
         };
-        assert!(matches!(error(json!({"description": "x".repeat(SCHEMA_MAX)})), SchemaError::TooLong(_)));
-        assert_eq!(Schema::new(json!({})).unwrap_err(), SchemaError::NotAnObject);
-        assert_eq!(Schema::new(json!(true)).unwrap_err(), SchemaError::NotAnObject);
+        assert!(matches!(
+            error(json!({"description": "x".repeat(SCHEMA_MAX)})),
+            SchemaError::TooLong(_)
+        ));
+        assert_eq!(
+            Schema::new(json!({})).unwrap_err(),
+            SchemaError::NotAnObject
+        );
+        assert_eq!(
+            Schema::new(json!(true)).unwrap_err(),
+            SchemaError::NotAnObject
+        );
         for reference in [
             "http://127.0.0.1:1/x",
             "file:///etc/passwd",
@@ -479,7 +637,10 @@ mod tests {
         let circle = json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}});
         assert_eq!(error(circle), SchemaError::Reference);
         assert_eq!(error(json!({"$id": "http://x/"})), SchemaError::Reference);
-        assert!(matches!(error(json!({"properties": 5})), SchemaError::Invalid(_)));
+        assert!(matches!(
+            error(json!({"properties": 5})),
+            SchemaError::Invalid(_)
+        ));
         let pattern = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
         assert!(matches!(error(pattern), SchemaError::Invalid(_)));
         let backtracking = json!({"properties": {"a": {"pattern": "(a)\\1"}}});
@@ -489,7 +650,8 @@ mod tests {
     #[test]
     fn a_slow_pattern_is_not_slow() {
         let schema =
-            Schema::new(json!({"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}})).unwrap();
+            Schema::new(json!({"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}}))
+                .unwrap();
         let input = json!({"a": format!("{}!", "a".repeat(50_000))});
         let start = std::time::Instant::now();
         assert!(schema.check(&input).is_err());
@@ -498,9 +660,12 @@ mod tests {
 
     #[test]
     fn patterns_of_everyday_schemas_compile() {
-        for pattern in
-            [r"^\w+@\w+\.\w+$", r"^[a-z0-9]+(?:-[a-z0-9]+)*$", r"^\d{4}-\d{2}-\d{2}$", r"^[\w.-]{1,64}$"]
-        {
+        for pattern in [
+            r"^\w+@\w+\.\w+$",
+            r"^[a-z0-9]+(?:-[a-z0-9]+)*$",
+            r"^\d{4}-\d{2}-\d{2}$",
+            r"^[\w.-]{1,64}$",
+        ] {
             let schema = json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
             assert!(Schema::new(schema).is_ok(), "{pattern}");
         }
@@ -509,36 +674,64 @@ mod tests {
     #[test]
     fn patterns_are_bounded_in_number_size_and_work() {
         let with = |pattern: &str, number: usize| {
-            let choices: Vec<_> = (0..number).map(|n| json!({"pattern": format!("{pattern}{n}")})).collect();
+            let choices: Vec<_> = (0..number)
+                .map(|n| json!({"pattern": format!("{pattern}{n}")}))
+                .collect();
             Schema::new(json!({"type": "object", "properties": {"a": {"anyOf": choices}}}))
         };
         assert!(with("x", PATTERNS_MAX).is_ok());
-        assert_eq!(with("x", PATTERNS_MAX + 1).unwrap_err(), SchemaError::Patterns(PATTERNS_MAX + 1));
-        assert!(matches!(with(r"[\x80-\u{10ffff}]{1,400}", 1), Err(SchemaError::Invalid(_))));
+        assert_eq!(
+            with("x", PATTERNS_MAX + 1).unwrap_err(),
+            SchemaError::Patterns(PATTERNS_MAX + 1)
+        );
+        assert!(matches!(
+            with(r"[\x80-\u{10ffff}]{1,400}", 1),
+            Err(SchemaError::Invalid(_))
+        ));
         let texts = |bytes: usize| json!({"a": "ж".repeat(bytes / 2)});
         let heavy = with("[a-d].{30}|^x", 12).unwrap();
         let error = heavy.check(&texts(60_000)).unwrap_err().to_string();
         assert!(error.contains("too many steps"), "{error}");
-        assert!(heavy.check(&texts(2_000)).unwrap_err().to_string().contains("anyOf"));
+        assert!(
+            heavy
+                .check(&texts(2_000))
+                .unwrap_err()
+                .to_string()
+                .contains("anyOf")
+        );
     }
 
     /// 1,000 patterns of a megabyte each would take seconds and gigabytes.
     #[test]
     fn a_servers_patterns_are_not_compiled() {
-        let many: serde_json::Map<_, _> =
-            (0..1000).map(|n| (format!("p{n}"), json!({"pattern": r"\w{1,60}x"}))).collect();
+        let many: serde_json::Map<_, _> = (0..1000)
+            .map(|n| (format!("p{n}"), json!({"pattern": r"\w{1,60}x"})))
+            .collect();
         let before = peak_memory();
         let schema = Schema::of_server(json!({"type": "object", "properties": many})).unwrap();
-        assert_eq!(schema.check(&json!({"p0": 1, "other": "x".repeat(100_000)})), Ok(()));
+        assert_eq!(
+            schema.check(&json!({"p0": 1, "other": "x".repeat(100_000)})),
+            Ok(())
+        );
         assert!(schema.check(&json!([])).is_err());
-        assert!(peak_memory() - before < 32 << 10, "{} KiB more", peak_memory() - before);
+        assert!(
+            peak_memory() - before < 32 << 10,
+            "{} KiB more",
+            peak_memory() - before
+        );
         assert!(matches!(
             Schema::of_server(json!({"type": "object", "properties": 5})),
             Err(SchemaError::Invalid(_))
         ));
-        assert_eq!(Schema::of_server(json!({})).unwrap_err(), SchemaError::NotAnObject);
+        assert_eq!(
+            Schema::of_server(json!({})).unwrap_err(),
+            SchemaError::NotAnObject
+        );
         let long = json!({"type": "object", "description": "x".repeat(SCHEMA_MAX)});
-        assert!(matches!(Schema::of_server(long), Err(SchemaError::TooLong(_))));
+        assert!(matches!(
+            Schema::of_server(long),
+            Err(SchemaError::TooLong(_))
+        ));
     }
 
     #[test]
@@ -546,8 +739,15 @@ mod tests {
         let tree = json!({"type": "object", "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
             "properties": {"root": {"$ref": "#/$defs/node"}}});
         let schema = Schema::new(tree).unwrap();
-        assert_eq!(schema.check(&json!({"root": {"next": {"next": {}}}})), Ok(()));
-        assert!(schema.check(&json!({"root": {"next": {"next": 1}}})).is_err());
+        assert_eq!(
+            schema.check(&json!({"root": {"next": {"next": {}}}})),
+            Ok(())
+        );
+        assert!(
+            schema
+                .check(&json!({"root": {"next": {"next": 1}}}))
+                .is_err()
+        );
     }
 
     /// Each level of the input is checked twice by the level above it.
@@ -559,10 +759,19 @@ mod tests {
         let doubling = Schema::new(doubling).unwrap();
         let nested = |depth: usize, end: Value| json!({"root": (0..depth).fold(json!({"end": end}), |inner, _| json!({"next": inner}))});
         assert_eq!(doubling.check(&nested(5, Value::Null)), Ok(()));
-        assert!(doubling.check(&nested(5, json!(1))).unwrap_err().to_string().contains("anyOf"));
+        assert!(
+            doubling
+                .check(&nested(5, json!(1)))
+                .unwrap_err()
+                .to_string()
+                .contains("anyOf")
+        );
         let begun = std::time::Instant::now();
         for depth in [20, 30, 100] {
-            let error = doubling.check(&nested(depth, json!(1))).unwrap_err().to_string();
+            let error = doubling
+                .check(&nested(depth, json!(1)))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("too many steps"), "{depth}: {error}");
         }
         // Without a combinator the same depth is cheap, in both branches.
@@ -572,7 +781,11 @@ mod tests {
         let tree = Schema::new(tree).unwrap();
         assert_eq!(tree.check(&nested(100, Value::Null)), Ok(()));
         assert!(tree.check(&nested(100, json!(1))).is_err());
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[test]
@@ -590,27 +803,50 @@ mod tests {
         let schema = Schema::new(
             json!({"type": "object", "$defs": defs, "properties": {"a": {"$ref": "#/$defs/d0"}}}),
         );
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
         let deep = (0..40).fold(json!(1), |inner, _| json!({"a": inner}));
         assert!(schema.is_ok_and(|schema| schema.check(&deep).is_err()));
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[test]
     fn of_many_errors_one_is_kept() {
-        let items =
-            json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}});
+        let items = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}});
         let input = json!({"a": vec![1; 1_000_000]});
-        let error = Schema::new(items.clone()).unwrap().check(&input).unwrap_err().to_string();
+        let error = Schema::new(items.clone())
+            .unwrap()
+            .check(&input)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("a[0]"), "{error}");
         let either = json!({"type": "object", "anyOf": [items, {"required": ["b"]}]});
         let before = peak_memory();
-        let error = Schema::new(either).unwrap().check(&input).unwrap_err().to_string();
+        let error = Schema::new(either)
+            .unwrap()
+            .check(&input)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("matches the tool's schema"), "{error}");
-        assert!(peak_memory() - before < 64 << 10, "{} KiB more", peak_memory() - before);
+        assert!(
+            peak_memory() - before < 64 << 10,
+            "{} KiB more",
+            peak_memory() - before
+        );
         let choices: Vec<u32> = (0..5000).collect();
         let large = json!({"type": "object", "properties": {"a": {"items": {"enum": choices}}}});
-        let error = Schema::new(large).unwrap().check(&input).unwrap_err().to_string();
+        let error = Schema::new(large)
+            .unwrap()
+            .check(&input)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("too many steps"), "{error}");
     }
 
@@ -618,7 +854,10 @@ mod tests {
     #[allow(clippy::disallowed_methods)] // A test may read what it likes.
     fn peak_memory() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM:"))
+            .unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }

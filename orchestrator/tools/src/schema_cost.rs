@@ -20,7 +20,13 @@ const TEXT_STEP: usize = 32;
 const SAME: [&str; 4] = ["not", "if", "then", "else"];
 const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Keywords that apply to all child values, whatever their names.
-const BELOW: [&str; 5] = ["items", "contains", "unevaluatedItems", "unevaluatedProperties", "propertyNames"];
+const BELOW: [&str; 5] = [
+    "items",
+    "contains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "propertyNames",
+];
 
 /// The steps of one schema.
 #[derive(Debug)]
@@ -63,7 +69,13 @@ impl SchemaCost {
     /// Counts the steps of `schema`, all of whose references lead to its own `$defs`; a pattern counts as `pattern_steps`.
     pub fn new(schema: &Value, pattern_steps: u64) -> Result<Self, TooComplex> {
         let (parts, definitions) = (Vec::new(), BTreeMap::new());
-        let mut parts = Parts { root: schema, parts, definitions, pattern_steps, left: COUNTING_MAX };
+        let mut parts = Parts {
+            root: schema,
+            parts,
+            definitions,
+            pattern_steps,
+            left: COUNTING_MAX,
+        };
         let root = parts.add(schema);
         let mut counts = Counts::new();
         parts.apply(root, 1, &mut counts)?;
@@ -91,10 +103,18 @@ impl SchemaCost {
         let text = |text: &str| 1 + (text.len() / TEXT_STEP) as u64;
         let (own, below) = match value {
             Value::String(string) => (text(string), 0),
-            Value::Array(values) => (1, values.iter().map(|value| self.steps(value, depth + 1)).sum()),
+            Value::Array(values) => (
+                1,
+                values
+                    .iter()
+                    .map(|value| self.steps(value, depth + 1))
+                    .sum(),
+            ),
             Value::Object(fields) => (
                 fields.keys().map(|name| text(name)).sum::<u64>() + 1,
-                fields.values().fold(0_u64, |sum, value| sum.saturating_add(self.steps(value, depth + 1))),
+                fields.values().fold(0_u64, |sum, value| {
+                    sum.saturating_add(self.steps(value, depth + 1))
+                }),
             ),
             Value::Null | Value::Bool(_) | Value::Number(_) => (1, 0),
         };
@@ -110,7 +130,10 @@ impl SchemaCost {
 impl<'v> Parts<'v> {
     fn add(&mut self, schema: &'v Value) -> usize {
         let at = self.parts.len();
-        self.parts.push(Part { weight: 1, ..Part::default() });
+        self.parts.push(Part {
+            weight: 1,
+            ..Part::default()
+        });
         if let Value::Object(fields) = schema {
             let part = self.part(fields);
             self.parts[at] = part;
@@ -119,28 +142,50 @@ impl<'v> Parts<'v> {
     }
 
     fn part(&mut self, fields: &'v Map<String, Value>) -> Part<'v> {
-        let mut part = Part { weight: 1, ..Part::default() };
+        let mut part = Part {
+            weight: 1,
+            ..Part::default()
+        };
         for (keyword, value) in fields {
             match (keyword.as_str(), value) {
                 ("$ref", Value::String(target)) => part.same.extend(self.definition(target)),
                 ("$defs", _) => {}
                 (keyword, value) if SAME.contains(&keyword) => part.same.push(self.add(value)),
                 (keyword, Value::Array(list)) if SAME_LISTS.contains(&keyword) => {
-                    part.same.extend(list.iter().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                    part.same.extend(
+                        list.iter()
+                            .map(|schema| self.add(schema))
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 ("dependentSchemas", Value::Object(map)) => {
-                    part.same.extend(map.values().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                    part.same.extend(
+                        map.values()
+                            .map(|schema| self.add(schema))
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 ("properties", Value::Object(map)) => {
-                    part.by_name.extend(map.iter().map(|(name, schema)| (name.as_str(), self.add(schema))));
+                    part.by_name.extend(
+                        map.iter()
+                            .map(|(name, schema)| (name.as_str(), self.add(schema))),
+                    );
                 }
                 ("pattern", Value::String(_)) => part.weight += self.pattern_steps,
                 ("patternProperties", Value::Object(map)) => {
                     part.weight += self.pattern_steps * map.len() as u64;
-                    part.below.extend(map.values().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                    part.below.extend(
+                        map.values()
+                            .map(|schema| self.add(schema))
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 ("prefixItems", Value::Array(list)) => {
-                    part.below.extend(list.iter().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                    part.below.extend(
+                        list.iter()
+                            .map(|schema| self.add(schema))
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 ("additionalProperties", value) => part.additional = Some(self.add(value)),
                 (keyword, value) if BELOW.contains(&keyword) => part.below.push(self.add(value)),
@@ -159,7 +204,10 @@ impl<'v> Parts<'v> {
         let schema = self.root.get("$defs")?.get(name)?;
         // A definition may refer to itself, so its index is registered before its parts are known.
         let at = self.parts.len();
-        self.parts.push(Part { weight: 1, ..Part::default() });
+        self.parts.push(Part {
+            weight: 1,
+            ..Part::default()
+        });
         self.definitions.insert(name, at);
         if let Value::Object(fields) = schema {
             let part = self.part(fields);
@@ -182,14 +230,24 @@ impl<'v> Parts<'v> {
     /// How often each part checks a child of a value with these counts, and the steps for one such value.
     fn below(&mut self, counts: &Counts) -> Result<(Counts, u64), TooComplex> {
         let parts = counts.keys().map(|part| &self.parts[*part]);
-        let names: BTreeSet<&'v str> = parts.flat_map(|part| part.by_name.keys().copied()).collect();
+        let names: BTreeSet<&'v str> = parts
+            .flat_map(|part| part.by_name.keys().copied())
+            .collect();
         let (mut all, mut most) = (Counts::new(), 0);
         for name in names.into_iter().map(Some).chain([None]) {
             let mut of_name = Counts::new();
             for (part, times) in counts {
                 self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
-                let Part { by_name, additional, below, .. } = &self.parts[*part];
-                let named = name.and_then(|name| by_name.get(name)).or(additional.as_ref()).copied();
+                let Part {
+                    by_name,
+                    additional,
+                    below,
+                    ..
+                } = &self.parts[*part];
+                let named = name
+                    .and_then(|name| by_name.get(name))
+                    .or(additional.as_ref())
+                    .copied();
                 for next in named.into_iter().chain(below.clone()).collect::<Vec<_>>() {
                     self.apply(next, *times, &mut of_name)?;
                 }
@@ -204,7 +262,9 @@ impl<'v> Parts<'v> {
     }
 
     fn weight(&self, counts: &Counts) -> u64 {
-        let steps = counts.iter().map(|(part, times)| times.saturating_mul(self.parts[*part].weight));
+        let steps = counts
+            .iter()
+            .map(|(part, times)| times.saturating_mul(self.parts[*part].weight));
         steps.fold(0, u64::saturating_add).min(ENOUGH)
     }
 }

@@ -22,7 +22,12 @@ pub const FILE_MAX: usize = 256 * 1024;
 pub enum ScopeError {
     /// A syntax error, an unknown key or an invalid value.
     #[error("{file}:{line}:{column}: {message}")]
-    Text { file: String, line: u64, column: u64, message: String },
+    Text {
+        file: String,
+        line: u64,
+        column: u64,
+        message: String,
+    },
     /// It is well formed but no valid scope.
     #[error("{file}: {message}")]
     Meaning { file: String, message: String },
@@ -53,19 +58,31 @@ struct PermissionText {
 /// Reports line, column and what was expected there.
 pub fn parse(file: &str, text: &str) -> Result<Scope, ScopeError> {
     if text.len() > FILE_MAX {
-        return Err(meaning(file, format!("{} bytes; a scope has at most {FILE_MAX}", text.len())));
+        return Err(meaning(
+            file,
+            format!("{} bytes; a scope has at most {FILE_MAX}", text.len()),
+        ));
     }
-    let read = if file.ends_with(".toml") { from_toml(file, text)? } else { from_yaml(file, text)? };
+    let read = if file.ends_with(".toml") {
+        from_toml(file, text)?
+    } else {
+        from_yaml(file, text)?
+    };
     let mut permissions: Vec<Permission> = Vec::new();
     for (name, entry) in read.tool_permissions.unwrap_or_default() {
         let tool = canonical(&name).map_or(name, str::to_owned);
         if permissions.iter().any(|earlier| earlier.tool == tool) {
-            return Err(meaning(file, format!("`{tool}` is there twice, once by another name")));
+            return Err(meaning(
+                file,
+                format!("`{tool}` is there twice, once by another name"),
+            ));
         }
         permissions.push(permission(tool, entry).map_err(|message| meaning(file, message))?);
     }
     let scope = Scope { permissions };
-    scope.check().map_err(|wrong| meaning(file, wrong.to_string()))?;
+    scope
+        .check()
+        .map_err(|wrong| meaning(file, wrong.to_string()))?;
     Ok(scope)
 }
 
@@ -75,7 +92,12 @@ fn permission(tool: String, entry: PermissionText) -> Result<Permission, String>
             "`{tool}` has an empty list of paths; write `allowed: false`, or leave `paths` out for all"
         ));
     }
-    let paths = entry.paths.unwrap_or_default().into_iter().map(|glob| glob.0).collect();
+    let paths = entry
+        .paths
+        .unwrap_or_default()
+        .into_iter()
+        .map(|glob| glob.0)
+        .collect();
     // Tools that use the network are not permitted without it.
     let network = entry.network.unwrap_or_else(|| tool.starts_with("web_"));
     Ok(Permission {
@@ -88,26 +110,51 @@ fn permission(tool: String, entry: PermissionText) -> Result<Permission, String>
 }
 
 fn meaning(file: &str, message: String) -> ScopeError {
-    ScopeError::Meaning { file: file.to_owned(), message }
+    ScopeError::Meaning {
+        file: file.to_owned(),
+        message,
+    }
 }
 
 fn from_toml(file: &str, text: &str) -> Result<ScopeText, ScopeError> {
     toml::from_str(text).map_err(|error| {
-        let (line, column) = policies::model::place(text, error.span().map_or(0, |span| span.start));
+        let (line, column) =
+            policies::model::place(text, error.span().map_or(0, |span| span.start));
         let (line, column) = (line as u64, column as u64);
-        ScopeError::Text { file: file.to_owned(), line, column, message: error.message().to_owned() }
+        ScopeError::Text {
+            file: file.to_owned(),
+            line,
+            column,
+            message: error.message().to_owned(),
+        }
     })
 }
 
 fn from_yaml(file: &str, text: &str) -> Result<ScopeText, ScopeError> {
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     let read: Result<Option<ScopeText>, _> = serde_saphyr::from_str_with_options(text, options);
-    read.map(|file| file.unwrap_or(ScopeText { tool_permissions: None })).map_err(|error| {
-        let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
+    read.map(|file| {
+        file.unwrap_or(ScopeText {
+            tool_permissions: None,
+        })
+    })
+    .map_err(|error| {
+        let (line, column) = error
+            .location()
+            .map_or((1, 1), |place| (place.line(), place.column()));
         let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
         // The parser's message ends with the position, which our error already puts first.
-        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
-        ScopeError::Text { file: file.to_owned(), line, column, message }
+        let message = message
+            .split(" at line ")
+            .next()
+            .unwrap_or(&message)
+            .to_owned();
+        ScopeError::Text {
+            file: file.to_owned(),
+            line,
+            column,
+            message,
+        }
     })
 }
 
@@ -135,13 +182,19 @@ impl<'de> Deserialize<'de> for Seconds {
             type Value = Seconds;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a time such as 120, 120s or 2m, from 1 to {} seconds", limit::TIMEOUT_S)
+                write!(
+                    f,
+                    "a time such as 120, 120s or 2m, from 1 to {} seconds",
+                    limit::TIMEOUT_S
+                )
             }
 
             fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Seconds, E> {
-                let fits =
-                    u32::try_from(seconds).ok().filter(|seconds| (1..=limit::TIMEOUT_S).contains(seconds));
-                fits.map(Seconds).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(seconds), &self))
+                let fits = u32::try_from(seconds)
+                    .ok()
+                    .filter(|seconds| (1..=limit::TIMEOUT_S).contains(seconds));
+                fits.map(Seconds)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(seconds), &self))
             }
 
             fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Seconds, E> {
@@ -151,16 +204,21 @@ impl<'de> Deserialize<'de> for Seconds {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Seconds, E> {
-                let (digits, unit) =
-                    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+                let (digits, unit) = text.split_at(
+                    text.find(|c: char| !c.is_ascii_digit())
+                        .unwrap_or(text.len()),
+                );
                 let unit = match unit {
                     "" | "s" => Some(1),
                     "m" => Some(60),
                     "h" => Some(3600),
                     _ => None,
                 };
-                let seconds =
-                    digits.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+                let seconds = digits
+                    .parse::<u64>()
+                    .ok()
+                    .zip(unit)
+                    .and_then(|(number, unit)| number.checked_mul(unit));
                 seconds
                     .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
                     .and_then(|seconds| self.visit_u64(seconds))
@@ -203,11 +261,21 @@ paths = ['src/**', 'central:notes/**']
 
     #[test]
     fn both_formats_say_the_same() {
-        let mut scopes = [parse("s.yaml", YAML).unwrap(), parse("s.toml", TOML).unwrap()];
-        scopes.iter_mut().for_each(|scope| scope.permissions.sort_by(|a, b| a.tool.cmp(&b.tool)));
+        let mut scopes = [
+            parse("s.yaml", YAML).unwrap(),
+            parse("s.toml", TOML).unwrap(),
+        ];
+        scopes
+            .iter_mut()
+            .for_each(|scope| scope.permissions.sort_by(|a, b| a.tool.cmp(&b.tool)));
         let [yaml, toml] = scopes;
         assert_eq!(yaml, toml);
-        let of = |tool: &str| yaml.permissions.iter().find(|permission| permission.tool == tool).unwrap();
+        let of = |tool: &str| {
+            yaml.permissions
+                .iter()
+                .find(|permission| permission.tool == tool)
+                .unwrap()
+        };
         assert_eq!(of("file_write").paths, ["src/**", "central:notes/**"]);
         assert_eq!(of("bash").timeout_s, Some(120));
         assert!(!of("bash").network && of("web_search").network && !of("grep").allowed);
@@ -215,17 +283,32 @@ paths = ['src/**', 'central:notes/**']
 
     #[test]
     fn an_empty_file_is_an_empty_scope() {
-        for text in ["", "# nothing\n", "---\n", "tool_permissions:\n", "tool_permissions: {}\n"] {
+        for text in [
+            "",
+            "# nothing\n",
+            "---\n",
+            "tool_permissions:\n",
+            "tool_permissions: {}\n",
+        ] {
             assert_eq!(parse("s.yaml", text), Ok(Scope::default()), "{text:?}");
         }
         assert_eq!(parse("s.toml", ""), Ok(Scope::default()));
-        assert_eq!(parse("s.toml", "[tool_permissions]\n"), Ok(Scope::default()));
+        assert_eq!(
+            parse("s.toml", "[tool_permissions]\n"),
+            Ok(Scope::default())
+        );
     }
 
     #[test]
     fn every_fault_has_its_place() {
         for (file, text, line, column, words) in [
-            ("s.yaml", "tool_permision: {}\n", 1, 1, "unknown field `tool_permision`"),
+            (
+                "s.yaml",
+                "tool_permision: {}\n",
+                1,
+                1,
+                "unknown field `tool_permision`",
+            ),
             (
                 "s.yaml",
                 "tool_permissions:\n  bash:\n    allowed: true\n    timout: 3\n",
@@ -233,9 +316,27 @@ paths = ['src/**', 'central:notes/**']
                 5,
                 "unknown field `timout`",
             ),
-            ("s.yaml", "tool_permissions:\n  bash: { allowed: maybe }\n", 2, 20, "boolean"),
-            ("s.yaml", "tool_permissions:\n  bash: { allowed: yes }\n", 2, 20, "boolean"),
-            ("s.yaml", "tool_permissions:\n  bash: { allowed: true, timeout: 0 }\n", 2, 26, "a time such as"),
+            (
+                "s.yaml",
+                "tool_permissions:\n  bash: { allowed: maybe }\n",
+                2,
+                20,
+                "boolean",
+            ),
+            (
+                "s.yaml",
+                "tool_permissions:\n  bash: { allowed: yes }\n",
+                2,
+                20,
+                "boolean",
+            ),
+            (
+                "s.yaml",
+                "tool_permissions:\n  bash: { allowed: true, timeout: 0 }\n",
+                2,
+                26,
+                "a time such as",
+            ),
             (
                 "s.yaml",
                 "tool_permissions:\n  bash: { allowed: true }\n  bash: { allowed: true }\n",
@@ -243,7 +344,13 @@ paths = ['src/**', 'central:notes/**']
                 3,
                 "duplicate",
             ),
-            ("s.yaml", "tool_permissions:\n  bash: { timeout: 3 }\n", 2, 11, "missing field"),
+            (
+                "s.yaml",
+                "tool_permissions:\n  bash: { timeout: 3 }\n",
+                2,
+                11,
+                "missing field",
+            ),
             ("s.yaml", "tool_permissions: [\n", 1, 19, "mapping"),
             (
                 "s.yaml",
@@ -259,7 +366,13 @@ paths = ['src/**', 'central:notes/**']
                 1,
                 "unknown field `timout`",
             ),
-            ("s.toml", "[tool_permissions.bash]\nallowed = 1\n", 2, 11, "expected a boolean"),
+            (
+                "s.toml",
+                "[tool_permissions.bash]\nallowed = 1\n",
+                2,
+                11,
+                "expected a boolean",
+            ),
             (
                 "s.toml",
                 "[tool_permissions.bash]\nallowed = true\ntimeout = '3 days'\n",
@@ -270,8 +383,17 @@ paths = ['src/**', 'central:notes/**']
             ("s.toml", "tool_permissions = 3\n", 1, 20, "invalid type"),
         ] {
             match parse(file, text) {
-                Err(ScopeError::Text { file: at, line: l, column: c, message }) => {
-                    assert_eq!((at.as_str(), l, c), (file, line, column), "{text}: {message}");
+                Err(ScopeError::Text {
+                    file: at,
+                    line: l,
+                    column: c,
+                    message,
+                }) => {
+                    assert_eq!(
+                        (at.as_str(), l, c),
+                        (file, line, column),
+                        "{text}: {message}"
+                    );
                     assert!(message.contains(words), "{text}: {message}");
                 }
                 other => panic!("{text}: {other:?}"),
@@ -283,14 +405,23 @@ paths = ['src/**', 'central:notes/**']
     fn a_scope_that_cannot_be_held_is_refused() {
         let says = |text: &str, words: &str| {
             let error = parse("s.yaml", text).unwrap_err().to_string();
-            assert!(error.starts_with("s.yaml: ") && error.contains(words), "{error}");
+            assert!(
+                error.starts_with("s.yaml: ") && error.contains(words),
+                "{error}"
+            );
         };
         says(
             "tool_permissions:\n  bash: { allowed: true }\n  shell: { allowed: true }\n",
             "`bash` is there twice",
         );
-        says("tool_permissions:\n  grep: { allowed: true, paths: [] }\n", "empty list of paths");
-        says("tool_permissions:\n  'a b': { allowed: true }\n", "only letters");
+        says(
+            "tool_permissions:\n  grep: { allowed: true, paths: [] }\n",
+            "empty list of paths",
+        );
+        says(
+            "tool_permissions:\n  'a b': { allowed: true }\n",
+            "only letters",
+        );
         says(&format!("#{}", "x".repeat(FILE_MAX)), "a scope has at most");
     }
 

@@ -23,8 +23,14 @@ impl Subject {
     /// That of `request`.
     pub fn of(request: &Request) -> Self {
         let (path, program, idle_s) = match request {
-            Request::Bash(bash) => (bash.directory.as_ref(), program(&bash.command), bash.idle_timeout_s),
-            Request::Service(service) => (service.directory.as_ref(), program(&service.command), None),
+            Request::Bash(bash) => (
+                bash.directory.as_ref(),
+                program(&bash.command),
+                bash.idle_timeout_s,
+            ),
+            Request::Service(service) => {
+                (service.directory.as_ref(), program(&service.command), None)
+            }
             Request::FileRead(read) => (Some(&read.path), None, None),
             Request::FileWrite(write) => (Some(&write.path), None, None),
             Request::FileEdit(edit) => (Some(&edit.path), None, None),
@@ -40,20 +46,32 @@ impl Subject {
             Request::State(_) | Request::Effect(_) => (None, None, None),
         };
         let tool = request.tool().to_owned().into();
-        Self { tool, path: path.cloned(), program, idle_s, form: LineForm::Plain }
+        Self {
+            tool,
+            path: path.cloned(),
+            program,
+            idle_s,
+            form: LineForm::Plain,
+        }
     }
 
     /// A tool alone.
     pub fn tool(tool: impl Into<Cow<'static, str>>) -> Self {
-        Self { tool: tool.into(), path: None, program: None, idle_s: None, form: LineForm::Plain }
+        Self {
+            tool: tool.into(),
+            path: None,
+            program: None,
+            idle_s: None,
+            form: LineForm::Plain,
+        }
     }
 }
 
 fn program(command: &Command) -> Option<String> {
     match command {
         Command::Shell(_) => None,
-        Command::Arguments(arguments) => {
-            arguments.first().map(|program| String::from_utf8_lossy(program).into_owned())
-        }
+        Command::Arguments(arguments) => arguments
+            .first()
+            .map(|program| String::from_utf8_lossy(program).into_owned()),
     }
 }

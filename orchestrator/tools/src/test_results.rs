@@ -9,7 +9,8 @@ use orchestrator_text::clean::Cleaner;
 /// The result of a test suite, made from the result of its command.
 pub fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult {
     result.metadata.tool = Framework::TOOL.into();
-    let Details::Command { timeout, spill, .. } = std::mem::take(&mut result.metadata.details) else {
+    let Details::Command { timeout, spill, .. } = std::mem::take(&mut result.metadata.details)
+    else {
         return result;
     };
     let clean = Cleaner::default().clean(&result.text).into_owned();
@@ -19,13 +20,23 @@ pub fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult 
         result.text.splice(..0, headline(tests).into_bytes());
     }
     let (framework, partial) = (framework.name(), result.metadata.truncated.is_some());
-    result.metadata.details = Details::Tests { framework, tests, partial, timeout, spill };
+    result.metadata.details = Details::Tests {
+        framework,
+        tests,
+        partial,
+        timeout,
+        spill,
+    };
     result
 }
 
 fn headline(counts: Option<Counts>) -> String {
     match counts {
-        Some(Counts { passed, failed, skipped }) => {
+        Some(Counts {
+            passed,
+            failed,
+            skipped,
+        }) => {
             format!("{passed} passed, {failed} failed, {skipped} skipped\n")
         }
         None => "there are no counts of tests in this output\n".to_owned(),

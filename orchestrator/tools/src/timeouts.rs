@@ -32,7 +32,12 @@ impl AskedTimes {
     pub fn take(input: &mut Map<String, Value>, max_s: u32) -> Result<Self, FieldError> {
         Ok(Self {
             timeout: take(input, "timeout", &["timeoutMs", "timeout_ms"], max_s)?,
-            idle: take(input, "idle_timeout", &["idleTimeoutMs", "idle_timeout_ms"], max_s)?,
+            idle: take(
+                input,
+                "idle_timeout",
+                &["idleTimeoutMs", "idle_timeout_ms"],
+                max_s,
+            )?,
         })
     }
 
@@ -45,8 +50,12 @@ impl AskedTimes {
             Details::Fetched { timeout, .. } => Some(*timeout),
             _ => return Vec::new(),
         };
-        let timeout = self.timeout.and_then(|asked| asked.note("timeout", in_force?.into()));
-        let idle = self.idle.and_then(|asked| asked.note("idle_timeout", asked.seconds));
+        let timeout = self
+            .timeout
+            .and_then(|asked| asked.note("timeout", in_force?.into()));
+        let idle = self
+            .idle
+            .and_then(|asked| asked.note("idle_timeout", asked.seconds));
         timeout.into_iter().chain(idle).collect()
     }
 }
@@ -54,12 +63,17 @@ impl AskedTimes {
 impl AskedTime {
     fn note(self, name: &str, in_force: u64) -> Option<String> {
         let Self { number, seconds } = self;
-        let as_ms =
-            if seconds == number { String::new() } else { format!("; {number} was read as milliseconds") };
+        let as_ms = if seconds == number {
+            String::new()
+        } else {
+            format!("; {number} was read as milliseconds")
+        };
         match in_force == seconds {
             true if as_ms.is_empty() => None,
             true => Some(format!("[{name}: {in_force} s{as_ms}]")),
-            false => Some(format!("[{name}: {in_force} s is in force, {seconds} s were asked for{as_ms}]")),
+            false => Some(format!(
+                "[{name}: {in_force} s is in force, {seconds} s were asked for{as_ms}]"
+            )),
         }
     }
 }
@@ -70,18 +84,31 @@ fn take(
     milliseconds: &[&str],
     max_s: u32,
 ) -> Result<Option<AskedTime>, FieldError> {
-    let in_ms = milliseconds.iter().find_map(|alias| Some((*alias, input.remove(*alias)?)));
+    let in_ms = milliseconds
+        .iter()
+        .find_map(|alias| Some((*alias, input.remove(*alias)?)));
     if let Some((alias, value)) = in_ms {
         if input.contains_key(name) {
-            return Err(FieldError::Twice { name: name.to_owned(), alias: alias.to_owned() });
+            return Err(FieldError::Twice {
+                name: name.to_owned(),
+                alias: alias.to_owned(),
+            });
         }
         let number = value.as_u64().filter(|number| *number > 0);
-        let number = number.ok_or_else(|| FieldError::expected(alias, "an integer of at least 1", &value))?;
+        let number = number
+            .ok_or_else(|| FieldError::expected(alias, "an integer of at least 1", &value))?;
         return Ok(Some(set(input, name, number, number.div_ceil(1000))));
     }
-    let Some(number) = input.get(name).and_then(Value::as_u64) else { return Ok(None) };
+    let Some(number) = input.get(name).and_then(Value::as_u64) else {
+        return Ok(None);
+    };
     let is_ms = number > max_s.into() && number % 1000 == 0;
-    Ok(Some(set(input, name, number, if is_ms { number / 1000 } else { number })))
+    Ok(Some(set(
+        input,
+        name,
+        number,
+        if is_ms { number / 1000 } else { number },
+    )))
 }
 
 fn set(input: &mut Map<String, Value>, name: &str, number: u64, seconds: u64) -> AskedTime {
@@ -95,7 +122,9 @@ mod tests {
     use serde_json::json;
 
     fn take(input: Value) -> (Value, Result<AskedTimes, FieldError>) {
-        let Value::Object(mut input) = input else { panic!() };
+        let Value::Object(mut input) = input else {
+            panic!()
+        };
         let times = AskedTimes::take(&mut input, 600);
         (Value::Object(input), times)
     }
@@ -107,7 +136,10 @@ mod tests {
             (json!({"timeout": 900}), json!({"timeout": 900})),
             (json!({"timeout": 3601}), json!({"timeout": 3601})),
             (json!({"timeout": 30_000}), json!({"timeout": 30})),
-            (json!({"timeoutMs": 1500, "idleTimeoutMs": 200}), json!({"timeout": 2, "idle_timeout": 1})),
+            (
+                json!({"timeoutMs": 1500, "idleTimeoutMs": 200}),
+                json!({"timeout": 2, "idle_timeout": 1}),
+            ),
             (json!({"idle_timeout": 5000}), json!({"idle_timeout": 5})),
             (json!({"timeout": u64::MAX}), json!({"timeout": u64::MAX})),
         ] {
@@ -120,7 +152,11 @@ mod tests {
     #[test]
     fn a_result_says_what_was_taken_whenever_it_is_not_what_was_asked() {
         let notes = |input: Value, timeout: u32| {
-            let details = Details::Command { timeout: Some(timeout), spill: None, profile: None };
+            let details = Details::Command {
+                timeout: Some(timeout),
+                spill: None,
+                profile: None,
+            };
             take(input).1.unwrap().notes(&details)
         };
         assert_eq!(notes(json!({"timeout": 60}), 60), [""; 0]);

@@ -26,7 +26,13 @@ impl SecurityEvent {
     /// A violation that is the `violations`th of its session.
     pub fn new(tool: &str, message: &str, violations: u32, max_violations: Option<u32>) -> Self {
         let (tool, message) = (tool.to_owned(), message.to_owned());
-        Self { kind: "sandbox_violation", tool, message, violations, max_violations }
+        Self {
+            kind: "sandbox_violation",
+            tool,
+            message,
+            violations,
+            max_violations,
+        }
     }
 }
 

@@ -7,7 +7,9 @@ pub const BASE_MAX: usize = 2048;
 
 /// Parses a base URL: `http` or `https`, a host, perhaps a port and a path, but no part that would be lost or is secret.
 pub fn parse(text: &str) -> Option<Url> {
-    let url = (text.len() <= BASE_MAX).then(|| Url::parse(text).ok()).flatten()?;
+    let url = (text.len() <= BASE_MAX)
+        .then(|| Url::parse(text).ok())
+        .flatten()?;
     let plain = url.username().is_empty()
         && url.password().is_none()
         && url.query().is_none()
@@ -34,12 +36,25 @@ mod tests {
     #[test]
     fn a_base_has_nothing_secret_and_a_bound() {
         let long = |length: usize| format!("http://h/{}", "x".repeat(length - "http://h/".len()));
-        for right in ["http://127.0.0.1:4318", "https://h.example/a/", "http://[::1]", &long(BASE_MAX)] {
+        for right in [
+            "http://127.0.0.1:4318",
+            "https://h.example/a/",
+            "http://[::1]",
+            &long(BASE_MAX),
+        ] {
             assert!(parse(right).is_some(), "{right}");
         }
         let above = long(BASE_MAX + 1);
-        let wrong =
-            ["", "4318", "h:4318", "file:///x", "http://u@h", "http://u:p@h", "http://h?k=1", "http://h#x"];
+        let wrong = [
+            "",
+            "4318",
+            "h:4318",
+            "file:///x",
+            "http://u@h",
+            "http://u:p@h",
+            "http://h?k=1",
+            "http://h#x",
+        ];
         for wrong in wrong.into_iter().chain([above.as_str()]) {
             assert!(parse(wrong).is_none(), "{wrong}");
         }
@@ -57,9 +72,12 @@ mod tests {
         ] {
             assert!(!exposed(safe), "{safe}");
         }
-        for open in
-            ["http://h", "http://192.168.1.3:1", "http://localhost.example", "http://[::ffff:192.168.1.3]"]
-        {
+        for open in [
+            "http://h",
+            "http://192.168.1.3:1",
+            "http://localhost.example",
+            "http://[::ffff:192.168.1.3]",
+        ] {
             assert!(exposed(open), "{open}");
         }
     }

@@ -52,7 +52,10 @@ impl Callback {
             let found = asked.map(|path| format!("http://127.0.0.1:{}{path}", self.port));
             let found = found.filter(|address| answers(address, state.as_deref()));
             let (status, text) = match found {
-                Some(_) => ("200 OK", "Lazaret has heard of it. You can close this page."),
+                Some(_) => (
+                    "200 OK",
+                    "Lazaret has heard of it. You can close this page.",
+                ),
                 None => ("404 Not Found", "There is nothing here."),
             };
             let length = text.len();
@@ -69,20 +72,28 @@ impl Callback {
 
 /// Whether this is the return from the login with this `state`.
 fn answers(address: &str, state: Option<&str>) -> bool {
-    let Ok(url) = Url::parse(address) else { return false };
+    let Ok(url) = Url::parse(address) else {
+        return false;
+    };
     url.path() == PATH && state.is_some() && state_of(&url).as_deref() == state
 }
 
 /// The state of a login (RFC 6749, 4.1.1).
 fn state_of(url: &Url) -> Option<String> {
-    url.query_pairs().find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
+    url.query_pairs()
+        .find(|(name, _)| name == "state")
+        .map(|(_, state)| state.into_owned())
 }
 
 /// The path of a request for a page.
 async fn asked(stream: &mut TcpStream) -> Option<String> {
     let (mut request, mut piece) = (Vec::new(), [0; 1024]);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = stream.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        let count = stream
+            .read(&mut piece)
+            .await
+            .ok()
+            .filter(|count| *count > 0)?;
         request.extend_from_slice(&piece[..count]);
         if request.len() > REQUEST_MAX {
             return None;
@@ -122,11 +133,23 @@ mod tests {
             ] {
                 assert!(ask(port, &other).starts_with("HTTP/1.1 404"), "{other}");
             }
-            ask(port, &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(REQUEST_MAX)));
-            ask(port, "GET /callback?code=1&state=2 HTTP/1.1\r\nHost: x\r\n\r\n")
+            ask(
+                port,
+                &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(REQUEST_MAX)),
+            );
+            ask(
+                port,
+                "GET /callback?code=1&state=2 HTTP/1.1\r\nHost: x\r\n\r\n",
+            )
         });
-        let returned = callback.returned("https://a.example/login?client_id=1&state=2").await.unwrap();
-        assert_eq!(returned, format!("http://127.0.0.1:{port}/callback?code=1&state=2"));
+        let returned = callback
+            .returned("https://a.example/login?client_id=1&state=2")
+            .await
+            .unwrap();
+        assert_eq!(
+            returned,
+            format!("http://127.0.0.1:{port}/callback?code=1&state=2")
+        );
         assert!(browser.join().unwrap().starts_with("HTTP/1.1 200"));
     }
 }

@@ -38,7 +38,11 @@ impl<R: Resolve> WebClient<R> {
         engines: SearchEngines,
         resolver: R,
     ) -> Self {
-        Self { reach: Reach::new(policy, resolver), engines, turns: Semaphore::new(AT_ONCE) }
+        Self {
+            reach: Reach::new(policy, resolver),
+            engines,
+            turns: Semaphore::new(AT_ONCE),
+        }
     }
 
     /// Queries the search engines.
@@ -55,7 +59,8 @@ impl<R: Resolve> WebClient<R> {
     /// # Errors
     /// All except those of searches and images.
     pub async fn fetch(&self, wanted: &Fetch) -> Result<Page, WebError> {
-        self.within(wanted.timeout_s, fetch::fetch(&self.reach, wanted)).await
+        self.within(wanted.timeout_s, fetch::fetch(&self.reach, wanted))
+            .await
     }
 
     /// Fetches an image.
@@ -63,7 +68,8 @@ impl<R: Resolve> WebClient<R> {
     /// # Errors
     /// All except those of searches and pages.
     pub async fn view(&self, wanted: &View) -> Result<Image, WebError> {
-        self.within(wanted.timeout_s, fetch::image(&self.reach, &wanted.target)).await
+        self.within(wanted.timeout_s, fetch::image(&self.reach, &wanted.target))
+            .await
     }
 
     async fn within<T>(

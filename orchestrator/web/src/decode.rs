@@ -47,15 +47,24 @@ pub fn decode(bytes: &[u8], charset: Option<&str>, kind: TextKind, cut: bool) ->
     let named = charset.and_then(|label| Encoding::for_label(label.as_bytes()));
     let own = || (kind == TextKind::Html).then(|| prescan(bytes)).flatten();
     let (text, _, _) = named.or_else(own).unwrap_or(UTF_8).decode(bytes);
-    let text = if cut { text.trim_end_matches('\u{fffd}') } else { &text };
-    text.chars().filter(|c| !is_unsafe(*c) || matches!(c, '\n' | '\t')).collect()
+    let text = if cut {
+        text.trim_end_matches('\u{fffd}')
+    } else {
+        &text
+    };
+    text.chars()
+        .filter(|c| !is_unsafe(*c) || matches!(c, '\n' | '\t'))
+        .collect()
 }
 
 /// The encoding that a page declares in a `meta` tag near its beginning.
 fn prescan(bytes: &[u8]) -> Option<&'static Encoding> {
     const WORD: &[u8] = b"charset";
     let start = bytes[..bytes.len().min(PRESCAN)].to_ascii_lowercase();
-    let at = start.windows(WORD.len()).position(|window| window == WORD)? + WORD.len();
+    let at = start
+        .windows(WORD.len())
+        .position(|window| window == WORD)?
+        + WORD.len();
     let label: Vec<u8> = start[at..]
         .iter()
         .skip_while(|byte| b" \t\r\n='\"".contains(byte))
@@ -64,7 +73,11 @@ fn prescan(bytes: &[u8]) -> Option<&'static Encoding> {
         .collect();
     let encoding = Encoding::for_label(&label)?;
     // A page whose tag was readable is not in UTF-16, whatever it declares.
-    Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
+    Some(if encoding.is_ascii_compatible() {
+        encoding
+    } else {
+        UTF_8
+    })
 }
 
 #[cfg(test)]
@@ -74,21 +87,46 @@ mod tests {
     #[test]
     fn text_is_read_in_its_own_encoding() {
         let decoded = |bytes: &[u8], charset, kind| decode(bytes, charset, kind, false);
-        assert_eq!(decoded(b"caf\xe9", Some("iso-8859-1"), TextKind::Plain), "café");
+        assert_eq!(
+            decoded(b"caf\xe9", Some("iso-8859-1"), TextKind::Plain),
+            "café"
+        );
         assert_eq!(decoded(b"caf\xc3\xa9", None, TextKind::Plain), "café");
-        assert_eq!(decoded(b"caf\xc3\xa9", Some("no-such"), TextKind::Plain), "café");
-        assert_eq!(decoded(b"\x93\xfa\x96\x7b", Some("Shift_JIS"), TextKind::Plain), "日本");
+        assert_eq!(
+            decoded(b"caf\xc3\xa9", Some("no-such"), TextKind::Plain),
+            "café"
+        );
+        assert_eq!(
+            decoded(b"\x93\xfa\x96\x7b", Some("Shift_JIS"), TextKind::Plain),
+            "日本"
+        );
         // A byte order mark overrides the server.
-        assert_eq!(decoded(b"\xef\xbb\xbfcaf\xc3\xa9", Some("iso-8859-1"), TextKind::Plain), "café");
+        assert_eq!(
+            decoded(
+                b"\xef\xbb\xbfcaf\xc3\xa9",
+                Some("iso-8859-1"),
+                TextKind::Plain
+            ),
+            "café"
+        );
         assert_eq!(decoded(b"\xff\xfea\0", None, TextKind::Plain), "a");
         let page = b"<meta charset=\"windows-1251\"><p>\xef\xf0\xe8";
         assert!(decoded(page, None, TextKind::Html).ends_with("при"));
         assert!(decoded(page, Some("utf-8"), TextKind::Html).contains('\u{fffd}'));
         assert!(!decoded(page, None, TextKind::Plain).ends_with("при"));
-        assert_eq!(decoded(b"<meta charset=utf-16>a", None, TextKind::Html), "<meta charset=utf-16>a");
+        assert_eq!(
+            decoded(b"<meta charset=utf-16>a", None, TextKind::Html),
+            "<meta charset=utf-16>a"
+        );
         assert_eq!(decode(b"a\xe2\x82", None, TextKind::Plain, true), "a");
-        assert_eq!(decode(b"a\xe2\x82", None, TextKind::Plain, false), "a\u{fffd}");
-        assert_eq!(decoded(b"a\x1b[2J\0\r\n\tb\xe2\x80\xae", None, TextKind::Plain), "a[2J\n\tb");
+        assert_eq!(
+            decode(b"a\xe2\x82", None, TextKind::Plain, false),
+            "a\u{fffd}"
+        );
+        assert_eq!(
+            decoded(b"a\x1b[2J\0\r\n\tb\xe2\x80\xae", None, TextKind::Plain),
+            "a[2J\n\tb"
+        );
     }
 
     #[test]

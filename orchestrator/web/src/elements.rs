@@ -54,7 +54,12 @@ impl Elements {
     /// An empty list. Matching ends when `stop` is set.
     pub fn new(stop: &Stop) -> Self {
         let steps = Cell::new(STEPS_MAX);
-        Self { nodes: Vec::new(), attributes: Vec::new(), steps, stop: stop.clone() }
+        Self {
+            nodes: Vec::new(),
+            attributes: Vec::new(),
+            steps,
+            stop: stop.clone(),
+        }
     }
 
     /// Whether no steps are left: then the result of matching is invalid.
@@ -64,7 +69,11 @@ impl Elements {
 
     /// Uses `count` steps; returns whether that many were left.
     fn take_steps(&self, count: usize) -> bool {
-        let left = if self.stop.is_set() { 0 } else { self.steps.get().saturating_sub(count as u64) };
+        let left = if self.stop.is_set() {
+            0
+        } else {
+            self.steps.get().saturating_sub(count as u64)
+        };
         self.steps.set(left);
         left > 0
     }
@@ -95,7 +104,10 @@ impl Elements {
             return Err(TooMany);
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned().into_boxed_str();
-        let attributes = tag.attributes.iter().map(|(name, value)| (text(name), text(&value.value)));
+        let attributes = tag
+            .attributes
+            .iter()
+            .map(|(name, value)| (text(name), text(&value.value)));
         self.attributes.extend(attributes);
         outline.before(&tag.name);
         let parent = outline.innermost();
@@ -139,15 +151,27 @@ impl<'a> ElementRef<'a> {
 
     fn to(self, at: Option<u32>) -> Option<Self> {
         let at = at.filter(|_| self.elements.take_steps(1))?;
-        Some(Self { at: at as usize, ..self })
+        Some(Self {
+            at: at as usize,
+            ..self
+        })
     }
 
     fn attribute(&self, name: &str) -> Option<&'a str> {
-        let start = self.at.checked_sub(1).map_or(0, |before| self.elements.nodes[before].attributes_end);
+        let start = self
+            .at
+            .checked_sub(1)
+            .map_or(0, |before| self.elements.nodes[before].attributes_end);
         let own = &self.elements.attributes[start as usize..self.node().attributes_end as usize];
-        let own = if self.elements.take_steps(1 + own.len()) { own } else { &[] };
+        let own = if self.elements.take_steps(1 + own.len()) {
+            own
+        } else {
+            &[]
+        };
         let (_, value) = own.iter().find(|(known, _)| **known == *name)?;
-        self.elements.take_steps(value.len() / TEXT_STEP).then_some(&**value)
+        self.elements
+            .take_steps(value.len() / TEXT_STEP)
+            .then_some(&**value)
     }
 }
 
@@ -208,7 +232,8 @@ impl Element for ElementRef<'_> {
         name: &Name,
         operation: &AttrSelectorOperation<&Name>,
     ) -> bool {
-        self.attribute(&name.0).is_some_and(|value| operation.eval_str(value))
+        self.attribute(&name.0)
+            .is_some_and(|value| operation.eval_str(value))
     }
 
     fn match_non_ts_pseudo_class(&self, class: &Never, _: &mut MatchingContext<Html>) -> bool {
@@ -230,12 +255,15 @@ impl Element for ElementRef<'_> {
     }
 
     fn has_id(&self, id: &Name, case: CaseSensitivity) -> bool {
-        self.attribute("id").is_some_and(|own| case.eq(own.as_bytes(), id.0.as_bytes()))
+        self.attribute("id")
+            .is_some_and(|own| case.eq(own.as_bytes(), id.0.as_bytes()))
     }
 
     fn has_class(&self, name: &Name, case: CaseSensitivity) -> bool {
         let classes = self.attribute("class").unwrap_or_default();
-        classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.0.as_bytes()))
+        classes
+            .split_ascii_whitespace()
+            .any(|own| case.eq(own.as_bytes(), name.0.as_bytes()))
     }
 
     fn has_custom_state(&self, _: &Name) -> bool {

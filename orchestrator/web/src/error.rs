@@ -54,13 +54,20 @@ pub enum WebError {
     #[error("the policy switches web_search off")]
     SearchOff,
     #[error("no search engine answered. SearXNG: {searxng}. Brave: {brave}")]
-    NoEngine { searxng: EngineError, brave: EngineError },
+    NoEngine {
+        searxng: EngineError,
+        brave: EngineError,
+    },
     #[error("the policy does not allow the host {host} at port {port}")]
     Host { host: String, port: u16 },
     #[error("the policy allows {host} only with https://")]
     Plain { host: String },
     #[error("{host} is at {address}, a {} address, and no line of the policy opens it", .class.name())]
-    Address { host: String, address: IpAddr, class: Class },
+    Address {
+        host: String,
+        address: IpAddr,
+        class: Class,
+    },
     #[error("the page redirects to another host, {to}; fetch that if it is what you want")]
     OtherHost { to: Target },
     #[error("the page redirects to something else than {0}")]
@@ -82,7 +89,10 @@ pub enum WebError {
     #[error("{0}")]
     Image(Failed),
     #[error("the selector {selector:?}: {error}")]
-    Select { selector: String, error: SelectError },
+    Select {
+        selector: String,
+        error: SelectError,
+    },
     #[error("not done within {0} s")]
     TimedOut(u32),
     #[error("the policy cannot be read: {0}")]
@@ -103,15 +113,24 @@ impl WebError {
             WebError::NotImage(_) | WebError::LargeImage => ErrorKind::InvalidInput,
             WebError::Image(failed) => failed.kind,
             WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
-            WebError::Select { error: SelectError::NoMatch, .. } => ErrorKind::NotFound,
-            WebError::Select { error: SelectError::TooLarge, .. } => ErrorKind::ResourceLimit,
+            WebError::Select {
+                error: SelectError::NoMatch,
+                ..
+            } => ErrorKind::NotFound,
+            WebError::Select {
+                error: SelectError::TooLarge,
+                ..
+            } => ErrorKind::ResourceLimit,
             WebError::TimedOut(_) => ErrorKind::Timeout,
             WebError::Policy(_) => ErrorKind::Internal,
             WebError::NoEngine { .. }
             | WebError::Redirect(_)
             | WebError::Redirects
             | WebError::Http(_)
-            | WebError::Select { error: SelectError::NotHtml(_), .. }
+            | WebError::Select {
+                error: SelectError::NotHtml(_),
+                ..
+            }
             | WebError::NotText(_) => ErrorKind::Io,
         }
     }
@@ -119,7 +138,10 @@ impl WebError {
 
 impl From<WebError> for Failed {
     fn from(error: WebError) -> Self {
-        Failed { kind: error.kind(), message: error.to_string() }
+        Failed {
+            kind: error.kind(),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -138,7 +160,11 @@ mod tests {
             address.to_string(),
             "h is at 127.0.0.1, a loopback address, and no line of the policy opens it"
         );
-        assert_eq!(address.kind(), ErrorKind::DeniedPolicy, "a closed address is a refusal");
+        assert_eq!(
+            address.kind(),
+            ErrorKind::DeniedPolicy,
+            "a closed address is a refusal"
+        );
         let none = WebError::NoEngine {
             searxng: EngineError::NotSetUp("SEARXNG_URL"),
             brave: EngineError::TimedOut(10),
@@ -148,7 +174,17 @@ mod tests {
             none.to_string(),
             "no search engine answered. SearXNG: not set up (SEARXNG_URL is not set). Brave: no answer within 10 s"
         );
-        assert_eq!(WebError::from(HttpError::Status(404)).kind(), ErrorKind::NotFound);
-        assert_eq!(WebError::Host { host: "h".into(), port: 443 }.kind(), ErrorKind::DeniedPolicy);
+        assert_eq!(
+            WebError::from(HttpError::Status(404)).kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(
+            WebError::Host {
+                host: "h".into(),
+                port: 443
+            }
+            .kind(),
+            ErrorKind::DeniedPolicy
+        );
     }
 }

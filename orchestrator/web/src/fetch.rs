@@ -17,7 +17,8 @@ use reqwest::header::{CONTENT_TYPE, LOCATION};
 use std::net::{IpAddr, SocketAddr};
 
 /// The `Accept` header for pages.
-const PAGES: &str = "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
+const PAGES: &str =
+    "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
 
 /// The `Accept` header for images.
 const IMAGES: &str = "image/png, image/jpeg, image/gif, image/webp";
@@ -47,7 +48,10 @@ pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, 
     let mut target = fetch.target.clone();
     for _ in 0..=REDIRECTS_MAX {
         let addresses = guard::admit(policy, &reach.resolver, &target).await?;
-        let response = reach.http.get(&target, &addresses, http::accepting(PAGES)).await?;
+        let response = reach
+            .http
+            .get(&target, &addresses, http::accepting(PAGES))
+            .await?;
         match redirection(&response, &target)? {
             Some(next) => target = follow(policy, &target, next)?,
             None => return page(response, target, fetch.selector.as_ref()).await,
@@ -61,7 +65,10 @@ pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, 
 pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Image, WebError> {
     let addresses = guard::admit(reach.policy()?, &reach.resolver, target).await?;
     may_be_plain(target, addresses.iter().map(SocketAddr::ip))?;
-    let response = reach.http.get(target, &addresses, http::accepting(IMAGES)).await?;
+    let response = reach
+        .http
+        .get(target, &addresses, http::accepting(IMAGES))
+        .await?;
     if let Some(to) = redirection(&response, target)? {
         return Err(WebError::Moved { to });
     }
@@ -69,10 +76,16 @@ pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Imag
     if !["", "application/octet-stream"].contains(&media.as_str()) && !media.starts_with("image/") {
         return Err(WebError::NotImage(media.chars().take(100).collect()));
     }
-    if response.content_length().is_some_and(|bytes| bytes > image::MAX) {
+    if response
+        .content_length()
+        .is_some_and(|bytes| bytes > image::MAX)
+    {
         return Err(WebError::LargeImage);
     }
-    let Body { bytes: data, complete } = http::read(response, image::MAX as usize).await?;
+    let Body {
+        bytes: data,
+        complete,
+    } = http::read(response, image::MAX as usize).await?;
     if !complete {
         return Err(WebError::LargeImage);
     }
@@ -81,9 +94,18 @@ pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Imag
 }
 
 /// An image may come without TLS only from this machine: then all `addresses` of its host have to be local.
-pub fn may_be_plain(target: &Target, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), WebError> {
-    let here = addresses.into_iter().all(|address| address.to_canonical().is_loopback());
-    if target.is_plain() && !here { Err(WebError::PlainImage) } else { Ok(()) }
+pub fn may_be_plain(
+    target: &Target,
+    addresses: impl IntoIterator<Item = IpAddr>,
+) -> Result<(), WebError> {
+    let here = addresses
+        .into_iter()
+        .all(|address| address.to_canonical().is_loopback());
+    if target.is_plain() && !here {
+        Err(WebError::PlainImage)
+    } else {
+        Ok(())
+    }
 }
 
 /// The target of a redirect, if the response is one.
@@ -91,7 +113,9 @@ fn redirection(response: &Response, from: &Target) -> Result<Option<Target>, Web
     if ![301, 302, 303, 307, 308].contains(&response.status().as_u16()) {
         return Ok(None);
     }
-    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let Some(location) = response.headers().get(LOCATION) else {
+        return Ok(None);
+    };
     let location = String::from_utf8_lossy(location.as_bytes());
     from.join(&location).map(Some).map_err(WebError::Redirect)
 }
@@ -104,7 +128,11 @@ fn follow(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, Web
     Err(WebError::OtherHost { to: next })
 }
 
-async fn page(response: Response, target: Target, selector: Option<&Selector>) -> Result<Page, WebError> {
+async fn page(
+    response: Response,
+    target: Target,
+    selector: Option<&Selector>,
+) -> Result<Page, WebError> {
     let (media, charset) = content_type(&response)?;
     let declared = decode::kind(&media);
     if declared.is_none() && !media.is_empty() {
@@ -123,16 +151,35 @@ async fn page(response: Response, target: Target, selector: Option<&Selector>) -
         let text = decode::decode(&bytes, charset.as_deref(), kind, !complete);
         match (kind, &wanted) {
             (TextKind::Html, selector) => html::read(&text, &base, selector.as_ref(), stop),
-            (TextKind::Plain, None) => Ok(Readable { text, complete: true, ..Readable::default() }),
+            (TextKind::Plain, None) => Ok(Readable {
+                text,
+                complete: true,
+                ..Readable::default()
+            }),
             (TextKind::Plain, Some(_)) => Err(SelectError::NotHtml(media_of_text)),
         }
     });
-    let read = read.await.map_err(|Unfinished| HttpError::Broken("the session ends".into()))?;
-    let Readable { title, text, elements, complete: all } = read.map_err(|error| {
+    let read = read
+        .await
+        .map_err(|Unfinished| HttpError::Broken("the session ends".into()))?;
+    let Readable {
+        title,
+        text,
+        elements,
+        complete: all,
+    } = read.map_err(|error| {
         let selector = selector.map_or(String::new(), |selector| selector.text().to_owned());
         WebError::Select { selector, error }
     })?;
-    Ok(Page { target, media, title, text, elements, bytes: length, complete: complete && all })
+    Ok(Page {
+        target,
+        media,
+        title,
+        text,
+        elements,
+        bytes: length,
+        complete: complete && all,
+    })
 }
 
 /// The content type of a successful response.
@@ -141,7 +188,10 @@ fn content_type(response: &Response) -> Result<(String, Option<String>), HttpErr
     if !status.is_success() {
         return Err(HttpError::Status(status.as_u16()));
     }
-    let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let header = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     Ok(media_type(header.unwrap_or_default()))
 }
 
@@ -149,9 +199,13 @@ fn content_type(response: &Response) -> Result<(String, Option<String>), HttpErr
 fn media_type(header: &str) -> (String, Option<String>) {
     let mut parts = header.split(';').map(str::trim);
     let media = parts.next().unwrap_or_default().to_ascii_lowercase();
-    let charset =
-        parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("charset"));
-    (media, charset.map(|(_, value)| value.trim_matches('"').to_owned()))
+    let charset = parts
+        .filter_map(|part| part.split_once('='))
+        .find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    (
+        media,
+        charset.map(|(_, value)| value.trim_matches('"').to_owned()),
+    )
 }
 
 #[cfg(test)]
@@ -163,10 +217,18 @@ mod tests {
         for (header, media, charset) in [
             ("text/html", "text/html", None),
             ("Text/HTML; charset=UTF-8", "text/html", Some("UTF-8")),
-            ("text/plain;a=b; Charset=\"latin1\" ", "text/plain", Some("latin1")),
+            (
+                "text/plain;a=b; Charset=\"latin1\" ",
+                "text/plain",
+                Some("latin1"),
+            ),
             ("", "", None),
         ] {
-            assert_eq!(media_type(header), (media.to_owned(), charset.map(str::to_owned)), "{header}");
+            assert_eq!(
+                media_type(header),
+                (media.to_owned(), charset.map(str::to_owned)),
+                "{header}"
+            );
         }
     }
 }

@@ -28,13 +28,20 @@ impl Resolve for System {
 }
 
 /// The addresses of `target`. A checked target goes through [`admit`]; search engines are the user's own choice.
-pub async fn locate(resolver: &impl Resolve, target: &Target) -> Result<Vec<SocketAddr>, HttpError> {
+pub async fn locate(
+    resolver: &impl Resolve,
+    target: &Target,
+) -> Result<Vec<SocketAddr>, HttpError> {
     if let Some(address) = target.address() {
         return Ok(vec![SocketAddr::new(address, target.port())]);
     }
     let found = resolver.resolve(target.host(), target.port()).await;
     let found = found.map_err(|error| HttpError::Resolve(error.to_string()))?;
-    if found.is_empty() { Err(HttpError::Resolve("it has no address".into())) } else { Ok(found) }
+    if found.is_empty() {
+        Err(HttpError::Resolve("it has no address".into()))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Checks `target` against the policy; returns the addresses to connect to.
@@ -58,7 +65,10 @@ pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
         return judge(policy, target, [address]);
     }
     if !policy.allows(host, port) && !policy.names_private(host, port) {
-        return Err(WebError::Host { host: host.to_owned(), port });
+        return Err(WebError::Host {
+            host: host.to_owned(),
+            port,
+        });
     }
     Ok(())
 }
@@ -70,7 +80,9 @@ pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), WebError> 
     let (host, port) = (target.host(), target.port());
     let opens = || target.address().is_some() || policy.may_open(host, port);
     if target.is_plain() && !policy.allows_plain(host, port) && !opens() {
-        return Err(WebError::Plain { host: host.to_owned() });
+        return Err(WebError::Plain {
+            host: host.to_owned(),
+        });
     }
     Ok(())
 }
@@ -87,13 +99,26 @@ pub fn judge(
     for address in addresses {
         match not_public(address) {
             Some(_) if policy.opens(host, port, address) => {}
-            Some(class) => return Err(WebError::Address { host: host.to_owned(), address, class }),
+            Some(class) => {
+                return Err(WebError::Address {
+                    host: host.to_owned(),
+                    address,
+                    class,
+                });
+            }
             None if policy.allows(host, port) => opened = false,
-            None => return Err(WebError::Host { host: host.to_owned(), port }),
+            None => {
+                return Err(WebError::Host {
+                    host: host.to_owned(),
+                    port,
+                });
+            }
         }
     }
     if target.is_plain() && !opened && !policy.allows_plain(host, port) {
-        return Err(WebError::Plain { host: host.to_owned() });
+        return Err(WebError::Plain {
+            host: host.to_owned(),
+        });
     }
     Ok(())
 }
@@ -106,7 +131,10 @@ mod tests {
 
     pub fn policy(own: &str) -> WebPolicy {
         let own: WebTable = toml::from_str(own).unwrap();
-        WebPolicy { own, bounds: vec![] }
+        WebPolicy {
+            own,
+            bounds: vec![],
+        }
     }
 
     /// Answers each query from the next list.
@@ -118,21 +146,41 @@ mod tests {
     impl Script {
         fn new(answers: &[&[&'static str]]) -> Self {
             let answers = answers.iter().rev().map(|answer| answer.to_vec()).collect();
-            Self { answers: RefCell::new(answers), asked: Cell::new(0) }
+            Self {
+                answers: RefCell::new(answers),
+                asked: Cell::new(0),
+            }
         }
     }
 
     impl Resolve for Script {
         async fn resolve(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             self.asked.set(self.asked.get() + 1);
-            let answer = self.answers.borrow_mut().pop().ok_or_else(|| io::Error::other("no such name"))?;
-            Ok(answer.iter().map(|address| SocketAddr::new(address.parse().unwrap(), port)).collect())
+            let answer = self
+                .answers
+                .borrow_mut()
+                .pop()
+                .ok_or_else(|| io::Error::other("no such name"))?;
+            Ok(answer
+                .iter()
+                .map(|address| SocketAddr::new(address.parse().unwrap(), port))
+                .collect())
         }
     }
 
-    fn ask(policy: &WebPolicy, url: &str, answers: &[&[&'static str]]) -> Result<Vec<SocketAddr>, WebError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(admit(policy, &Script::new(answers), &Target::parse(url).unwrap()))
+    fn ask(
+        policy: &WebPolicy,
+        url: &str,
+        answers: &[&[&'static str]],
+    ) -> Result<Vec<SocketAddr>, WebError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(admit(
+            policy,
+            &Script::new(answers),
+            &Target::parse(url).unwrap(),
+        ))
     }
 
     #[test]
@@ -151,7 +199,10 @@ mod tests {
             ("https://172.31.0.1/", "172.16.0.0/12"),
             ("https://192.168.0.1/", "192.168.0.0/16"),
             ("https://100.64.0.1/", "100.64.0.0/10"),
-            ("https://169.254.169.254/latest/meta-data/", "169.254.169.254/32"),
+            (
+                "https://169.254.169.254/latest/meta-data/",
+                "169.254.169.254/32",
+            ),
             ("https://0xa9fea9fe/", "169.254.0.0/16"),
             ("https://168.63.129.16/", "168.63.129.16/32"),
             ("https://198.18.0.1/", "198.18.0.0/15"),
@@ -175,12 +226,19 @@ mod tests {
             ("https://[ff02::1]/", "ff00::/8"),
         ] {
             let refused = ask(&default, url, &[]);
-            assert!(matches!(refused, Err(WebError::Address { .. })), "{url}: {refused:?}");
+            assert!(
+                matches!(refused, Err(WebError::Address { .. })),
+                "{url}: {refused:?}"
+            );
             let opened = policy(&format!("allow = ['*']\nprivate = ['{net}']"));
             assert!(ask(&opened, url, &[]).is_ok(), "{url} with {net}");
             judged += 1;
         }
-        for url in ["https://1.1.1.1/", "https://[2606:4700::1111]/", "https://[64:ff9b::808:808]/"] {
+        for url in [
+            "https://1.1.1.1/",
+            "https://[2606:4700::1111]/",
+            "https://[64:ff9b::808:808]/",
+        ] {
             assert!(ask(&default, url, &[]).is_ok(), "{url}");
         }
         println!("{judged} spellings and kinds of addresses refused, and opened by a line each");
@@ -189,19 +247,46 @@ mod tests {
     #[test]
     fn every_address_of_an_answer_counts() {
         let default = policy("allow = ['*']");
-        let pinned = ask(&default, "https://a.example:8443/", &[&["8.8.8.8", "2606:4700::1111"]]).unwrap();
-        assert_eq!(pinned, ["8.8.8.8:8443".parse().unwrap(), "[2606:4700::1111]:8443".parse().unwrap()]);
-        for answer in [["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"], ["8.8.8.8", "::ffff:10.0.0.1"]] {
+        let pinned = ask(
+            &default,
+            "https://a.example:8443/",
+            &[&["8.8.8.8", "2606:4700::1111"]],
+        )
+        .unwrap();
+        assert_eq!(
+            pinned,
+            [
+                "8.8.8.8:8443".parse().unwrap(),
+                "[2606:4700::1111]:8443".parse().unwrap()
+            ]
+        );
+        for answer in [
+            ["8.8.8.8", "127.0.0.1"],
+            ["127.0.0.1", "8.8.8.8"],
+            ["8.8.8.8", "::ffff:10.0.0.1"],
+        ] {
             let refused = ask(&default, "https://a.example/", &[&answer]);
-            assert!(matches!(refused, Err(WebError::Address { .. })), "{answer:?}");
+            assert!(
+                matches!(refused, Err(WebError::Address { .. })),
+                "{answer:?}"
+            );
         }
         // The address after the last one that would be tried counts too.
         let mut many = vec!["8.8.8.8"; TRIED];
-        assert_eq!(ask(&default, "https://a.example/", &[&many]).unwrap().len(), TRIED);
+        assert_eq!(
+            ask(&default, "https://a.example/", &[&many]).unwrap().len(),
+            TRIED
+        );
         many.push("8.8.4.4");
-        assert_eq!(ask(&default, "https://a.example/", &[&many]).unwrap().len(), TRIED);
+        assert_eq!(
+            ask(&default, "https://a.example/", &[&many]).unwrap().len(),
+            TRIED
+        );
         many.push("127.0.0.1");
-        assert!(matches!(ask(&default, "https://a.example/", &[&many]), Err(WebError::Address { .. })));
+        assert!(matches!(
+            ask(&default, "https://a.example/", &[&many]),
+            Err(WebError::Address { .. })
+        ));
         assert!(matches!(
             ask(&default, "https://a.example/", &[&[]]),
             Err(WebError::Http(HttpError::Resolve(_)))
@@ -213,9 +298,14 @@ mod tests {
         let default = policy("allow = ['*']");
         let script = Script::new(&[&["8.8.8.8"], &["127.0.0.1"]]);
         let target = Target::parse("https://a.example/").unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let pinned = runtime.block_on(admit(&default, &script, &target)).unwrap();
-        assert_eq!((pinned, script.asked.get()), (vec!["8.8.8.8:443".parse().unwrap()], 1));
+        assert_eq!(
+            (pinned, script.asked.get()),
+            (vec!["8.8.8.8:443".parse().unwrap()], 1)
+        );
         // The second answer is checked like the first.
         assert!(runtime.block_on(admit(&default, &script, &target)).is_err());
     }
@@ -231,7 +321,9 @@ mod tests {
             ("https://8.8.8.8/", false),
         ] {
             let script = Script::new(&[&["8.8.8.8"]]);
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap();
             let answer = runtime.block_on(admit(&listed, &script, &Target::parse(url).unwrap()));
             assert_eq!(answer.is_ok(), want, "{url}");
             assert_eq!(script.asked.get(), usize::from(want), "{url}");
@@ -246,8 +338,14 @@ mod tests {
     fn a_private_name_means_its_port_and_no_public_place() {
         let lines = policy("private = ['box:8080']");
         assert!(ask(&lines, "http://box:8080/", &[&["192.168.1.2"]]).is_ok());
-        assert!(matches!(ask(&lines, "http://box:8081/", &[&["192.168.1.2"]]), Err(WebError::Host { .. })));
-        assert!(matches!(ask(&lines, "http://box:8080/", &[&["8.8.8.8"]]), Err(WebError::Host { .. })));
+        assert!(matches!(
+            ask(&lines, "http://box:8081/", &[&["192.168.1.2"]]),
+            Err(WebError::Host { .. })
+        ));
+        assert!(matches!(
+            ask(&lines, "http://box:8080/", &[&["8.8.8.8"]]),
+            Err(WebError::Host { .. })
+        ));
         assert!(matches!(
             ask(&lines, "http://box:8080/", &[&["169.254.169.254"]]),
             Err(WebError::Address { .. })
@@ -257,7 +355,10 @@ mod tests {
     #[test]
     fn plain_http_is_for_hosts_that_are_named_for_it() {
         let default = policy("allow = ['*']");
-        assert!(matches!(ask(&default, "http://a.example/", &[&["8.8.8.8"]]), Err(WebError::Plain { .. })));
+        assert!(matches!(
+            ask(&default, "http://a.example/", &[&["8.8.8.8"]]),
+            Err(WebError::Plain { .. })
+        ));
         let named = policy("allow = ['*']\nhttp = ['a.example']");
         assert!(ask(&named, "http://a.example/", &[&["8.8.8.8"]]).is_ok());
         assert!(ask(&named, "http://b.example/", &[&["8.8.8.8"]]).is_err());

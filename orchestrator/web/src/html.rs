@@ -39,13 +39,21 @@ pub fn read(
     selector: Option<&Selector>,
     stop: &Stop,
 ) -> Result<Readable, SelectError> {
-    let chosen = selector.map(|selector| selector.find(page, stop)).transpose()?;
-    let mut writer = Writer { base: Some(base), ..Writer::default() };
+    let chosen = selector
+        .map(|selector| selector.find(page, stop))
+        .transpose()?;
+    let mut writer = Writer {
+        base: Some(base),
+        ..Writer::default()
+    };
     let mut choice = chosen.as_ref().map(Choice::new);
     let mut complete = chosen.as_ref().is_none_or(|chosen| chosen.complete);
     for token in tokens(page) {
         let Ok(token) = token;
-        if choice.as_mut().is_none_or(|choice| choice.admits(&token, &mut writer)) {
+        if choice
+            .as_mut()
+            .is_none_or(|choice| choice.admits(&token, &mut writer))
+        {
             match token {
                 Token::StartTag(tag) => writer.start(&tag),
                 Token::EndTag(tag) => writer.end(&tag.name),
@@ -60,7 +68,12 @@ pub fn read(
     }
     let elements = chosen.as_ref().map(|chosen| chosen.elements.len() as u64);
     let (title, text) = writer.finish();
-    Ok(Readable { title, text, elements, complete })
+    Ok(Readable {
+        title,
+        text,
+        elements,
+        complete,
+    })
 }
 
 /// The text of a fragment of HTML, such as a search result with emphasis.
@@ -88,7 +101,12 @@ struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     fn new(chosen: &'a Chosen) -> Self {
-        Self { coming: &chosen.elements, started: 0, outline: Outline::default(), inside: None }
+        Self {
+            coming: &chosen.elements,
+            started: 0,
+            outline: Outline::default(),
+            inside: None,
+        }
     }
 
     /// Whether to read `token`.
@@ -122,7 +140,9 @@ impl<'a> Choice<'a> {
 
     /// Ends elements. An end tag is written here, because what follows it may be outside the selection.
     fn end(&mut self, name: &[u8], writer: &mut Writer<'_>) -> bool {
-        let Some(depth) = self.outline.ended_by(name) else { return false };
+        let Some(depth) = self.outline.ended_by(name) else {
+            return false;
+        };
         if self.inside.is_some_and(|outside| outside <= depth) || *name == *b"title" {
             writer.end(name);
         }
@@ -133,7 +153,10 @@ impl<'a> Choice<'a> {
 
     /// Records the end of the selected element, if it has ended.
     fn end_chosen(&mut self, writer: &mut Writer<'_>) {
-        if self.inside.is_some_and(|outside| outside >= self.outline.depth()) {
+        if self
+            .inside
+            .is_some_and(|outside| outside >= self.outline.depth())
+        {
             self.inside = None;
             writer.pause();
         }
@@ -287,8 +310,15 @@ impl Writer<'_> {
     fn write_due(&mut self) {
         if self.breaks > 0 && !self.out.is_empty() {
             // Looks back no further than needed: a page may have a million line breaks there.
-            let there = self.out.bytes().rev().take(self.breaks).take_while(|byte| *byte == b'\n').count();
-            self.out.extend(std::iter::repeat_n('\n', self.breaks.saturating_sub(there)));
+            let there = self
+                .out
+                .bytes()
+                .rev()
+                .take(self.breaks)
+                .take_while(|byte| *byte == b'\n')
+                .count();
+            self.out
+                .extend(std::iter::repeat_n('\n', self.breaks.saturating_sub(there)));
         } else if self.space && !self.out.is_empty() && !self.out.ends_with(['\n', ' ']) {
             self.out.push(' ');
         }
@@ -296,7 +326,8 @@ impl Writer<'_> {
     }
 
     fn image(&mut self, tag: &StartTag<()>) {
-        let words = attribute(tag, b"alt").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let words = attribute(tag, b"alt")
+            .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
         if let Some(words) = words.filter(|words| !words.is_empty()) {
             self.word(&format!("[image: {words}]"));
         }
@@ -304,19 +335,31 @@ impl Writer<'_> {
 
     fn open_link(&mut self, tag: &StartTag<()>) {
         self.close_link();
-        let leads = |href: &String| !href.is_empty() && !href.starts_with('#') && href.len() <= LINK_MAX;
-        let Some(href) = attribute(tag, b"href").filter(leads) else { return };
+        let leads =
+            |href: &String| !href.is_empty() && !href.starts_with('#') && href.len() <= LINK_MAX;
+        let Some(href) = attribute(tag, b"href").filter(leads) else {
+            return;
+        };
         self.write_due();
         self.link = Some((self.out.len(), href));
     }
 
     /// A link without text is left out: nothing could represent it.
     fn close_link(&mut self) {
-        let Some((start, href)) = self.link.take() else { return };
-        if self.out.get(start..).is_none_or(|words| words.trim().is_empty()) {
+        let Some((start, href)) = self.link.take() else {
+            return;
+        };
+        if self
+            .out
+            .get(start..)
+            .is_none_or(|words| words.trim().is_empty())
+        {
             return;
         }
-        let target = self.base.and_then(|base| base.join(href.trim()).ok()).map(|target| target.to_string());
+        let target = self
+            .base
+            .and_then(|base| base.join(href.trim()).ok())
+            .map(|target| target.to_string());
         if let Some(target) = target.filter(|target| target.len() <= LINK_MAX) {
             self.out.insert(start, '[');
             self.out.push_str(&format!("]({target})"));
@@ -329,12 +372,17 @@ impl Writer<'_> {
             self.breaks = 1;
             self.word("```");
         }
-        (self.title, self.out.trim_matches('\n').trim_end().to_owned())
+        (
+            self.title,
+            self.out.trim_matches('\n').trim_end().to_owned(),
+        )
     }
 }
 
 fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
-    tag.attributes.get(name).map(|value| String::from_utf8_lossy(&value.value).into_owned())
+    tag.attributes
+        .get(name)
+        .map(|value| String::from_utf8_lossy(&value.value).into_owned())
 }
 
 #[cfg(test)]
@@ -344,15 +392,26 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn read(page: &str) -> Readable {
-        super::read(page, &Target::parse("https://a.example/d/p").unwrap(), None, &Stop::default()).unwrap()
+        super::read(
+            page,
+            &Target::parse("https://a.example/d/p").unwrap(),
+            None,
+            &Stop::default(),
+        )
+        .unwrap()
     }
 
     /// The text that a selector matches in a page.
     fn chosen(page: &str, selector: &str) -> String {
         let selector = Selector::parse(selector).unwrap();
-        super::read(page, &Target::parse("https://a.example/d/p").unwrap(), Some(&selector), &Stop::default())
-            .unwrap()
-            .text
+        super::read(
+            page,
+            &Target::parse("https://a.example/d/p").unwrap(),
+            Some(&selector),
+            &Stop::default(),
+        )
+        .unwrap()
+        .text
     }
 
     #[test]
@@ -360,7 +419,10 @@ mod tests {
         let page = "<title>T</title><nav><a href=/n>nav</a></nav><main id=m><h1>Head</h1><p class=x>One <b>two</b><p>Three\
             <ul><li>a<li class=x>b</ul><pre>c\n d</pre></main><footer><p class=x>foot <a href=/f>link</a></footer>";
         for (selector, want) in [
-            ("main", "# Head\n\nOne two\n\nThree\n- a\n- b\n\n```\nc\n d\n```"),
+            (
+                "main",
+                "# Head\n\nOne two\n\nThree\n- a\n- b\n\n```\nc\n d\n```",
+            ),
             ("#m > h1", "# Head"),
             ("p.x", "One two\n\nfoot [link](https://a.example/f)"),
             (".x", "One two\n- b\n\nfoot [link](https://a.example/f)"),
@@ -370,7 +432,10 @@ mod tests {
             ),
             ("a[href^='/f']", "[link](https://a.example/f)"),
             ("b", "two"),
-            ("a", "[nav](https://a.example/n)\n[link](https://a.example/f)"),
+            (
+                "a",
+                "[nav](https://a.example/n)\n[link](https://a.example/f)",
+            ),
         ] {
             assert_eq!(chosen(page, selector), want, "{selector}");
         }
@@ -392,10 +457,22 @@ mod tests {
             ("<div id=a>in</span></p>in</div>out", "#a", "inin"),
             ("<div id=a><div>in</div>in</div>out", "#a", "in\nin"),
             ("<div id=a><div>in</div>in", "#a", "in\nin"),
-            ("<table><tr><td id=a>in<td>out<tr><td>out</table>", "#a", "in"),
+            (
+                "<table><tr><td id=a>in<td>out<tr><td>out</table>",
+                "#a",
+                "in",
+            ),
             ("<dl><dt>out<dd id=a>in<dt>out</dl>", "#a", "in"),
-            ("<section><pre id=a>in</section><p>out", "#a", "```\nin\n```"),
-            ("<section><script id=a>no</script></section><p id=b>in</p>", "script, #b", "in"),
+            (
+                "<section><pre id=a>in</section><p>out",
+                "#a",
+                "```\nin\n```",
+            ),
+            (
+                "<section><script id=a>no</script></section><p id=b>in</p>",
+                "script, #b",
+                "in",
+            ),
             ("<p id=a>in<img alt=x id=b>", "img", "[image: x]"),
             ("<!-- <p id=a>no</p> --><p id=a>in", "#a", "in"),
             ("<script>'<p id=a>no</p>'</script><p id=a>in", "#a", "in"),
@@ -441,14 +518,20 @@ mod tests {
             ("<script>never closed <p>a", ""),
             ("<p", ""),
             ("a &bogus; b &#0; c", "a &bogus; b \u{fffd} c"),
-            ("<a href=x>one<a href=y>two</a>", "[one](https://a.example/d/x)[two](https://a.example/d/y)"),
+            (
+                "<a href=x>one<a href=y>two</a>",
+                "[one](https://a.example/d/x)[two](https://a.example/d/y)",
+            ),
             ("<svg><text>x</text></svg>y", "y"),
             ("<noscript>z</noscript>", "z"),
             ("<textarea><p>t</textarea>", "<p>t"),
         ] {
             assert_eq!(text(page), want, "{page}");
         }
-        assert_eq!(fragment("a <strong>b</strong> &lt;c&gt;<script>"), "a b <c>");
+        assert_eq!(
+            fragment("a <strong>b</strong> &lt;c&gt;<script>"),
+            "a b <c>"
+        );
     }
 
     #[test]
@@ -459,24 +542,40 @@ mod tests {
             ("depth", deep),
             ("pre", "<pre>".repeat(80_000)),
             ("links", "<a href=x>y".repeat(170_000)),
-            ("attributes", format!("<p {}>", (0..40_000).map(|n| format!("a{n}=1 ")).collect::<String>())),
+            (
+                "attributes",
+                format!(
+                    "<p {}>",
+                    (0..40_000).map(|n| format!("a{n}=1 ")).collect::<String>()
+                ),
+            ),
             ("open", "<".repeat(1 << 19)),
             ("entities", "&amp".repeat(120_000)),
             ("comment", "<!--".repeat(120_000)),
             ("breaks", "<br><p>".repeat(70_000)),
             ("line ends", format!("<pre>{}", "\n".repeat(1_000_000))),
-            ("breaks in pre", format!("<pre>{}{}", "\n".repeat(1_000_000), "<br>".repeat(200_000))),
+            (
+                "breaks in pre",
+                format!("<pre>{}{}", "\n".repeat(1_000_000), "<br>".repeat(200_000)),
+            ),
             ("links without words", "<a href=x></a>".repeat(140_000)),
             ("attribute", format!("<p a='{}'>", "x".repeat(2_000_000))),
             ("title", format!("<title>{}", "a\n".repeat(500_000))),
             ("cells", "<td>".repeat(200_000)),
-            ("line ends and breaks", format!("<pre>{}", "\n\n\n\n\n<br>".repeat(200_000))),
+            (
+                "line ends and breaks",
+                format!("<pre>{}", "\n\n\n\n\n<br>".repeat(200_000)),
+            ),
         ];
         for (name, page) in cases {
             let start = Instant::now();
             let read = super::read(&page, &link, None, &Stop::default()).unwrap();
             let took = start.elapsed();
-            assert!(read.text.len() <= TEXT_MAX + LINK_MAX + 100, "{name}: {}", read.text.len());
+            assert!(
+                read.text.len() <= TEXT_MAX + LINK_MAX + 100,
+                "{name}: {}",
+                read.text.len()
+            );
             assert_eq!(read.complete, name != "links", "{name}");
             // In a debug build; quadratic work would take minutes.
             assert!(took < Duration::from_secs(10), "{name}: {took:?}");
@@ -490,9 +589,22 @@ mod tests {
         let names = "<b a=1><i b=2><u c=3>";
         let cases = [
             ("depth", "<div>".repeat(200_000)),
-            ("up and down", format!("{}{}", "<div>".repeat(9_000), "<i></i>".repeat(100_000))),
-            ("formatting", format!("<p>{}</p>{}", names.repeat(20_000), "<p>x</p>".repeat(50_000))),
-            ("ends of nothing", format!("{}{}", "<div>".repeat(9_000), "</x>".repeat(200_000))),
+            (
+                "up and down",
+                format!("{}{}", "<div>".repeat(9_000), "<i></i>".repeat(100_000)),
+            ),
+            (
+                "formatting",
+                format!(
+                    "<p>{}</p>{}",
+                    names.repeat(20_000),
+                    "<p>x</p>".repeat(50_000)
+                ),
+            ),
+            (
+                "ends of nothing",
+                format!("{}{}", "<div>".repeat(9_000), "</x>".repeat(200_000)),
+            ),
             ("siblings", "<p>x</p>".repeat(100_000)),
             ("one tag", format!("<p {}", "a=1 ".repeat(500_000))),
             ("quote", format!("<p a=\"{}", "x".repeat(2_000_000))),
@@ -509,16 +621,26 @@ mod tests {
         for (name, page) in &cases {
             for selector in selectors {
                 let start = Instant::now();
-                let read =
-                    super::read(page, &link, Some(&Selector::parse(selector).unwrap()), &Stop::default());
+                let read = super::read(
+                    page,
+                    &link,
+                    Some(&Selector::parse(selector).unwrap()),
+                    &Stop::default(),
+                );
                 if let Ok(read) = &read {
                     assert!(read.elements <= Some(FOUND_MAX as u64), "{name} {selector}");
                     assert!(read.text.len() <= 2 * TEXT_MAX, "{name} {selector}");
                 }
                 let took = start.elapsed();
-                println!("{name}, {selector}: {:?} in {took:?}", read.map(|read| read.elements));
+                println!(
+                    "{name}, {selector}: {:?} in {took:?}",
+                    read.map(|read| read.elements)
+                );
                 // Steps bound the work; this only distinguishes a hang from a busy machine.
-                assert!(took < Duration::from_secs(60), "{name} {selector}: {took:?}");
+                assert!(
+                    took < Duration::from_secs(60),
+                    "{name} {selector}: {took:?}"
+                );
             }
         }
     }

@@ -41,18 +41,37 @@ pub fn client(
     addresses: &[SocketAddr],
     idle: usize,
 ) -> Result<Client, HttpError> {
-    let builder = tls.client(target.is_plain()).map_err(HttpError::Tls)?.pool_max_idle_per_host(idle);
-    let builder = builder.dns_resolver(NoResolver).resolve_to_addrs(target.host(), addresses);
-    builder.build().map_err(|error| HttpError::Tls(root(&error)))
+    let builder = tls
+        .client(target.is_plain())
+        .map_err(HttpError::Tls)?
+        .pool_max_idle_per_host(idle);
+    let builder = builder
+        .dns_resolver(NoResolver)
+        .resolve_to_addrs(target.host(), addresses);
+    builder
+        .build()
+        .map_err(|error| HttpError::Tls(root(&error)))
 }
 
 /// Sends a request with such a client. If the connection's peer address is not one of `addresses`, nothing is read from it.
-pub async fn send(request: RequestBuilder, addresses: &[SocketAddr]) -> Result<Response, HttpError> {
-    let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
+pub async fn send(
+    request: RequestBuilder,
+    addresses: &[SocketAddr],
+) -> Result<Response, HttpError> {
+    let response = request
+        .send()
+        .await
+        .map_err(|error| HttpError::Connect(root(&error)))?;
     let is_known = |peer: SocketAddr| {
-        addresses.iter().any(|address| address.ip() == peer.ip() && address.port() == peer.port())
+        addresses
+            .iter()
+            .any(|address| address.ip() == peer.ip() && address.port() == peer.port())
     };
-    if response.remote_addr().is_some_and(is_known) { Ok(response) } else { Err(HttpError::OtherAddress) }
+    if response.remote_addr().is_some_and(is_known) {
+        Ok(response)
+    } else {
+        Err(HttpError::OtherAddress)
+    }
 }
 
 /// The body of a response, decompressed.
@@ -67,21 +86,35 @@ pub struct Body {
 pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
     let mut unpacker = Unpacker::new(is_packed(&response)?, max);
     let mut room = max;
-    while let Some(chunk) = response.chunk().await.map_err(|error| HttpError::Broken(root(&error)))? {
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| HttpError::Broken(root(&error)))?
+    {
         let taken = &chunk[..chunk.len().min(room)];
         room -= taken.len();
         if !unpacker.write(taken)? || taken.len() < chunk.len() {
-            return Ok(Body { bytes: unpacker.into_bytes(), complete: false });
+            return Ok(Body {
+                bytes: unpacker.into_bytes(),
+                complete: false,
+            });
         }
     }
     let complete = unpacker.finish()?;
-    Ok(Body { bytes: unpacker.into_bytes(), complete })
+    Ok(Body {
+        bytes: unpacker.into_bytes(),
+        complete,
+    })
 }
 
 /// Whether a body is compressed. It may be compressed once, in the one way that was requested.
 fn is_packed(response: &Response) -> Result<bool, HttpError> {
-    let encodings: Vec<&[u8]> =
-        response.headers().get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes()).collect();
+    let encodings: Vec<&[u8]> = response
+        .headers()
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .map(|value| value.as_bytes())
+        .collect();
     match encodings.as_slice() {
         [] => Ok(false),
         [one] if one.eq_ignore_ascii_case(b"identity") => Ok(false),
@@ -96,7 +129,10 @@ fn is_packed(response: &Response) -> Result<bool, HttpError> {
 /// Receives a body, compressed or not.
 enum Unpacker {
     Plain(Bounded),
-    Packed { decoder: Box<MultiGzDecoder<Bounded>>, began: bool },
+    Packed {
+        decoder: Box<MultiGzDecoder<Bounded>>,
+        began: bool,
+    },
 }
 
 /// A buffer for a limited number of bytes.
@@ -109,9 +145,14 @@ struct Bounded {
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.max - self.bytes.len();
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.is_full |= bytes.len() > room;
-        if self.is_full { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+        if self.is_full {
+            Err(io::ErrorKind::FileTooLarge.into())
+        } else {
+            Ok(bytes.len())
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -121,9 +162,16 @@ impl Write for Bounded {
 
 impl Unpacker {
     fn new(packed: bool, max: usize) -> Self {
-        let bounded = Bounded { bytes: Vec::new(), max, is_full: false };
+        let bounded = Bounded {
+            bytes: Vec::new(),
+            max,
+            is_full: false,
+        };
         if packed {
-            Self::Packed { decoder: Box::new(MultiGzDecoder::new(bounded)), began: false }
+            Self::Packed {
+                decoder: Box::new(MultiGzDecoder::new(bounded)),
+                began: false,
+            }
         } else {
             Self::Plain(bounded)
         }
@@ -143,7 +191,10 @@ impl Unpacker {
 
     fn finish(&mut self) -> Result<bool, HttpError> {
         match self {
-            Self::Packed { decoder, began: true } => {
+            Self::Packed {
+                decoder,
+                began: true,
+            } => {
                 let finished = decoder.try_finish();
                 self.has_room(finished)
             }
@@ -177,7 +228,10 @@ impl Unpacker {
 /// Request headers that accept this media type and the one kind of compression.
 pub fn accepting(media: &'static str) -> HeaderMap {
     let headers = [(ACCEPT, media), (ACCEPT_ENCODING, "gzip")];
-    headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    headers
+        .into_iter()
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .collect()
 }
 
 /// The innermost cause, the one that a person can act on. It contains no URL, so nothing of a query.

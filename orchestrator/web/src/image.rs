@@ -20,7 +20,21 @@ pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
         _ => None,
     }
 }
@@ -30,12 +44,17 @@ pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if it is another type of file, or too large.
 pub fn check(bytes: &[u8], size: u64) -> Result<&'static str, Failed> {
-    let refused = |message: String| Failed { kind: ErrorKind::InvalidInput, message };
+    let refused = |message: String| Failed {
+        kind: ErrorKind::InvalidInput,
+        message,
+    };
     let media_type = media_type(bytes).ok_or_else(|| {
         refused("this is not a PNG, JPEG, GIF or WebP image, whatever its name says".into())
     })?;
     if size > MAX {
-        return Err(refused(format!("the image has {size} bytes; more than {MAX} are not shown")));
+        return Err(refused(format!(
+            "the image has {size} bytes; more than {MAX} are not shown"
+        )));
     }
     Ok(media_type)
 }
@@ -59,7 +78,12 @@ mod tests {
             assert_eq!(media_type(bytes), want, "{bytes:?}");
         }
         assert!(check(png, MAX).is_ok());
-        assert!(check(png, MAX + 1).unwrap_err().message.contains("more than 5000000"));
+        assert!(
+            check(png, MAX + 1)
+                .unwrap_err()
+                .message
+                .contains("more than 5000000")
+        );
         assert_eq!(check(b"text", 4).unwrap_err().kind, ErrorKind::InvalidInput);
     }
 }

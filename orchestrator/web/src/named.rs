@@ -42,7 +42,11 @@ impl NamedHost {
         let addresses = locate(&System, &target).await?;
         judge(&target, addresses.iter().map(SocketAddr::ip), by)?;
         let client = http::client(&Tls::default(), &target, &addresses, IDLE)?;
-        Ok(Self { target, addresses, client })
+        Ok(Self {
+            target,
+            addresses,
+            client,
+        })
     }
 
     /// The named target, with its path.
@@ -52,7 +56,9 @@ impl NamedHost {
 
     /// The class of its addresses.
     pub fn class(&self) -> Class {
-        self.addresses.first().map_or(Class::Public, |address| class(address.ip()))
+        self.addresses
+            .first()
+            .map_or(Class::Public, |address| class(address.ip()))
     }
 
     /// Whether `other` has the same scheme, host and port.
@@ -74,16 +80,25 @@ impl NamedHost {
     }
 }
 
-fn judge(target: &Target, addresses: impl Iterator<Item = IpAddr>, by: NamedBy) -> Result<(), WebError> {
+fn judge(
+    target: &Target,
+    addresses: impl Iterator<Item = IpAddr>,
+    by: NamedBy,
+) -> Result<(), WebError> {
     let host = || target.host().to_owned();
     let mut plain = true;
     for address in addresses {
         match (not_public(address), by) {
             (None, _) => plain = false,
-            (Some(class), NamedBy::User) if target.address().is_some() || class.opens_by_name() => {}
+            (Some(class), NamedBy::User) if target.address().is_some() || class.opens_by_name() => {
+            }
             (Some(class), NamedBy::ServerAt(own)) if class == own && class.opens_by_name() => {}
             (Some(class), NamedBy::User | NamedBy::Stranger | NamedBy::ServerAt(_)) => {
-                return Err(WebError::Address { host: host(), address, class });
+                return Err(WebError::Address {
+                    host: host(),
+                    address,
+                    class,
+                });
             }
         }
     }
@@ -99,8 +114,13 @@ fn judge(target: &Target, addresses: impl Iterator<Item = IpAddr>, by: NamedBy) 
 /// If it is longer, incomplete, or compressed in a way that was not requested.
 pub async fn body(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     match http::read(response, max).await? {
-        Body { bytes, complete: true } => Ok(bytes),
-        Body { complete: false, .. } => Err(HttpError::TooLong(max)),
+        Body {
+            bytes,
+            complete: true,
+        } => Ok(bytes),
+        Body {
+            complete: false, ..
+        } => Err(HttpError::TooLong(max)),
     }
 }
 
@@ -121,24 +141,46 @@ mod tests {
             ("http://localhost:8000/", "127.0.0.1"),
             ("http://box/", "192.168.1.2"),
         ] {
-            assert_eq!(judged(url, &[address], NamedBy::User), Ok(()), "{url} {address}");
+            assert_eq!(
+                judged(url, &[address], NamedBy::User),
+                Ok(()),
+                "{url} {address}"
+            );
         }
         let metadata = judged("http://a.example/", &["169.254.169.254"], NamedBy::User);
         assert!(matches!(metadata, Err(WebError::Address { .. })));
-        assert_eq!(judged("http://169.254.169.254/", &["169.254.169.254"], NamedBy::User), Ok(()));
+        assert_eq!(
+            judged(
+                "http://169.254.169.254/",
+                &["169.254.169.254"],
+                NamedBy::User
+            ),
+            Ok(())
+        );
         let plain = judged("http://a.example/", &["8.8.8.8"], NamedBy::User);
         assert!(matches!(plain, Err(WebError::Plain { .. })));
-        let both = judged("http://a.example/", &["127.0.0.1", "8.8.8.8"], NamedBy::User);
+        let both = judged(
+            "http://a.example/",
+            &["127.0.0.1", "8.8.8.8"],
+            NamedBy::User,
+        );
         assert!(matches!(both, Err(WebError::Plain { .. })));
     }
 
     #[test]
     fn a_stranger_names_public_places_and_a_server_such_as_its_own() {
         let refused = |url: &str, address: &str, by| {
-            assert!(matches!(judged(url, &[address], by), Err(WebError::Address { .. })), "{url} {address}");
+            assert!(
+                matches!(judged(url, &[address], by), Err(WebError::Address { .. })),
+                "{url} {address}"
+            );
         };
         let local = NamedBy::ServerAt(Class::Loopback);
-        for by in [NamedBy::Stranger, local, NamedBy::ServerAt(Class::LinkLocal)] {
+        for by in [
+            NamedBy::Stranger,
+            local,
+            NamedBy::ServerAt(Class::LinkLocal),
+        ] {
             assert_eq!(judged("https://a.example/", &["8.8.8.8"], by), Ok(()));
             refused("https://a.example/", "169.254.169.254", by);
             refused("https://a.example/", "10.0.0.1", by);

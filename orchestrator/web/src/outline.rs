@@ -34,7 +34,11 @@ impl Outline {
 
     /// Ends elements that lack their end tag and cannot contain a `name`.
     pub fn before(&mut self, name: &[u8]) {
-        while self.open.last().is_some_and(|open| ends_before(&open.name, name)) {
+        while self
+            .open
+            .last()
+            .is_some_and(|open| ends_before(&open.name, name))
+        {
             self.truncate(self.open.len() - 1);
         }
     }
@@ -49,7 +53,10 @@ impl Outline {
             return;
         }
         *self.counts.entry(name.into()).or_default() += 1;
-        self.open.push(Open { name: name.into(), element });
+        self.open.push(Open {
+            name: name.into(),
+            element,
+        });
     }
 
     /// The index, from the outermost, of the element that an end tag ends; `None` if it ends none.
@@ -75,8 +82,8 @@ impl Outline {
 /// Elements without content and end tag (HTML, 13.1.2).
 pub fn is_void(name: &[u8]) -> bool {
     const VOID: [&[u8]; 14] = [
-        b"area", b"base", b"br", b"col", b"embed", b"hr", b"img", b"input", b"link", b"meta", b"param",
-        b"source", b"track", b"wbr",
+        b"area", b"base", b"br", b"col", b"embed", b"hr", b"img", b"input", b"link", b"meta",
+        b"param", b"source", b"track", b"wbr",
     ];
     VOID.contains(&name)
 }
@@ -84,12 +91,12 @@ pub fn is_void(name: &[u8]) -> bool {
 /// Line breaks before and after an element that begins a line of its own.
 pub fn breaks_around(name: &[u8]) -> usize {
     match name {
-        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"pre" | b"table"
-        | b"article" | b"section" | b"figure" | b"hr" | b"dl" => 2,
-        b"div" | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"ul" | b"ol" | b"li" | b"dt"
-        | b"dd" | b"tr" | b"form" | b"fieldset" | b"legend" | b"figcaption" | b"details" | b"summary"
-        | b"address" | b"option" | b"caption" | b"title" | b"body" | b"br" | b"textarea" | b"button"
-        | b"video" | b"audio" => 1,
+        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"pre"
+        | b"table" | b"article" | b"section" | b"figure" | b"hr" | b"dl" => 2,
+        b"div" | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"ul" | b"ol" | b"li"
+        | b"dt" | b"dd" | b"tr" | b"form" | b"fieldset" | b"legend" | b"figcaption"
+        | b"details" | b"summary" | b"address" | b"option" | b"caption" | b"title" | b"body"
+        | b"br" | b"textarea" | b"button" | b"video" | b"audio" => 1,
         _ => 0,
     }
 }

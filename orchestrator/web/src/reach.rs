@@ -15,11 +15,17 @@ pub struct Reach<R = System> {
 
 impl<R> Reach<R> {
     pub fn new(policy: Result<WebPolicy, PolicyError>, resolver: R) -> Self {
-        Self { policy, resolver, http: Http::default() }
+        Self {
+            policy,
+            resolver,
+            http: Http::default(),
+        }
     }
 
     /// The policy; without it nothing can be reached.
     pub fn policy(&self) -> Result<&WebPolicy, WebError> {
-        self.policy.as_ref().map_err(|error| WebError::Policy(error.to_string()))
+        self.policy
+            .as_ref()
+            .map_err(|error| WebError::Policy(error.to_string()))
     }
 }

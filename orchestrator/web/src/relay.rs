@@ -68,7 +68,10 @@ pub struct Decision {
 impl Decision {
     /// Why it was refused or failed, and what would open it where its address is not public.
     pub fn explain(&self) -> Option<String> {
-        Some(answer::explained(self.why.clone()?, self.private.as_deref()))
+        Some(answer::explained(
+            self.why.clone()?,
+            self.private.as_deref(),
+        ))
     }
 }
 
@@ -87,14 +90,22 @@ impl RelaySockets {
     /// If they are no sockets.
     pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Option<Self>> {
         let mut descriptors = descriptors.into_iter();
-        let (listener, announcements) = match (descriptors.next(), descriptors.next(), descriptors.next()) {
-            (Some(listener), announcements, None) => (TcpListener::from(listener), announcements),
-            _ => return Ok(None),
-        };
+        let (listener, announcements) =
+            match (descriptors.next(), descriptors.next(), descriptors.next()) {
+                (Some(listener), announcements, None) => {
+                    (TcpListener::from(listener), announcements)
+                }
+                _ => return Ok(None),
+            };
         listener.set_nonblocking(true)?;
         let announcements = announcements.map(UnixDatagram::from);
-        announcements.as_ref().map_or(Ok(()), |socket| socket.set_nonblocking(true))?;
-        Ok(Some(Self { listener, announcements }))
+        announcements
+            .as_ref()
+            .map_or(Ok(()), |socket| socket.set_nonblocking(true))?;
+        Ok(Some(Self {
+            listener,
+            announcements,
+        }))
     }
 }
 
@@ -119,8 +130,17 @@ impl Relay {
 }
 
 impl<R: Resolve + 'static> Relay<R> {
-    pub(crate) fn with_resolver(hosts: Hosts, resolver: R, observe: impl Fn(Decision) + 'static) -> Self {
-        Self { hosts, resolver, observe: Box::new(observe), pace: Pace::default() }
+    pub(crate) fn with_resolver(
+        hosts: Hosts,
+        resolver: R,
+        observe: impl Fn(Decision) + 'static,
+    ) -> Self {
+        Self {
+            hosts,
+            resolver,
+            observe: Box::new(observe),
+            pace: Pace::default(),
+        }
     }
 
     /// Serves until the future is dropped, which ends all connections. Needs a local runtime.
@@ -128,17 +148,26 @@ impl<R: Resolve + 'static> Relay<R> {
     /// # Errors
     /// If the socket cannot be watched.
     pub async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
-        let RelaySockets { listener, announcements } = sockets;
+        let RelaySockets {
+            listener,
+            announcements,
+        } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut announced = announcements.map(Announced::new);
-        let (relay, places, mut connections) =
-            (Rc::new(self), Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        let (relay, places, mut connections) = (
+            Rc::new(self),
+            Arc::new(Semaphore::new(AT_ONCE)),
+            JoinSet::new(),
+        );
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed, so this succeeds in the end.
             let place = places.clone().acquire_owned().await.ok();
             match listener.accept().await {
-                Ok((_, peer)) if announced.as_mut().is_some_and(|announced| !announced.take(peer)) => {}
+                Ok((_, peer))
+                    if announced
+                        .as_mut()
+                        .is_some_and(|announced| !announced.take(peer)) => {}
                 Ok((program, _)) => {
                     let relay = relay.clone();
                     connections.spawn_local(async move {
@@ -156,7 +185,11 @@ impl<R: Resolve + 'static> Relay<R> {
     async fn carry(&self, mut program: TcpStream) {
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
-        let request = timeout(Duration::from_secs(HEAD_S), ProgramRequest::read(&mut program)).await;
+        let request = timeout(
+            Duration::from_secs(HEAD_S),
+            ProgramRequest::read(&mut program),
+        )
+        .await;
         if !matches!(request, Ok(Err(ReadError::Gone))) {
             // Before any decision, so that malformed requests are slowed down too.
             self.pace.turn().await;
@@ -175,24 +208,37 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
         };
-        let ProgramRequest { wanted, socks, rest } = request;
+        let ProgramRequest {
+            wanted,
+            socks,
+            rest,
+        } = request;
         match self.connect(&wanted).await {
             Ok(mut host) => {
-                self.tell(Some(&wanted.place), ConnectionVerdict::Allowed, (None, None));
+                self.tell(
+                    Some(&wanted.place),
+                    ConnectionVerdict::Allowed,
+                    (None, None),
+                );
                 let greeting = match (socks, wanted.tunnel) {
                     (true, _) => socks_reply(0),
                     (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
                     (false, false) => Vec::new(),
                 };
                 let first = [wanted.first, rest].concat();
-                if program.write_all(&greeting).await.is_ok() && host.write_all(&first).await.is_ok() {
+                if program.write_all(&greeting).await.is_ok()
+                    && host.write_all(&first).await.is_ok()
+                {
                     tokio::select! {
                         _ = tunnel::pass(&program, &host, IDLE) => {}
                         () = self.hosts.withdrawn(&wanted.place, wanted.key) => {}
                     }
                 }
             }
-            Err(error) => self.refuse(program, socks, &Refusal::Web(wanted.place, error)).await,
+            Err(error) => {
+                self.refuse(program, socks, &Refusal::Web(wanted.place, error))
+                    .await
+            }
         }
     }
 
@@ -213,8 +259,16 @@ impl<R: Resolve + 'static> Relay<R> {
             Refusal::Web(place, _) => Some(place),
             Refusal::Wanted(_) | Refusal::Slow(_) => None,
         };
-        self.tell(place, refusal.verdict(), (Some(refusal.why()), refusal.private()));
-        let answer = if socks { refusal.socks() } else { refusal.http() };
+        self.tell(
+            place,
+            refusal.verdict(),
+            (Some(refusal.why()), refusal.private()),
+        );
+        let answer = if socks {
+            refusal.socks()
+        } else {
+            refusal.http()
+        };
         goodbye(program, &answer).await;
     }
 
@@ -225,7 +279,13 @@ impl<R: Resolve + 'static> Relay<R> {
         (why, private): (Option<String>, Option<String>),
     ) {
         let (host, port) = place.map_or(("", 0), |place| (place.host(), place.port()));
-        (self.observe)(Decision { host: host.to_owned(), port, verdict, why, private });
+        (self.observe)(Decision {
+            host: host.to_owned(),
+            port,
+            verdict,
+            why,
+            private,
+        });
     }
 }
 
@@ -275,7 +335,11 @@ impl ProgramRequest {
     async fn read(program: &mut TcpStream) -> Result<Self, ReadError> {
         let mut bytes = Vec::with_capacity(1024);
         more(program, &mut bytes).await?;
-        if bytes[0] == 5 { Self::socks(program, bytes).await } else { Self::http(program, bytes).await }
+        if bytes[0] == 5 {
+            Self::socks(program, bytes).await
+        } else {
+            Self::http(program, bytes).await
+        }
     }
 
     async fn http(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
@@ -286,7 +350,11 @@ impl ProgramRequest {
             if (seen == 0 || may_be_whole)
                 && let Some((wanted, length)) = wanted::http(&bytes).map_err(ReadError::Http)?
             {
-                return Ok(Self { wanted, socks: false, rest: bytes.split_off(length) });
+                return Ok(Self {
+                    wanted,
+                    socks: false,
+                    rest: bytes.split_off(length),
+                });
             }
             seen = bytes.len();
             more(program, &mut bytes).await?;
@@ -301,15 +369,29 @@ impl ProgramRequest {
             }
         };
         let answer = if open { [5, 0] } else { [5, 0xff] };
-        program.write_all(&answer).await.map_err(|_| ReadError::Gone)?;
+        program
+            .write_all(&answer)
+            .await
+            .map_err(|_| ReadError::Gone)?;
         if !open {
             return Err(ReadError::Gone);
         }
         bytes.drain(..length);
         loop {
-            if let Some((place, length)) = wanted::socks_request(&bytes).map_err(ReadError::Socks)? {
-                let wanted = Wanted { place, first: Vec::new(), tunnel: true, key: None };
-                return Ok(Self { wanted, socks: true, rest: bytes.split_off(length) });
+            if let Some((place, length)) =
+                wanted::socks_request(&bytes).map_err(ReadError::Socks)?
+            {
+                let wanted = Wanted {
+                    place,
+                    first: Vec::new(),
+                    tunnel: true,
+                    key: None,
+                };
+                return Ok(Self {
+                    wanted,
+                    socks: true,
+                    rest: bytes.split_off(length),
+                });
             }
             more(program, &mut bytes).await?;
         }
@@ -336,18 +418,26 @@ struct Announced {
 
 impl Announced {
     fn new(socket: UnixDatagram) -> Self {
-        Self { socket, waiting: HashSet::new() }
+        Self {
+            socket,
+            waiting: HashSet::new(),
+        }
     }
 
     /// Whether `peer` was announced. Each announcement counts once; it always precedes its connection.
     fn take(&mut self, peer: SocketAddr) -> bool {
         let mut message = [0; 16];
         while let Ok(length) = self.socket.recv(&mut message) {
-            let [a, b, c, d, high, low] = message[..length] else { break };
+            let [a, b, c, d, high, low] = message[..length] else {
+                break;
+            };
             if self.waiting.len() >= ANNOUNCED_MAX {
                 self.waiting.clear();
             }
-            self.waiting.insert(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low]))));
+            self.waiting.insert(SocketAddr::from((
+                [a, b, c, d],
+                u16::from_be_bytes([high, low]),
+            )));
         }
         self.waiting.remove(&peer)
     }

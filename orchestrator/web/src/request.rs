@@ -34,9 +34,13 @@ impl WebRequest {
     /// The effect that the executor decides on: an image is fetched like a page.
     pub fn effect(&self) -> Effect {
         match self {
-            WebRequest::Search(search) => Effect::WebSearch { query: search.query.clone() },
+            WebRequest::Search(search) => Effect::WebSearch {
+                query: search.query.clone(),
+            },
             WebRequest::Fetch(Fetch { target, .. }) | WebRequest::View(View { target, .. }) => {
-                Effect::WebFetch { url: target.to_string() }
+                Effect::WebFetch {
+                    url: target.to_string(),
+                }
             }
         }
     }

@@ -89,7 +89,11 @@ pub struct SearchResults {
 
 /// Whether the policy allows searches at all.
 pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
-    if policy.searches() { Ok(()) } else { Err(WebError::SearchOff) }
+    if policy.searches() {
+        Ok(())
+    } else {
+        Err(WebError::SearchOff)
+    }
 }
 
 /// Queries one engine after the other.
@@ -133,7 +137,9 @@ async fn ask<R: Resolve>(
         }
     };
     let body = timeout(Duration::from_secs(PATIENCE_S), asked).await;
-    let body = body.map_err(|_| EngineError::TimedOut(PATIENCE_S))?.map_err(EngineError::Http)?;
+    let body = body
+        .map_err(|_| EngineError::TimedOut(PATIENCE_S))?
+        .map_err(EngineError::Http)?;
     let mut hits = parse(provider, &body.bytes).ok_or(EngineError::NotJson)?;
     hits.truncate(search.max_results as usize);
     if let Some(key) = &engines.brave_key {
@@ -159,12 +165,23 @@ fn request(
     let mut headers = http::accepting("application/json");
     let target = match provider {
         Provider::SearXng => {
-            let base = engines.searxng.as_deref().ok_or(EngineError::NotSetUp(SEARXNG_URL))?;
-            let query = [("q", search.query.as_str()), ("format", "json"), ("engines", ENGINES)];
-            address(base, "search", &query).ok_or(EngineError::Base(SEARXNG_URL, "write http(s)://HOST"))?
+            let base = engines
+                .searxng
+                .as_deref()
+                .ok_or(EngineError::NotSetUp(SEARXNG_URL))?;
+            let query = [
+                ("q", search.query.as_str()),
+                ("format", "json"),
+                ("engines", ENGINES),
+            ];
+            address(base, "search", &query)
+                .ok_or(EngineError::Base(SEARXNG_URL, "write http(s)://HOST"))?
         }
         Provider::Brave => {
-            let key = engines.brave_key.as_deref().ok_or(EngineError::NotSetUp(BRAVE_KEY))?;
+            let key = engines
+                .brave_key
+                .as_deref()
+                .ok_or(EngineError::NotSetUp(BRAVE_KEY))?;
             let count = search.max_results.to_string();
             let query = [("q", search.query.as_str()), ("count", &count)];
             let target = address(&engines.brave, "res/v1/web/search", &query)
@@ -230,17 +247,28 @@ struct BraveHit {
 fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
     let hit = |title: Option<String>, url: String, snippet: Option<String>| {
         let [title, snippet] = [title, snippet].map(|text| fragment(&text.unwrap_or_default()));
-        Hit { title: if title.is_empty() { url.clone() } else { title }, url, snippet }
+        Hit {
+            title: if title.is_empty() { url.clone() } else { title },
+            url,
+            snippet,
+        }
     };
     Some(match provider {
         Provider::SearXng => {
             let answer: SearXng = serde_json::from_slice(body).ok()?;
-            answer.results.into_iter().map(|one| hit(one.title, one.url, one.content)).collect()
+            answer
+                .results
+                .into_iter()
+                .map(|one| hit(one.title, one.url, one.content))
+                .collect()
         }
         Provider::Brave => {
             let answer: Brave = serde_json::from_slice(body).ok()?;
             let results = answer.web.map(|web| web.results).unwrap_or_default();
-            results.into_iter().map(|one| hit(one.title, one.url, one.description)).collect()
+            results
+                .into_iter()
+                .map(|one| hit(one.title, one.url, one.description))
+                .collect()
         }
     })
 }
@@ -257,16 +285,29 @@ mod tests {
         }
     }
 
-    fn asked(engines: &SearchEngines, provider: Provider) -> Result<(Target, HeaderMap), EngineError> {
-        request(engines, &Search { query: "a b&c=ü".into(), max_results: 7 }, provider)
+    fn asked(
+        engines: &SearchEngines,
+        provider: Provider,
+    ) -> Result<(Target, HeaderMap), EngineError> {
+        request(
+            engines,
+            &Search {
+                query: "a b&c=ü".into(),
+                max_results: 7,
+            },
+            provider,
+        )
     }
 
     #[test]
     fn engines_are_asked_as_they_want_it() {
-        let engines = engines(Some("http://[::1]:8888/sx/"), Some("KEY"), "https://api.search.brave.com");
+        let engines = engines(
+            Some("http://[::1]:8888/sx/"),
+            Some("KEY"),
+            "https://api.search.brave.com",
+        );
         let (target, headers) = asked(&engines, Provider::SearXng).unwrap();
-        let want =
-            "http://[::1]:8888/sx/search?q=a+b%26c%3D%C3%BC&format=json&engines=bing%2Cduckduckgo%2Cbrave";
+        let want = "http://[::1]:8888/sx/search?q=a+b%26c%3D%C3%BC&format=json&engines=bing%2Cduckduckgo%2Cbrave";
         assert_eq!(target.to_string(), want);
         assert!(!headers.contains_key("x-subscription-token"));
         let (target, headers) = asked(&engines, Provider::Brave).unwrap();
@@ -296,21 +337,36 @@ mod tests {
             asked(&engines(None, None, "https://b.example"), Provider::Brave).unwrap_err(),
             EngineError::NotSetUp("BRAVE_SEARCH_API_KEY")
         );
-        assert!(asked(&engines(None, Some("K\nX: y"), "https://b.example"), Provider::Brave).is_err());
+        assert!(
+            asked(
+                &engines(None, Some("K\nX: y"), "https://b.example"),
+                Provider::Brave
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn answers_are_read_and_others_are_no_answers() {
         let searxng = br#"{"query":"x","results":[{"title":"T","url":"https://t.example/","content":"<b>c</b> &amp; d","engine":"bing"},{"url":"https://u.example/"}]}"#;
         let hits = parse(Provider::SearXng, searxng).unwrap();
-        assert_eq!((hits[0].title.as_str(), hits[0].snippet.as_str()), ("T", "c & d"));
+        assert_eq!(
+            (hits[0].title.as_str(), hits[0].snippet.as_str()),
+            ("T", "c & d")
+        );
         assert_eq!(hits[1].title, "https://u.example/");
         let brave = br#"{"web":{"results":[{"title":"T","url":"https://t.example/","description":"a <strong>b</strong>"}]}}"#;
         assert_eq!(parse(Provider::Brave, brave).unwrap()[0].snippet, "a b");
-        assert_eq!(parse(Provider::Brave, br#"{"type":"search"}"#), Some(vec![]));
+        assert_eq!(
+            parse(Provider::Brave, br#"{"type":"search"}"#),
+            Some(vec![])
+        );
         for body in [&b"<html>"[..], b"", b"{}", b"{\"results\":7}", b"[]"] {
             assert_eq!(parse(Provider::SearXng, body), None);
         }
-        assert_eq!(parse(Provider::SearXng, "[".repeat(1 << 20).as_bytes()), None);
+        assert_eq!(
+            parse(Provider::SearXng, "[".repeat(1 << 20).as_bytes()),
+            None
+        );
     }
 }

@@ -9,7 +9,8 @@ use html5gum::Tokenizer;
 use html5gum::emitters::default::DefaultEmitter;
 use selectors::SelectorList;
 use selectors::context::{
-    MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode, SelectorCaches,
+    MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode,
+    SelectorCaches,
 };
 use selectors::matching::matches_selector_list;
 use selectors::parser::{ParseRelative, SelectorParseErrorKind};
@@ -56,7 +57,9 @@ impl Selector {
         if text.len() > SELECTOR_MAX {
             return Err(format!("a CSS selector of at most {SELECTOR_MAX} bytes"));
         }
-        parse(text).map(|_| Self(text.to_owned())).map_err(|why| format!("a CSS selector ({why})"))
+        parse(text)
+            .map(|_| Self(text.to_owned()))
+            .map_err(|why| format!("a CSS selector ({why})"))
     }
 
     /// The selector as it was written.
@@ -88,7 +91,10 @@ impl Selector {
             }
             if is_meant {
                 if found.len() == FOUND_MAX {
-                    return Ok(Chosen { elements: found, complete: false });
+                    return Ok(Chosen {
+                        elements: found,
+                        complete: false,
+                    });
                 }
                 found.push(at);
             }
@@ -96,7 +102,10 @@ impl Selector {
         if found.is_empty() {
             Err(SelectError::NoMatch)
         } else {
-            Ok(Chosen { elements: found, complete: true })
+            Ok(Chosen {
+                elements: found,
+                complete: true,
+            })
         }
     }
 }
@@ -157,11 +166,26 @@ mod tests {
         ] {
             assert_eq!(Selector::parse(good).unwrap().text(), good);
         }
-        for bad in ["", " ", "a >", "a[", "a::before", "p:has(b)", "a:hover", "<p>", "a b,", "1", "svg|a"] {
+        for bad in [
+            "",
+            " ",
+            "a >",
+            "a[",
+            "a::before",
+            "p:has(b)",
+            "a:hover",
+            "<p>",
+            "a b,",
+            "1",
+            "svg|a",
+        ] {
             let rule = Selector::parse(bad).unwrap_err();
             assert!(rule.starts_with("a CSS selector ("), "{bad:?}: {rule}");
         }
-        assert_eq!(Selector::parse("a:hover").unwrap_err(), "a CSS selector (`:hover` is not supported)");
+        assert_eq!(
+            Selector::parse("a:hover").unwrap_err(),
+            "a CSS selector (`:hover` is not supported)"
+        );
         assert!(Selector::parse(&"x".repeat(SELECTOR_MAX)).is_ok());
         let long = Selector::parse(&"x".repeat(SELECTOR_MAX + 1)).unwrap_err();
         assert_eq!(long, "a CSS selector of at most 500 bytes");
@@ -184,25 +208,42 @@ mod tests {
             ("div[title]", &[9]),
             ("img + i", &[8]),
         ] {
-            let found =
-                Selector::parse(selector).unwrap().find(page, &Stop::default()).map(|chosen| chosen.elements);
+            let found = Selector::parse(selector)
+                .unwrap()
+                .find(page, &Stop::default())
+                .map(|chosen| chosen.elements);
             assert_eq!(found.unwrap_or_default(), want, "{selector}");
         }
     }
 
     #[test]
     fn what_is_found_is_bounded() {
-        let find =
-            |page: &str, selector: &str| Selector::parse(selector).unwrap().find(page, &Stop::default());
-        assert_eq!(find("<p>a</p><b>c</b>", "b"), Ok(Chosen { elements: vec![1], complete: true }));
+        let find = |page: &str, selector: &str| {
+            Selector::parse(selector)
+                .unwrap()
+                .find(page, &Stop::default())
+        };
+        assert_eq!(
+            find("<p>a</p><b>c</b>", "b"),
+            Ok(Chosen {
+                elements: vec![1],
+                complete: true
+            })
+        );
         assert_eq!(find("<p>a</p>", "b"), Err(SelectError::NoMatch));
         assert_eq!(find("", "b"), Err(SelectError::NoMatch));
         let found = find(&"<b></b>".repeat(FOUND_MAX), "b").unwrap();
         assert_eq!((found.elements.len(), found.complete), (FOUND_MAX, true));
         let found = find(&"<b></b>".repeat(FOUND_MAX + 1), "b, *").unwrap();
         assert_eq!((found.elements.len(), found.complete), (FOUND_MAX, false));
-        assert_eq!(find(&"<i>".repeat(crate::elements::ELEMENTS_MAX), "b"), Err(SelectError::NoMatch));
-        assert_eq!(find(&"<i>".repeat(crate::elements::ELEMENTS_MAX + 1), "b"), Err(SelectError::TooLarge));
+        assert_eq!(
+            find(&"<i>".repeat(crate::elements::ELEMENTS_MAX), "b"),
+            Err(SelectError::NoMatch)
+        );
+        assert_eq!(
+            find(&"<i>".repeat(crate::elements::ELEMENTS_MAX + 1), "b"),
+            Err(SelectError::TooLarge)
+        );
     }
 
     /// Steps for one element that double with each level of a selector, and rows that are searched again for each element.
@@ -211,23 +252,35 @@ mod tests {
         let deep = format!("{}{}", "<a>".repeat(500), "<b></b>".repeat(1000));
         let nested = (0..10).fold("q".to_owned(), |inner, _| format!(":is({inner} *)"));
         let wide = format!("<p>{}</p>", "<i c=1></i>".repeat(150_000));
-        let many = format!("<p {}></p>", (0..100_000).map(|n| format!("a{n}=1 ")).collect::<String>());
+        let many = format!(
+            "<p {}></p>",
+            (0..100_000).map(|n| format!("a{n}=1 ")).collect::<String>()
+        );
         let long = format!("<p class='{}'></p>", "x ".repeat(900_000)).repeat(1);
         for (page, selector, want) in [
             (&deep, nested.as_str(), SelectError::TooLarge),
-            (&deep, ":not(:is(* * * * * * q) :is(* * * * * * q) :is(* * * * q)) q", SelectError::NoMatch),
+            (
+                &deep,
+                ":not(:is(* * * * * * q) :is(* * * * * * q) :is(* * * * q)) q",
+                SelectError::NoMatch,
+            ),
             (&wide, "i ~ i ~ q ~ i", SelectError::TooLarge),
             (&wide, "[c='2'] ~ i", SelectError::TooLarge),
             (&many, "[b='1']", SelectError::NoMatch),
             (&long, ".y.z", SelectError::NoMatch),
         ] {
             let begun = std::time::Instant::now();
-            let found = Selector::parse(selector).unwrap().find(page, &Stop::default());
+            let found = Selector::parse(selector)
+                .unwrap()
+                .find(page, &Stop::default());
             println!("{selector}: {found:?} in {:?}", begun.elapsed());
             assert_eq!(found.err(), Some(want), "{selector}");
         }
         let stop = Stop::default();
         stop.set();
-        assert_eq!(Selector::parse("b").unwrap().find(&deep, &stop), Err(SelectError::TooLarge));
+        assert_eq!(
+            Selector::parse("b").unwrap().find(&deep, &stop),
+            Err(SelectError::TooLarge)
+        );
     }
 }

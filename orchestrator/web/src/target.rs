@@ -33,7 +33,9 @@ impl Target {
         if text.len() > URL_MAX {
             return Err(TargetError::TooLong);
         }
-        Url::parse(text).map_err(|_| TargetError::NotUrl).and_then(Self::of)
+        Url::parse(text)
+            .map_err(|_| TargetError::NotUrl)
+            .and_then(Self::of)
     }
 
     /// Resolves the location of a redirect relative to this URL.
@@ -41,7 +43,10 @@ impl Target {
         if location.len() > URL_MAX {
             return Err(TargetError::TooLong);
         }
-        self.0.join(location).map_err(|_| TargetError::NotUrl).and_then(Self::of)
+        self.0
+            .join(location)
+            .map_err(|_| TargetError::NotUrl)
+            .and_then(Self::of)
     }
 
     fn of(mut url: Url) -> Result<Self, TargetError> {
@@ -52,12 +57,17 @@ impl Target {
             return Err(TargetError::Credentials);
         }
         // A final dot means the same host, and would evade every comparison of names.
-        let name = url.domain().and_then(|name| name.strip_suffix('.')).map(str::to_owned);
+        let name = url
+            .domain()
+            .and_then(|name| name.strip_suffix('.'))
+            .map(str::to_owned);
         if let Some(name) = name {
             url.set_host(Some(&name)).map_err(|_| TargetError::NotUrl)?;
         }
         url.set_fragment(None);
-        let whole = url.domain().is_none_or(|name| !name.is_empty() && !name.ends_with('.'));
+        let whole = url
+            .domain()
+            .is_none_or(|name| !name.is_empty() && !name.ends_with('.'));
         if url.host().is_none() || !whole || url.as_str().len() > URL_MAX {
             return Err(TargetError::NotUrl);
         }
@@ -103,7 +113,11 @@ impl fmt::Display for Target {
 /// Whether `text` is meant as a web address, not as a path.
 pub fn is_web_address(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| ["http", "https"].iter().any(|own| scheme.eq_ignore_ascii_case(own)))
+    scheme.is_some_and(|scheme| {
+        ["http", "https"]
+            .iter()
+            .any(|own| scheme.eq_ignore_ascii_case(own))
+    })
 }
 
 #[cfg(test)]
@@ -164,7 +178,10 @@ mod tests {
             ("data:text/html,x", TargetError::Scheme),
             ("gopher://127.0.0.1/", TargetError::Scheme),
             ("https://u@example.org/", TargetError::Credentials),
-            ("https://example.org:443@127.0.0.1/", TargetError::Credentials),
+            (
+                "https://example.org:443@127.0.0.1/",
+                TargetError::Credentials,
+            ),
             ("https://:p@example.org/", TargetError::Credentials),
         ] {
             assert_eq!(target(text), Err(want), "{text}");
@@ -173,6 +190,9 @@ mod tests {
         assert_eq!((most.len(), target(&most).is_ok()), (URL_MAX, true));
         assert_eq!(target(&format!("{most}x")), Err(TargetError::TooLong));
         // Percent-encoded, it would exceed the limit.
-        assert_eq!(target(&format!("https://a.example/{}", "é".repeat(4000))), Err(TargetError::NotUrl));
+        assert_eq!(
+            target(&format!("https://a.example/{}", "é".repeat(4000))),
+            Err(TargetError::NotUrl)
+        );
     }
 }

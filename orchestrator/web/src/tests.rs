@@ -42,7 +42,9 @@ impl Server {
         Self { address, seen }
     }
 
-    fn start(handler: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
+    fn start(
+        handler: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         Self::at((Ipv4Addr::LOCALHOST, 0).into(), Arc::new(handler))
     }
 
@@ -71,13 +73,18 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<String>>, handler: &Handler) {
 }
 
 fn answer(stream: &mut TcpStream, media: &str, body: &[u8]) -> io::Result<()> {
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)
 }
 
 fn redirect(stream: &mut TcpStream, to: &str) -> io::Result<()> {
-    stream.write_all(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes())
+    stream.write_all(
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes(),
+    )
 }
 
 /// A resolver whose answers change: each query gets the next answer, and the last one stays.
@@ -90,48 +97,92 @@ struct Changing {
 
 impl Changing {
     fn new(answers: &[&[&str]]) -> Self {
-        let parsed = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
-        Self { answers: answers.iter().map(parsed).collect(), ..Self::default() }
+        let parsed = |answer: &&[&str]| {
+            answer
+                .iter()
+                .map(|address| address.parse().unwrap())
+                .collect()
+        };
+        Self {
+            answers: answers.iter().map(parsed).collect(),
+            ..Self::default()
+        }
     }
 }
 
 impl Resolve for &Changing {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let turn = self.asked.replace(self.asked.get() + 1).min(self.answers.len().saturating_sub(1));
+        let turn = self
+            .asked
+            .replace(self.asked.get() + 1)
+            .min(self.answers.len().saturating_sub(1));
         self.names.borrow_mut().push(host.to_owned());
-        let answer = self.answers.get(turn).ok_or_else(|| io::Error::other("no such name"))?;
-        Ok(answer.iter().map(|address| SocketAddr::new(*address, port)).collect())
+        let answer = self
+            .answers
+            .get(turn)
+            .ok_or_else(|| io::Error::other("no such name"))?;
+        Ok(answer
+            .iter()
+            .map(|address| SocketAddr::new(*address, port))
+            .collect())
     }
 }
 
 fn client<R: Resolve>(policy: &str, resolver: R) -> WebClient<R> {
     let own: WebTable = toml::from_str(policy).unwrap();
-    let engines =
-        SearchEngines { searxng: None, brave_key: None, brave: "https://api.search.brave.com".into() };
-    WebClient::with_resolver(Ok(WebPolicy { own, bounds: vec![] }), engines, resolver)
+    let engines = SearchEngines {
+        searxng: None,
+        brave_key: None,
+        brave: "https://api.search.brave.com".into(),
+    };
+    WebClient::with_resolver(
+        Ok(WebPolicy {
+            own,
+            bounds: vec![],
+        }),
+        engines,
+        resolver,
+    )
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn get<R: Resolve>(client: &WebClient<R>, url: &str) -> Result<Page, WebError> {
     get_within(client, url, 20)
 }
 
-fn get_within<R: Resolve>(client: &WebClient<R>, url: &str, timeout_s: u32) -> Result<Page, WebError> {
-    let wanted = Fetch { target: Target::parse(url).unwrap(), selector: None, shown: 1000, timeout_s };
+fn get_within<R: Resolve>(
+    client: &WebClient<R>,
+    url: &str,
+    timeout_s: u32,
+) -> Result<Page, WebError> {
+    let wanted = Fetch {
+        target: Target::parse(url).unwrap(),
+        selector: None,
+        shown: 1000,
+        timeout_s,
+    };
     block_on(client.fetch(&wanted))
 }
 
 /// Fetches from a server that a line of the policy opens.
 fn fetch(server: &Server) -> Result<Page, WebError> {
-    get(&client(&format!("private = ['{}']", server.address), System), &server.url("/"))
+    get(
+        &client(&format!("private = ['{}']", server.address), System),
+        &server.url("/"),
+    )
 }
 
 /// Two servers on one port: an honest one, and one at an address that must not be reached.
 fn pair() -> (Server, Server) {
-    let secret: Arc<Handler> = Arc::new(|_, stream: &mut TcpStream| answer(stream, "text/plain", b"SECRET"));
+    let secret: Arc<Handler> =
+        Arc::new(|_, stream: &mut TcpStream| answer(stream, "text/plain", b"SECRET"));
     loop {
         let honest = Server::saying("honest");
         let other = SocketAddr::from(([127, 0, 0, 2], honest.address.port()));
@@ -145,7 +196,10 @@ fn pair() -> (Server, Server) {
 fn careless(resolver: &Changing, host: &str, port: u16, allowed: IpAddr) -> String {
     block_on(async {
         let checked = resolver.resolve(host, port).await.unwrap();
-        assert!(checked.iter().all(|address| address.ip() == allowed), "the check itself holds");
+        assert!(
+            checked.iter().all(|address| address.ip() == allowed),
+            "the check itself holds"
+        );
         let used = resolver.resolve(host, port).await.unwrap();
         let mut stream = TcpStream::connect(&used[..]).unwrap();
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
@@ -164,7 +218,12 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     let rebinding = [&["127.0.0.1"][..], &["127.0.0.2"]];
 
     // The attack works against a client that checks one answer and uses the next.
-    let got = careless(&Changing::new(&rebinding), "rebind.example", port, Ipv4Addr::LOCALHOST.into());
+    let got = careless(
+        &Changing::new(&rebinding),
+        "rebind.example",
+        port,
+        Ipv4Addr::LOCALHOST.into(),
+    );
     assert!(got.ends_with("SECRET"), "{got}");
     assert_eq!(secret.seen(), 1);
 
@@ -173,12 +232,18 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     assert_eq!((resolver.asked.get(), secret.seen()), (1, 1));
     // Each later call resolves the name again, and the changed answer is refused.
     let refused = get(&client(&line, &resolver), &url);
-    assert!(matches!(refused, Err(WebError::Address { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(WebError::Address { .. })),
+        "{refused:?}"
+    );
     // If one of several addresses is bad, the name is refused before any is tried.
     for mixed in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]] {
         let resolver = Changing::new(&[&mixed]);
         let refused = get(&client(&line, &resolver), &url);
-        assert!(matches!(refused, Err(WebError::Address { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(WebError::Address { .. })),
+            "{refused:?}"
+        );
     }
     assert_eq!(secret.seen(), 1);
     // A policy line for the address opens it.
@@ -212,26 +277,49 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         let start = format!("private = ['{}'", door.address);
         // By default a redirect to another host is not followed,
         let unnamed = client(&format!("allow = ['*']\n{start}]"), &resolver);
-        assert!(matches!(get(&unnamed, &door.url("/")), Err(WebError::OtherHost { .. })), "{name}");
+        assert!(
+            matches!(
+                get(&unnamed, &door.url("/")),
+                Err(WebError::OtherHost { .. })
+            ),
+            "{name}"
+        );
         // and one to a host named in the policy is checked like a first target.
         let named = client(&format!("allow = ['*', '{host}']\n{start}]"), &resolver);
-        assert!(matches!(get(&named, &door.url("/")), Err(WebError::Address { .. })), "{name}");
+        assert!(
+            matches!(get(&named, &door.url("/")), Err(WebError::Address { .. })),
+            "{name}"
+        );
         assert_eq!(secret.seen(), refused, "{name}");
-        let open = client(&format!("allow = ['*', '{host}']\n{start}, '127.0.0.0/8']"), &resolver);
+        let open = client(
+            &format!("allow = ['*', '{host}']\n{start}, '127.0.0.0/8']"),
+            &resolver,
+        );
         assert_eq!(get(&open, &door.url("/")).unwrap().text, "SECRET", "{name}");
         refused += 1;
     }
     // The user part of a URL does not make another host the same.
-    let user = Server::start(move |_, stream| redirect(stream, &format!("http://u@127.0.0.2:{port}/")));
+    let user =
+        Server::start(move |_, stream| redirect(stream, &format!("http://u@127.0.0.2:{port}/")));
     assert!(matches!(fetch(&user), Err(WebError::Redirect(_))));
-    for scheme in
-        ["file:///etc/passwd", "gopher://127.0.0.2/", "ftp://127.0.0.2/", "data:text/plain,x", "http://"]
-    {
+    for scheme in [
+        "file:///etc/passwd",
+        "gopher://127.0.0.2/",
+        "ftp://127.0.0.2/",
+        "data:text/plain,x",
+        "http://",
+    ] {
         let other = Server::start(move |_, stream| redirect(stream, scheme));
-        assert!(matches!(fetch(&other), Err(WebError::Redirect(_))), "{scheme}");
+        assert!(
+            matches!(fetch(&other), Err(WebError::Redirect(_))),
+            "{scheme}"
+        );
     }
     assert_eq!(secret.seen(), refused);
-    println!("{} redirections refused, and followed where a line opens their end", refused);
+    println!(
+        "{} redirections refused, and followed where a line opens their end",
+        refused
+    );
 }
 
 #[test]
@@ -246,7 +334,10 @@ fn ten_redirections_are_followed_and_not_eleven() {
     });
     let client = client(&format!("private = ['{}']", server.address), System);
     let page = get(&client, &server.url(&format!("/{REDIRECTS_MAX}"))).unwrap();
-    assert_eq!((page.text.as_str(), page.target.to_string()), ("end", server.url("/0")));
+    assert_eq!(
+        (page.text.as_str(), page.target.to_string()),
+        ("end", server.url("/0"))
+    );
     assert_eq!(server.seen(), REDIRECTS_MAX + 1);
     assert_eq!(get(&client, &server.url("/11")), Err(WebError::Redirects));
     assert_eq!(server.seen(), 2 * (REDIRECTS_MAX + 1));
@@ -264,7 +355,8 @@ fn a_name_is_asked_for_as_it_is_reached() {
     assert_eq!(*resolver.names.borrow(), ["box.example"]);
     let head = server.seen.lock().unwrap()[0].to_lowercase();
     assert!(
-        head.starts_with("get /p http/1.1\r\n") && head.contains(&format!("host: box.example:{port}\r\n")),
+        head.starts_with("get /p http/1.1\r\n")
+            && head.contains(&format!("host: box.example:{port}\r\n")),
         "{head}"
     );
     assert!(
@@ -276,7 +368,10 @@ fn a_name_is_asked_for_as_it_is_reached() {
 /// A server that declares an endless body and sends `bytes` of it.
 fn pouring(head: &'static str, bytes: usize) -> Server {
     Server::start(move |_, stream| {
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{head}\r\n")?;
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{head}\r\n"
+        )?;
         let piece = vec![b'x'; 1 << 16];
         let mut left = bytes;
         while left > 0 {
@@ -290,15 +385,30 @@ fn pouring(head: &'static str, bytes: usize) -> Server {
 
 #[test]
 fn a_body_is_read_to_its_bound_and_not_further() {
-    for (bytes, whole) in [(0, true), (http::BODY_MAX, true), (http::BODY_MAX + 1, false), (1 << 30, false)] {
+    for (bytes, whole) in [
+        (0, true),
+        (http::BODY_MAX, true),
+        (http::BODY_MAX + 1, false),
+        (1 << 30, false),
+    ] {
         let begun = Instant::now();
         let page = fetch(&pouring("Connection: close\r\n", bytes)).unwrap();
-        assert_eq!((page.text.len(), page.complete), (bytes.min(http::BODY_MAX), whole), "{bytes}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "a gigabyte was waited for");
+        assert_eq!(
+            (page.text.len(), page.complete),
+            (bytes.min(http::BODY_MAX), whole),
+            "{bytes}"
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "a gigabyte was waited for"
+        );
     }
     // A body that is shorter than declared is an error.
     let broken = fetch(&pouring("Content-Length: 100\r\n", 50));
-    assert!(matches!(broken, Err(WebError::Http(HttpError::Broken(_)))), "{broken:?}");
+    assert!(
+        matches!(broken, Err(WebError::Http(HttpError::Broken(_)))),
+        "{broken:?}"
+    );
 }
 
 fn packed(bytes: usize) -> Vec<u8> {
@@ -324,16 +434,35 @@ fn serving_packed(how: &'static str, body: Vec<u8>) -> Server {
 
 #[test]
 fn what_is_packed_counts_unpacked() {
-    for (bytes, whole) in [(http::BODY_MAX, true), (http::BODY_MAX + 1, false), (500 << 20, false)] {
+    for (bytes, whole) in [
+        (http::BODY_MAX, true),
+        (http::BODY_MAX + 1, false),
+        (500 << 20, false),
+    ] {
         let body = packed(bytes);
         let (small, begun) = (body.len(), Instant::now());
         let page = fetch(&serving_packed("gzip", body)).unwrap();
-        assert_eq!((page.text.len(), page.complete), (bytes.min(http::BODY_MAX), whole));
-        println!("{small} bytes that unpack to {bytes}: {:?}", begun.elapsed());
+        assert_eq!(
+            (page.text.len(), page.complete),
+            (bytes.min(http::BODY_MAX), whole)
+        );
+        println!(
+            "{small} bytes that unpack to {bytes}: {:?}",
+            begun.elapsed()
+        );
     }
-    for how in ["br", "zstd", "gzip, gzip", "gzip\r\nContent-Encoding: gzip", "x"] {
+    for how in [
+        "br",
+        "zstd",
+        "gzip, gzip",
+        "gzip\r\nContent-Encoding: gzip",
+        "x",
+    ] {
         let refused = fetch(&serving_packed(how, packed(10)));
-        assert!(matches!(refused, Err(WebError::Http(HttpError::Compressed(_)))), "{how}: {refused:?}");
+        assert!(
+            matches!(refused, Err(WebError::Http(HttpError::Compressed(_)))),
+            "{how}: {refused:?}"
+        );
     }
     assert!(matches!(
         fetch(&serving_packed("gzip", b"no gzip".to_vec())),
@@ -355,7 +484,10 @@ fn packed_bytes_that_stand_for_nothing_are_counted_too() {
             }
         })
     };
-    for (first, again) in [(HEAD.to_vec(), EMPTY_BLOCK.repeat(1000)), (Vec::new(), packed(0).repeat(1000))] {
+    for (first, again) in [
+        (HEAD.to_vec(), EMPTY_BLOCK.repeat(1000)),
+        (Vec::new(), packed(0).repeat(1000)),
+    ] {
         let begun = Instant::now();
         let server = endless(first, again);
         let client = client(&format!("private = ['{}']", server.address), System);
@@ -385,7 +517,10 @@ fn the_time_limit_is_for_all_of_it() {
     for server in [silent, dripping, wandering] {
         let client = client(&format!("private = ['{}']", server.address), System);
         let begun = Instant::now();
-        assert_eq!(get_within(&client, &server.url("/"), 1), Err(WebError::TimedOut(1)));
+        assert_eq!(
+            get_within(&client, &server.url("/"), 1),
+            Err(WebError::TimedOut(1))
+        );
         let took = begun.elapsed();
         assert!((900..15_000).contains(&took.as_millis()), "{took:?}");
     }
@@ -396,11 +531,27 @@ fn only_texts_come_through_and_in_their_encoding() {
     let page = |media: &'static str, body: &'static [u8]| {
         fetch(&Server::start(move |_, stream| answer(stream, media, body)))
     };
-    assert_eq!(page("text/plain; charset=iso-8859-1", b"caf\xe9").unwrap().text, "café");
-    let html = page("text/html; charset=utf-8", b"<title>T</title><p>a <a href=/x>b</a>").unwrap();
+    assert_eq!(
+        page("text/plain; charset=iso-8859-1", b"caf\xe9")
+            .unwrap()
+            .text,
+        "café"
+    );
+    let html = page(
+        "text/html; charset=utf-8",
+        b"<title>T</title><p>a <a href=/x>b</a>",
+    )
+    .unwrap();
     assert_eq!(html.title.as_deref(), Some("T"));
-    assert!(html.text.starts_with("a [b](http://127.0.0.1:"), "{}", html.text);
-    assert_eq!(page("application/json", b"{\"a\":1}").unwrap().text, "{\"a\":1}");
+    assert!(
+        html.text.starts_with("a [b](http://127.0.0.1:"),
+        "{}",
+        html.text
+    );
+    assert_eq!(
+        page("application/json", b"{\"a\":1}").unwrap().text,
+        "{\"a\":1}"
+    );
     assert_eq!(page("", b"plain").unwrap().text, "plain");
     for (media, body) in [
         ("image/png", &b"\x89PNG"[..]),
@@ -410,11 +561,17 @@ fn only_texts_come_through_and_in_their_encoding() {
         ("text/plain", b"\x7fELF\0\0"),
     ] {
         let refused = page(media, body);
-        assert!(matches!(refused, Err(WebError::NotText(_))), "{media}: {refused:?}");
+        assert!(
+            matches!(refused, Err(WebError::NotText(_))),
+            "{media}: {refused:?}"
+        );
     }
-    for (status, want) in
-        [("404 Not Found", 404), ("500 Oops", 500), ("204 No Content", 0), ("304 Not Modified", 304)]
-    {
+    for (status, want) in [
+        ("404 Not Found", 404),
+        ("500 Oops", 500),
+        ("204 No Content", 0),
+        ("304 Not Modified", 304),
+    ] {
         let got = fetch(&Server::start(move |_, stream| {
             write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")
         }));
@@ -423,8 +580,13 @@ fn only_texts_come_through_and_in_their_encoding() {
             status => assert_eq!(got, Err(WebError::Http(HttpError::Status(status)))),
         }
     }
-    let nonsense = fetch(&Server::start(|_, stream| stream.write_all(b"SSH-2.0-x\r\n")));
-    assert!(matches!(nonsense, Err(WebError::Http(HttpError::Connect(_)))), "{nonsense:?}");
+    let nonsense = fetch(&Server::start(|_, stream| {
+        stream.write_all(b"SSH-2.0-x\r\n")
+    }));
+    assert!(
+        matches!(nonsense, Err(WebError::Http(HttpError::Connect(_)))),
+        "{nonsense:?}"
+    );
 }
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -436,47 +598,90 @@ fn png(bytes: usize) -> Vec<u8> {
     png
 }
 
-fn fetch_image<R: Resolve>(client: &WebClient<R>, url: &str, timeout_s: u32) -> Result<Image, WebError> {
-    block_on(client.view(&View { target: Target::parse(url).unwrap(), timeout_s }))
+fn fetch_image<R: Resolve>(
+    client: &WebClient<R>,
+    url: &str,
+    timeout_s: u32,
+) -> Result<Image, WebError> {
+    block_on(client.view(&View {
+        target: Target::parse(url).unwrap(),
+        timeout_s,
+    }))
 }
 
 /// Fetches an image from a server that a line of the policy opens.
 fn view(server: &Server) -> Result<Image, WebError> {
-    fetch_image(&client(&format!("private = ['{}']", server.address), System), &server.url("/"), 20)
+    fetch_image(
+        &client(&format!("private = ['{}']", server.address), System),
+        &server.url("/"),
+        20,
+    )
 }
 
 #[test]
 fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
     let most = image::MAX as usize;
-    let serving = |media: &'static str, body: Vec<u8>| Server::start(move |_, s| answer(s, media, &body));
+    let serving =
+        |media: &'static str, body: Vec<u8>| Server::start(move |_, s| answer(s, media, &body));
     for (media, body, want) in [
         ("image/png", png(9), "image/png"),
         ("image/png; q=1", b"\xff\xd8\xff\xe0".to_vec(), "image/jpeg"),
         ("", b"GIF89a".to_vec(), "image/gif"),
-        ("application/octet-stream", b"RIFF\0\0\0\0WEBP".to_vec(), "image/webp"),
+        (
+            "application/octet-stream",
+            b"RIFF\0\0\0\0WEBP".to_vec(),
+            "image/webp",
+        ),
         ("image/png", png(most), "image/png"),
     ] {
         let server = serving(media, body.clone());
-        assert_eq!(view(&server), Ok(Image { media_type: want, data: body }), "{media}");
+        assert_eq!(
+            view(&server),
+            Ok(Image {
+                media_type: want,
+                data: body
+            }),
+            "{media}"
+        );
         let head = server.seen.lock().unwrap()[0].to_lowercase();
-        assert!(head.contains("accept: image/png, image/jpeg, image/gif, image/webp\r\n"), "{head}");
+        assert!(
+            head.contains("accept: image/png, image/jpeg, image/gif, image/webp\r\n"),
+            "{head}"
+        );
     }
-    for (media, body) in [("text/html", png(9)), ("application/json", png(9)), ("text/plain", b"x".to_vec())]
-    {
+    for (media, body) in [
+        ("text/html", png(9)),
+        ("application/json", png(9)),
+        ("text/plain", b"x".to_vec()),
+    ] {
         let refused = view(&serving(media, body));
-        assert!(matches!(refused, Err(WebError::NotImage(_))), "{media}: {refused:?}");
+        assert!(
+            matches!(refused, Err(WebError::NotImage(_))),
+            "{media}: {refused:?}"
+        );
     }
-    for body in [&b"<svg xmlns='http://www.w3.org/2000/svg'/>"[..], b"<html>", b"", b"\x89PNG"] {
+    for body in [
+        &b"<svg xmlns='http://www.w3.org/2000/svg'/>"[..],
+        b"<html>",
+        b"",
+        b"\x89PNG",
+    ] {
         let refused = view(&serving("image/png", body.to_vec()));
         assert!(matches!(refused, Err(WebError::Image(_))), "{refused:?}");
     }
     // Too large by the declared, the received and the decompressed size.
-    let promising =
-        Server::start(|_, s| s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000001\r\n\r\n\x89PNG"));
+    let promising = Server::start(|_, s| {
+        s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000001\r\n\r\n\x89PNG")
+    });
     assert_eq!(view(&promising), Err(WebError::LargeImage));
-    assert_eq!(view(&serving("image/png", png(most + 1))), Err(WebError::LargeImage));
+    assert_eq!(
+        view(&serving("image/png", png(most + 1))),
+        Err(WebError::LargeImage)
+    );
     let endless = Server::start(|_, stream| {
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n")?;
+        stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n",
+        )?;
         loop {
             stream.write_all(&[b'x'; 1 << 16])?;
         }
@@ -485,18 +690,25 @@ fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
     let packed = packed(most + 1);
     let bomb = Server::start(move |_, stream| {
         let length = packed.len();
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n")?;
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n"
+        )?;
         stream.write_all(&packed)
     });
     assert_eq!(view(&bomb), Err(WebError::LargeImage));
-    let gone = Server::start(|_, stream| stream.write_all(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n"));
+    let gone =
+        Server::start(|_, stream| stream.write_all(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n"));
     assert_eq!(view(&gone), Err(WebError::Http(HttpError::Status(404))));
     let silent = Server::start(|_, _| {
         thread::sleep(Duration::from_secs(30));
         Ok(())
     });
     let open = client(&format!("private = ['{}']", silent.address), System);
-    assert_eq!(fetch_image(&open, &silent.url("/"), 1), Err(WebError::TimedOut(1)));
+    assert_eq!(
+        fetch_image(&open, &silent.url("/"), 1),
+        Err(WebError::TimedOut(1))
+    );
 }
 
 /// Only over HTTPS, without redirects, and from no address from which a page would not be fetched.
@@ -504,8 +716,14 @@ fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
 fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     let image = Server::start(|_, stream| answer(stream, "image/png", PNG));
     let closed = client("allow = ['*']", System);
-    assert!(matches!(fetch_image(&closed, &image.url("/"), 20), Err(WebError::Address { .. })));
-    assert!(matches!(fetch_image(&client("", System), "https://a.example/", 20), Err(WebError::Host { .. })));
+    assert!(matches!(
+        fetch_image(&closed, &image.url("/"), 20),
+        Err(WebError::Address { .. })
+    ));
+    assert!(matches!(
+        fetch_image(&client("", System), "https://a.example/", 20),
+        Err(WebError::Host { .. })
+    ));
     assert_eq!(image.seen(), 0);
     assert!(view(&image).is_ok());
 
@@ -518,7 +736,12 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     assert!(get(&open, &door.url("/a")).is_ok());
     let before = door.seen();
     let moved = fetch_image(&open, &door.url("/a"), 20);
-    assert_eq!(moved, Err(WebError::Moved { to: Target::parse(&door.url("/b")).unwrap() }));
+    assert_eq!(
+        moved,
+        Err(WebError::Moved {
+            to: Target::parse(&door.url("/b")).unwrap()
+        })
+    );
     assert_eq!(door.seen(), before + 1);
     let file = Server::start(|_, stream| redirect(stream, "file:///etc/passwd"));
     assert!(matches!(view(&file), Err(WebError::Redirect(_))));
@@ -526,11 +749,18 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     // Without TLS only from this machine, whatever the policy permits for pages.
     let plain = "allow = ['*']\nhttp = ['*']\nprivate = ['10.0.0.0/8', '127.0.0.0/8', '::1/128']";
     let port = image.address.port();
-    for (address, here) in
-        [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("10.1.2.3", false), ("1.2.3.4", false)]
-    {
+    for (address, here) in [
+        ("127.0.0.1", true),
+        ("::ffff:127.0.0.1", true),
+        ("10.1.2.3", false),
+        ("1.2.3.4", false),
+    ] {
         let resolver = Changing::new(&[&[address]]);
-        let seen = fetch_image(&client(plain, &resolver), &format!("http://a.example:{port}/"), 20);
+        let seen = fetch_image(
+            &client(plain, &resolver),
+            &format!("http://a.example:{port}/"),
+            20,
+        );
         match here {
             true => assert!(seen.is_ok(), "{address}: {seen:?}"),
             false => assert_eq!(seen, Err(WebError::PlainImage), "{address}"),
@@ -538,19 +768,42 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     }
     // A name with any non-local address is not this machine's.
     let resolver = Changing::new(&[&["127.0.0.1", "10.1.2.3"]]);
-    let mixed = fetch_image(&client(plain, &resolver), &format!("http://a.example:{port}/"), 20);
+    let mixed = fetch_image(
+        &client(plain, &resolver),
+        &format!("http://a.example:{port}/"),
+        20,
+    );
     assert_eq!(mixed, Err(WebError::PlainImage));
 }
 
 #[test]
 fn without_a_policy_nothing_is_reached() {
     let server = Server::saying("x");
-    let broken = PolicyError::NoProfile { profile: "x".into(), known: String::new() };
-    let engines = SearchEngines { searxng: Some(server.url("")), brave_key: None, brave: String::new() };
+    let broken = PolicyError::NoProfile {
+        profile: "x".into(),
+        known: String::new(),
+    };
+    let engines = SearchEngines {
+        searxng: Some(server.url("")),
+        brave_key: None,
+        brave: String::new(),
+    };
     let client = WebClient::with_resolver(Err(broken), engines, System);
-    assert!(matches!(get(&client, &server.url("/")), Err(WebError::Policy(_))));
-    let search = Search { query: "x".into(), max_results: 1 };
-    assert!(matches!(block_on(client.search(&search)), Err(WebError::Policy(_))));
-    assert!(matches!(fetch_image(&client, &server.url("/"), 20), Err(WebError::Policy(_))));
+    assert!(matches!(
+        get(&client, &server.url("/")),
+        Err(WebError::Policy(_))
+    ));
+    let search = Search {
+        query: "x".into(),
+        max_results: 1,
+    };
+    assert!(matches!(
+        block_on(client.search(&search)),
+        Err(WebError::Policy(_))
+    ));
+    assert!(matches!(
+        fetch_image(&client, &server.url("/"), 20),
+        Err(WebError::Policy(_))
+    ));
     assert_eq!(server.seen(), 0);
 }

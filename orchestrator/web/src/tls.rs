@@ -31,7 +31,9 @@ impl Tls {
         if let Some(config) = self.0.get() {
             return Ok(config.clone());
         }
-        let builder = builder()?.with_platform_verifier().map_err(|error| error.to_string())?;
+        let builder = builder()?
+            .with_platform_verifier()
+            .map_err(|error| error.to_string())?;
         Ok(self.0.get_or_init(|| builder.with_no_client_auth()).clone())
     }
 }

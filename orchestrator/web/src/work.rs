@@ -40,7 +40,9 @@ pub async fn aside<T: Send + 'static>(
 ) -> Result<T, Unfinished> {
     let stop = Stop::default();
     let _waits = StopOnDrop(stop.clone());
-    tokio::task::spawn_blocking(move || work(&stop)).await.map_err(|_| Unfinished)
+    tokio::task::spawn_blocking(move || work(&stop))
+        .await
+        .map_err(|_| Unfinished)
 }
 
 #[cfg(test)]
@@ -51,7 +53,10 @@ mod tests {
 
     #[test]
     fn work_that_nobody_waits_for_ends_and_holds_nobody_up() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         let (ended, has_ended) = mpsc::channel();
         runtime.block_on(async {
             let work = aside(move |stop: &Stop| {
@@ -61,7 +66,11 @@ mod tests {
                 ended.send(()).unwrap();
             });
             // The session's own thread continues meanwhile.
-            assert!(tokio::time::timeout(Duration::from_millis(50), work).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::from_millis(50), work)
+                    .await
+                    .is_err()
+            );
         });
         has_ended.recv_timeout(Duration::from_secs(10)).unwrap();
     }

@@ -5,8 +5,8 @@ use crate::last::{self, LastCommand};
 use crate::page::{self, Rerun};
 use crate::trace::{Report, Trace};
 use broker_protocol::{
-    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request, Stdin,
-    ZonePath, limit,
+    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request,
+    Stdin, ZonePath, limit,
 };
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
@@ -77,21 +77,38 @@ impl Why {
         let words = std::mem::take(&mut self.command);
         let (chosen, options) = if words.is_empty() {
             let last = last::find(&options.project_root()?)?;
-            let LastCommand { command, profile, directory, run, had_input } = last;
+            let LastCommand {
+                command,
+                profile,
+                directory,
+                run,
+                had_input,
+            } = last;
             if options.is_verbose() {
                 print::problem(&format!("the command is the last one of the run {run}"));
             }
             if had_input {
                 print::note("it has no input now: what it was given then is not kept");
             }
-            (Some(Chosen { command, directory }), options.or_profile(&profile))
+            (
+                Some(Chosen { command, directory }),
+                options.or_profile(&profile),
+            )
         } else {
             (None, options)
         };
-        let Opening { open, directory, .. } = options.open(0)?;
+        let Opening {
+            open, directory, ..
+        } = options.open(0)?;
         let chosen = chosen.unwrap_or_else(|| {
-            let words = words.into_iter().map(|word| word.into_vec().into()).collect();
-            Chosen { command: Command::Arguments(words), directory }
+            let words = words
+                .into_iter()
+                .map(|word| word.into_vec().into())
+                .collect();
+            Chosen {
+                command: Command::Arguments(words),
+                directory,
+            }
         });
         self.rerun(&options, open, chosen)
     }
@@ -99,17 +116,31 @@ impl Why {
     fn rerun(&self, options: &SessionOptions, open: Open, chosen: Chosen) -> Result<u8, Failed> {
         let command = chosen.command.clone();
         let request = self.request(chosen);
-        request.check().map_err(|error| Failed::invalid(error.to_string()))?;
+        request
+            .check()
+            .map_err(|error| Failed::invalid(error.to_string()))?;
         // What an ordinary run with these options would reach.
         let policy = options.files().resolve(&open.profile).ok();
         let network = options.network(policy.as_ref(), false);
         let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
         // A relay that refuses every host, to learn which ones the command wants.
-        let network = Some(NetworkRequest { hosts: Vec::new(), presets: Vec::new(), leases: true });
-        let open = Open { network, throw_away: true, capture: Some(0), ..open };
+        let network = Some(NetworkRequest {
+            hosts: Vec::new(),
+            presets: Vec::new(),
+            leases: true,
+        });
+        let open = Open {
+            network,
+            throw_away: true,
+            capture: Some(0),
+            ..open
+        };
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
         let log = Rc::new(options.log("why"));
-        confine(&Needs { web: true, ..Needs::default() });
+        confine(&Needs {
+            web: true,
+            ..Needs::default()
+        });
         let config = Config {
             greeting: Some(greeting),
             subscribers: vec![log.clone()],
@@ -117,11 +148,20 @@ impl Why {
         };
         let hosts = |host: &str| remedy_of(host, reached.as_ref());
         let found = runtime()?.block_on(find(config, request, options.is_verbose(), &hosts));
-        log.end(if found.is_ok() { "the command has ended" } else { "the command was not run" });
+        log.end(if found.is_ok() {
+            "the command has ended"
+        } else {
+            "the command was not run"
+        });
         match found {
-            Ok((result, profile, findings)) => {
-                self.print(&Rerun { command, profile, ended: result.ended }, &findings)
-            }
+            Ok((result, profile, findings)) => self.print(
+                &Rerun {
+                    command,
+                    profile,
+                    ended: result.ended,
+                },
+                &findings,
+            ),
             // When opening a session, only this can be missing entirely.
             Err(failed) if failed.kind == ErrorKind::NotFound => {
                 print::problem(&unavailable(&failed));
@@ -171,10 +211,14 @@ fn unavailable(failed: &Failed) -> String {
 
 /// What would open a host; `None` if a run under `policy` reaches it.
 fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
-    let parts = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+    let parts = host
+        .rsplit_once(':')
+        .and_then(|(name, port)| Some((name, port.parse().ok()?)));
     match (parts, policy) {
         (Some((name, port)), Some(policy)) if policy.network.allows(name, port) => None,
-        (Some((name, port)), Some(policy)) => Some(network::remedy(&policy.network, false, name, port)),
+        (Some((name, port)), Some(policy)) => {
+            Some(network::remedy(&policy.network, false, name, port))
+        }
         (None, _) | (_, None) => Some(Remedy::Nothing),
     }
 }
@@ -202,7 +246,12 @@ async fn find(
         let traced = piece.iter().map(|(traced, _)| traced.clone()).collect();
         let explained = session.explain(traced).await?;
         for (denial, (_, count)) in explained.into_iter().zip(piece) {
-            denial.into_iter().for_each(|denial| findings.add(Denial { count: *count, ..denial }));
+            denial.into_iter().for_each(|denial| {
+                findings.add(Denial {
+                    count: *count,
+                    ..denial
+                })
+            });
         }
     }
     findings.gaps.extend(trace.gaps);
@@ -215,7 +264,11 @@ async fn find(
 }
 
 /// Runs the command to its end; its standard output is the tracer's report.
-async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<CallResult>, Trace), Failed> {
+async fn run(
+    session: &Session,
+    request: Request,
+    verbose: bool,
+) -> Result<(Arc<CallResult>, Trace), Failed> {
     let context = CallContext {
         live: Live::Bytes,
         raw: true,
@@ -225,13 +278,22 @@ async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<
     };
     let key = key().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
     let mut call = session.call(context, Invocation::Request(request));
-    call.handle.input(StdinChunk { bytes: key.clone().into_bytes(), permit: None });
+    call.handle.input(StdinChunk {
+        bytes: key.clone().into_bytes(),
+        permit: None,
+    });
     call.handle.end_input();
     let mut report = Report::default();
     while let Some(event) = call.next().await {
         match &*event.body {
-            Body::Output { stderr: false, bytes } => report.push(bytes),
-            Body::Output { stderr: true, bytes } if verbose => {
+            Body::Output {
+                stderr: false,
+                bytes,
+            } => report.push(bytes),
+            Body::Output {
+                stderr: true,
+                bytes,
+            } if verbose => {
                 // A closed standard error needs no output.
                 let _ = io::stderr().write_all(bytes);
             }

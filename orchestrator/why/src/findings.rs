@@ -57,12 +57,19 @@ impl Findings {
                     }
                     Some(remedy) => {
                         // An option opens it, or else the policy's owner has to.
-                        let lease = matches!(remedy, Remedy::Option(_)).then(|| Leased::Host(target.clone()));
-                        self.add(Denial { remedy, lease, ..denial.clone() });
+                        let lease = matches!(remedy, Remedy::Option(_))
+                            .then(|| Leased::Host(target.clone()));
+                        self.add(Denial {
+                            remedy,
+                            lease,
+                            ..denial.clone()
+                        });
                     }
                 },
                 Barrier::Layer(..) if whole && is_of_paths(denial) => {}
-                Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) => self.add(denial.clone()),
+                Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) => {
+                    self.add(denial.clone())
+                }
             }
         }
     }
@@ -70,12 +77,18 @@ impl Findings {
     /// Adds a denial. The trace also contains the executor's own denials; of attempts that one grant opens, each kind counts.
     pub fn add(&mut self, denial: Denial) {
         let grant = denial.lease.as_ref().map(grant);
-        if let Some(known) = self.list.iter_mut().find(|known| known.denial.what == denial.what) {
+        if let Some(known) = self
+            .list
+            .iter_mut()
+            .find(|known| known.denial.what == denial.what)
+        {
             known.denial.count = known.denial.count.max(denial.count);
             return;
         }
         let alike = |known: &&mut Finding| {
-            grant.is_some() && known.grant == grant && known.denial.what.target == denial.what.target
+            grant.is_some()
+                && known.grant == grant
+                && known.denial.what.target == denial.what.target
         };
         match self.list.iter_mut().find(alike) {
             Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
@@ -85,8 +98,15 @@ impl Findings {
 
     /// The fewest options that open everything that options can open. A path inside another granted path is included in that one.
     pub fn grants(&self) -> Vec<Grant> {
-        let all: BTreeSet<Grant> = self.list.iter().filter_map(|finding| finding.grant.clone()).collect();
-        all.iter().filter(|one| !all.iter().any(|other| covers(other, one))).cloned().collect()
+        let all: BTreeSet<Grant> = self
+            .list
+            .iter()
+            .filter_map(|finding| finding.grant.clone())
+            .collect();
+        all.iter()
+            .filter(|one| !all.iter().any(|other| covers(other, one)))
+            .cloned()
+            .collect()
     }
 }
 
@@ -108,7 +128,10 @@ fn grant(lease: &Leased) -> Grant {
         Leased::Read(path) => ("--read", path),
         Leased::Write(path) => (WRITE, path),
     };
-    Grant { option, value: value.clone() }
+    Grant {
+        option,
+        value: value.clone(),
+    }
 }
 
 /// Whether a denial is about a path that the cell does not show or may not change.
@@ -121,7 +144,10 @@ fn is_of_paths(denial: &Denial) -> bool {
         | AttemptKind::Use
         | AttemptKind::Call => false,
     };
-    path && matches!(denial.by, Barrier::Layer(Layer::MountNamespace | Layer::LandlockFiles, _))
+    path && matches!(
+        denial.by,
+        Barrier::Layer(Layer::MountNamespace | Layer::LandlockFiles, _)
+    )
 }
 
 #[cfg(test)]
@@ -140,15 +166,33 @@ mod tests {
     #[test]
     fn the_grants_are_the_fewest_that_open_all() {
         let mut findings = Findings::default();
-        let write = denial(AttemptKind::Write, "/d/e/new", Some(Leased::Write("/d/e".into())));
+        let write = denial(
+            AttemptKind::Write,
+            "/d/e/new",
+            Some(Leased::Write("/d/e".into())),
+        );
         let run = denial(AttemptKind::Run, "/a", Some(Leased::Read("/a".into())));
-        for one in [read("/a"), run, read("/b"), read("/b/c"), read("/bc"), write, read("/d/e/f"), read("/a")]
-        {
+        for one in [
+            read("/a"),
+            run,
+            read("/b"),
+            read("/b/c"),
+            read("/bc"),
+            write,
+            read("/d/e/f"),
+            read("/a"),
+        ] {
             findings.add(one);
         }
-        let grants: Vec<_> =
-            findings.grants().into_iter().map(|grant| format!("{} {}", grant.option, grant.value)).collect();
-        assert_eq!(grants, ["--read /a", "--read /b", "--read /bc", "--write /d/e"]);
+        let grants: Vec<_> = findings
+            .grants()
+            .into_iter()
+            .map(|grant| format!("{} {}", grant.option, grant.value))
+            .collect();
+        assert_eq!(
+            grants,
+            ["--read /a", "--read /b", "--read /bc", "--write /d/e"]
+        );
         assert_eq!(findings.list[0].denial.count, 2);
     }
 
@@ -158,15 +202,25 @@ mod tests {
         for host in ["a.example:443", "b.example:443"] {
             let lease = Some(Leased::Host(host.into()));
             let by = Barrier::Hosts(None);
-            denied
-                .push(Denial::new(AttemptKind::Connect, host, by, "why", Remedy::Nothing).with_lease(lease));
+            denied.push(
+                Denial::new(AttemptKind::Connect, host, by, "why", Remedy::Nothing)
+                    .with_lease(lease),
+            );
         }
         denied.push(read("/etc/shadow"));
         let mut findings = Findings::default();
         let remedy = |host: &str| (host != "a.example:443").then(|| Remedy::Option("x".into()));
         findings.add_own(&denied, true, &remedy);
-        assert_eq!(findings.grants(), [Grant { option: HOST, value: "b.example:443".into() }]);
-        assert!(findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network));
+        assert_eq!(
+            findings.grants(),
+            [Grant {
+                option: HOST,
+                value: "b.example:443".into()
+            }]
+        );
+        assert!(
+            findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network)
+        );
         let mut cut = Findings::default();
         cut.add_own(&denied, false, &remedy);
         assert_eq!(cut.list.len(), 2);

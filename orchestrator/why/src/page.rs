@@ -24,9 +24,10 @@ impl Rerun {
     fn words(&self) -> Vec<String> {
         match &self.command {
             Command::Shell(line) => vec!["bash".into(), "-c".into(), line.clone()],
-            Command::Arguments(words) => {
-                words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-            }
+            Command::Arguments(words) => words
+                .iter()
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect(),
         }
     }
 
@@ -59,12 +60,19 @@ fn for_program(text: &str) -> String {
 
 fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     let mut denial = denial.clone();
-    denial.texts_mut().into_iter().for_each(|text| *text = change(text));
+    denial
+        .texts_mut()
+        .into_iter()
+        .for_each(|text| *text = change(text));
     denial
 }
 
 pub fn text(rerun: &Rerun, findings: &Findings) -> String {
-    let words: Vec<_> = rerun.words().iter().map(|word| shell_word(word).into_owned()).collect();
+    let words: Vec<_> = rerun
+        .words()
+        .iter()
+        .map(|word| shell_word(word).into_owned())
+        .collect();
     let command = words.join(" ");
     let mut page = format!(
         "{}\nran again under a tracer, without network; its changes were discarded. In this run {}.\n",
@@ -72,7 +80,11 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
         rerun.end()
     );
     if findings.list.is_empty() && findings.profile.is_none() {
-        let known = if findings.gaps.is_empty() { "was denied" } else { "is known to have been denied" };
+        let known = if findings.gaps.is_empty() {
+            "was denied"
+        } else {
+            "is known to have been denied"
+        };
         let _ = writeln!(page, "\nNothing {known} to it.");
     }
     let shown = |Finding { denial, grant }: &Finding| Finding {
@@ -80,10 +92,16 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
         grant: grant.clone(),
     };
     let shown: Vec<_> = findings.list.iter().map(shown).collect();
-    groups(&shown).iter().for_each(|group| write_group(&mut page, group));
+    groups(&shown)
+        .iter()
+        .for_each(|group| write_group(&mut page, group));
     write_rest(&mut page, findings);
     // If the command cannot be printed exactly, it is not printed for copying.
-    let command = if clean(&command) == command { &command } else { "CMD" };
+    let command = if clean(&command) == command {
+        &command
+    } else {
+        "CMD"
+    };
     write_options(&mut page, rerun, findings, command);
     page
 }
@@ -99,7 +117,11 @@ fn write_rest(page: &mut String, findings: &Findings) {
         );
     }
     if findings.more > 0 {
-        let _ = writeln!(page, "\nand {} more denials that the executor only counted", findings.more);
+        let _ = writeln!(
+            page,
+            "\nand {} more denials that the executor only counted",
+            findings.more
+        );
     }
     for host in &findings.only_here {
         let _ = writeln!(
@@ -122,7 +144,8 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
     let options: Vec<_> = grants.iter().map(option).collect();
     let profile = clean(&rerun.profile);
     let (profile, options) = (shell_word(&profile), options.join(" "));
-    let opens_all = findings.more == 0 && findings.list.iter().all(|finding| finding.grant.is_some());
+    let opens_all =
+        findings.more == 0 && findings.list.iter().all(|finding| finding.grant.is_some());
     let what = if opens_all {
         "all of this"
     } else {
@@ -132,7 +155,10 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
         page,
         "\nOptions that would open {what}. The program chose these paths and hosts; grant only what you intend:"
     );
-    let _ = writeln!(page, "  lazaret run --profile {profile} {options} -- {command}");
+    let _ = writeln!(
+        page,
+        "  lazaret run --profile {profile} {options} -- {command}"
+    );
     let paths = grants.iter().filter(|grant| grant.is_of_paths()).count();
     if paths > limit::WANTED_PATHS {
         let max = limit::WANTED_PATHS;
@@ -145,7 +171,11 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
 
 /// The option for a grant. None is offered for a path that cannot be printed exactly.
 fn option(grant: &Grant) -> String {
-    format!("{} {}", grant.option, shell_word(&for_program(&grant.value)))
+    format!(
+        "{} {}",
+        grant.option,
+        shell_word(&for_program(&grant.value))
+    )
 }
 
 /// Groups to print together: many paths of one directory, denied and opened in the same way.
@@ -180,19 +210,35 @@ fn write_group(page: &mut String, group: &[&Finding]) {
     let Denial { what, by, why, .. } = &group[0].denial;
     let directory = parent(group[0]).unwrap_or(Path::new("/")).display();
     let name = |finding: &&Finding| {
-        let name = Path::new(&finding.denial.what.target).file_name().unwrap_or_default();
+        let name = Path::new(&finding.denial.what.target)
+            .file_name()
+            .unwrap_or_default();
         name.to_string_lossy().into_owned()
     };
     let names: Vec<_> = group.iter().take(APART).map(name).collect();
     let (kind, count, names) = (what.kind.name(), group.len(), names.join(", "));
-    let _ = writeln!(page, "\n{kind} {count} paths of {directory}: {names}, … (--json has all)");
+    let _ = writeln!(
+        page,
+        "\n{kind} {count} paths of {directory}: {names}, … (--json has all)"
+    );
     let option = group[0].grant.as_ref().map_or("", |grant| grant.option);
     let _ = writeln!(page, "  {by}: {why}\n  opens each: {option} PATH");
 }
 
 fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
-    let Denial { what, by, why, remedy, count, .. } = denial;
-    let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+    let Denial {
+        what,
+        by,
+        why,
+        remedy,
+        count,
+        ..
+    } = denial;
+    let times = if *count > 1 {
+        format!(" ({count} times)")
+    } else {
+        String::new()
+    };
     let opens = match grant.as_ref().filter(|grant| grant.is_of_paths()) {
         Some(grant) => format!("with {}", option(grant)),
         // For a host, this includes the preset, and how to open it permanently.
@@ -204,12 +250,15 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
 pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
     let denied = findings.list.iter().map(|Finding { denial, grant }| {
         let mut value = json!(DenialJson::from(&changed(denial, for_program)));
-        value["grant"] =
-            grant.as_ref().map_or(Value::Null, |grant| json!([grant.option, for_program(&grant.value)]));
+        value["grant"] = grant.as_ref().map_or(Value::Null, |grant| {
+            json!([grant.option, for_program(&grant.value)])
+        });
         value
     });
     let grants = findings.grants();
-    let options = grants.iter().flat_map(|grant| [grant.option.to_owned(), for_program(&grant.value)]);
+    let options = grants
+        .iter()
+        .flat_map(|grant| [grant.option.to_owned(), for_program(&grant.value)]);
     let words: Vec<_> = rerun.words().iter().map(|word| for_program(word)).collect();
     json!({
         "command": words,
@@ -246,7 +295,14 @@ mod tests {
         let mut findings = Findings::default();
         paths.iter().for_each(|path| findings.add(read(path)));
         let command = Command::Arguments(vec![b"cat".to_vec().into(), b"it's".to_vec().into()]);
-        text(&Rerun { command, profile: "default".into(), ended: Some(Ended::Exited(1)) }, &findings)
+        text(
+            &Rerun {
+                command,
+                profile: "default".into(),
+                ended: Some(Ended::Exited(1)),
+            },
+            &findings,
+        )
     }
 
     #[test]
@@ -273,20 +329,33 @@ mod tests {
         let by = Barrier::Layer(Layer::ProtectedNames, None);
         let closed = Denial::new(AttemptKind::Write, ".husky/x", by, "why", Remedy::Nothing);
         let command = Command::Arguments(vec![b"make".to_vec().into()]);
-        let rerun = Rerun { command, profile: "default".into(), ended: Some(Ended::Exited(1)) };
+        let rerun = Rerun {
+            command,
+            profile: "default".into(),
+            ended: Some(Ended::Exited(1)),
+        };
         let mut findings = Findings::default();
         findings.add(read("/srv/a"));
         assert!(text(&rerun, &findings).contains("Options that would open all of this."));
         findings.add(closed);
         let page = text(&rerun, &findings);
-        assert!(page.contains("no option allows this") && page.contains("open a part of this; "), "{page}");
+        assert!(
+            page.contains("no option allows this") && page.contains("open a part of this; "),
+            "{page}"
+        );
         assert!(!page.contains("all of this"), "{page}");
     }
 
     #[test]
     fn no_text_of_a_program_begins_a_line() {
         let page = page(&["/srv/x\n\nread /etc\u{1b}[2K\u{202e}".to_owned()]);
-        assert!(!page.lines().any(|line| line.starts_with("read /etc")), "{page}");
-        assert!(page.contains("/srv/x\\n\\nread /etc\\u{1b}[2K\\u{202e}"), "{page}");
+        assert!(
+            !page.lines().any(|line| line.starts_with("read /etc")),
+            "{page}"
+        );
+        assert!(
+            page.contains("/srv/x\\n\\nread /etc\\u{1b}[2K\\u{202e}"),
+            "{page}"
+        );
     }
 }

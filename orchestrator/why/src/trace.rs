@@ -49,7 +49,9 @@ impl Gap {
                 "a process of the command was not traced, or traces others itself: what those were denied is not known"
             }
             Gap::Unread => "of some calls it could not be read what they were about",
-            Gap::Unnamed => "there was more than is reported, or a path that is no text of 512 bytes",
+            Gap::Unnamed => {
+                "there was more than is reported, or a path that is no text of 512 bytes"
+            }
             Gap::Full => {
                 "the space for what is thrown away was full: what would have come after is not known"
             }
@@ -71,8 +73,15 @@ pub struct Trace {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Met {
-    Path { kind: String, path: String },
-    Call { name: String, number: u32, arguments: [u64; 6] },
+    Path {
+        kind: String,
+        path: String,
+    },
+    Call {
+        name: String,
+        number: u32,
+        arguments: [u64; 6],
+    },
 }
 
 #[derive(Deserialize)]
@@ -96,12 +105,20 @@ impl Report {
 
     /// Parses the report if its last line has `key`. Otherwise, the part that arrived is used as far as possible.
     pub fn read(self, key: &str) -> Trace {
-        let lines = || self.0.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-        let end = lines().next_back().and_then(|line| serde_json::from_slice::<End>(line).ok());
+        let lines = || {
+            self.0
+                .split_inclusive(|byte| *byte == b'\n')
+                .filter(|line| line.ends_with(b"\n"))
+        };
+        let end = lines()
+            .next_back()
+            .and_then(|line| serde_json::from_slice::<End>(line).ok());
         if let Some(end) = end.filter(|end| end.key == key) {
             return Trace::of(end.met, &end.gaps);
         }
-        let met = lines().filter_map(|line| Some((serde_json::from_slice(line).ok()?, 1))).collect();
+        let met = lines()
+            .filter_map(|line| Some((serde_json::from_slice(line).ok()?, 1)))
+            .collect();
         Trace::of(met, &[]).cut()
     }
 }
@@ -113,7 +130,9 @@ impl Trace {
         for (met, count) in met {
             match met.traced() {
                 Some(traced) if trace.things.len() < THINGS_MAX => {
-                    trace.things.push((traced, u32::try_from(count).unwrap_or(u32::MAX).max(1)));
+                    trace
+                        .things
+                        .push((traced, u32::try_from(count).unwrap_or(u32::MAX).max(1)));
                 }
                 Some(_) | None => drop(gaps_found.insert(Gap::Malformed)),
             }
@@ -141,19 +160,37 @@ impl Met {
     fn traced(self) -> Option<Traced> {
         let traced = match self {
             Met::Path { kind, path } => {
-                let kinds = [AttemptKind::Read, AttemptKind::Write, AttemptKind::Run, AttemptKind::Metadata];
+                let kinds = [
+                    AttemptKind::Read,
+                    AttemptKind::Write,
+                    AttemptKind::Run,
+                    AttemptKind::Metadata,
+                ];
                 let kind = kinds.into_iter().find(|known| known.name() == kind)?;
                 Traced::Path { kind, path }
             }
-            Met::Call { name, number, arguments } => Traced::Call(TracedCall { name, number, arguments }),
+            Met::Call {
+                name,
+                number,
+                arguments,
+            } => Traced::Call(TracedCall {
+                name,
+                number,
+                arguments,
+            }),
         };
-        Traced::check(std::slice::from_ref(&traced)).is_ok().then_some(traced)
+        Traced::check(std::slice::from_ref(&traced))
+            .is_ok()
+            .then_some(traced)
     }
 }
 
 fn gap_named(name: &str) -> Gap {
     let known = [Gap::Untraced, Gap::Unread, Gap::Unnamed, Gap::Full];
-    known.into_iter().find(|gap| gap.name() == name).unwrap_or(Gap::Malformed)
+    known
+        .into_iter()
+        .find(|gap| gap.name() == name)
+        .unwrap_or(Gap::Malformed)
 }
 
 #[cfg(test)]
@@ -162,12 +199,15 @@ mod tests {
 
     fn read(text: &str) -> Trace {
         let mut report = Report::default();
-        text.as_bytes().chunks(3).for_each(|bytes| report.push(bytes));
+        text.as_bytes()
+            .chunks(3)
+            .for_each(|bytes| report.push(bytes));
         report.read("k")
     }
 
     const ONE: &str = "{\"path\":{\"kind\":\"read\",\"path\":\"/a\"}}";
-    const CALL: &str = "{\"call\":{\"name\":\"unshare\",\"number\":272,\"arguments\":[1,0,0,0,0,0]}}";
+    const CALL: &str =
+        "{\"call\":{\"name\":\"unshare\",\"number\":272,\"arguments\":[1,0,0,0,0,0]}}";
 
     fn end(met: &str, gaps: &str) -> String {
         format!("{{\"key\":\"k\",\"met\":[{met}],\"gaps\":[{gaps}]}}\n")
@@ -175,13 +215,27 @@ mod tests {
 
     #[test]
     fn the_last_line_says_what_failed_and_how_often() {
-        let path = Traced::Path { kind: AttemptKind::Read, path: "/a".into() };
-        let call = TracedCall { name: "unshare".into(), number: 272, arguments: [1, 0, 0, 0, 0, 0] };
-        let want = Trace { things: vec![(path, 3), (Traced::Call(call), 1)], gaps: vec![Gap::Unread] };
+        let path = Traced::Path {
+            kind: AttemptKind::Read,
+            path: "/a".into(),
+        };
+        let call = TracedCall {
+            name: "unshare".into(),
+            number: 272,
+            arguments: [1, 0, 0, 0, 0, 0],
+        };
+        let want = Trace {
+            things: vec![(path, 3), (Traced::Call(call), 1)],
+            gaps: vec![Gap::Unread],
+        };
         let last = end(&format!("[{ONE},3],[{CALL},1]"), "\"unread\"");
         // Whatever the command has inserted before it or removed.
         for before in ["", ONE, "anything\n", &format!("{CALL}\n{}", end("", ""))] {
-            assert_eq!(read(&format!("{}\n{last}", before.trim_end())), want, "{before}");
+            assert_eq!(
+                read(&format!("{}\n{last}", before.trim_end())),
+                want,
+                "{before}"
+            );
         }
         assert!(read(&end("", "")).gaps.is_empty());
     }
@@ -198,7 +252,11 @@ mod tests {
             format!("{}\n{last}more\n", "x".repeat(BYTES_MAX)),
         ] {
             let trace = read(&text);
-            assert!(trace.gaps.contains(&Gap::Cut), "{}", &text[..text.len().min(200)]);
+            assert!(
+                trace.gaps.contains(&Gap::Cut),
+                "{}",
+                &text[..text.len().min(200)]
+            );
         }
         assert_eq!(read(&format!("{ONE}\n{CALL}\n")).things.len(), 2);
     }

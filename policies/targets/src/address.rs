@@ -54,7 +54,10 @@ impl Class {
     /// Whether a host's name in a policy is enough to reach it. For the others the address itself has to be there: no
     /// name means a metadata service or a whole network on purpose.
     pub fn opens_by_name(self) -> bool {
-        matches!(self, Class::Public | Class::Loopback | Class::Private | Class::Shared)
+        matches!(
+            self,
+            Class::Public | Class::Loopback | Class::Private | Class::Shared
+        )
     }
 }
 
@@ -98,7 +101,9 @@ fn class_v4(address: Ipv4Addr) -> Class {
 }
 
 fn listed(list: &[(&str, Class)], address: IpAddr) -> Option<Class> {
-    let found = list.iter().find(|(net, _)| net.parse().is_ok_and(|net: Net| net.holds(address)));
+    let found = list
+        .iter()
+        .find(|(net, _)| net.parse().is_ok_and(|net: Net| net.holds(address)));
     found.map(|(_, class)| *class)
 }
 
@@ -151,7 +156,11 @@ pub struct Net {
 impl Net {
     fn new(address: IpAddr, prefix: u32) -> Self {
         let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
-        Self { is_v4: address.is_ipv4(), bits: bits(address), mask }
+        Self {
+            is_v4: address.is_ipv4(),
+            bits: bits(address),
+            mask,
+        }
     }
 
     /// Whether `address` lies in it. An IPv4-mapped address is the IPv4 address.
@@ -186,10 +195,14 @@ impl FromStr for Net {
     /// `10.0.0.0/8`, `fd00::/8`; an address alone is a network of one. Bits behind the prefix must be 0: whoever writes
     /// `10.1.2.3/8` has not said which of the two is meant.
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, prefix)| (a, Some(prefix)));
+        let (address, prefix) = text
+            .split_once('/')
+            .map_or((text, None), |(a, prefix)| (a, Some(prefix)));
         let address: IpAddr = address.parse().map_err(|_| ())?;
         let prefix = match prefix {
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().map_err(|_| ())?,
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse().map_err(|_| ())?
+            }
             Some(_) => return Err(()),
             None => width(address),
         };
@@ -197,7 +210,11 @@ impl FromStr for Net {
             return Err(());
         }
         let net = Self::new(address, prefix);
-        if net.bits & !net.mask == 0 { Ok(net) } else { Err(()) }
+        if net.bits & !net.mask == 0 {
+            Ok(net)
+        } else {
+            Err(())
+        }
     }
 }
 
@@ -308,7 +325,15 @@ mod tests {
     #[test]
     fn a_network_is_written_exactly() {
         let net = |text: &str| text.parse::<Net>();
-        for text in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "fd00::/8", "127.0.0.1", "::1", "1.2.3.4/32"] {
+        for text in [
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "::/0",
+            "fd00::/8",
+            "127.0.0.1",
+            "::1",
+            "1.2.3.4/32",
+        ] {
             assert!(net(text).is_ok(), "{text}");
         }
         for text in [

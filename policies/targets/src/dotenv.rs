@@ -61,15 +61,29 @@ pub fn mask(text: &[u8], salt: &Salt) -> Result<String, DotenvFault> {
     if text.contains(is_control) || has_lone_return {
         return Err(DotenvFault::NotText);
     }
-    let lines = Reader { rest: text, line: 1 }.assignments()?;
+    let lines = Reader {
+        rest: text,
+        line: 1,
+    }
+    .assignments()?;
     if !lines.is_empty() && lines.iter().all(|line| line.value.is_empty()) {
         return Err(DotenvFault::NoValue);
     }
     let mut masked = String::new();
-    for Assignment { export, key, quote, value } in lines {
-        let (export, quote) = (if export { "export " } else { "" }, quote.unwrap_or_default());
+    for Assignment {
+        export,
+        key,
+        quote,
+        value,
+    } in lines
+    {
+        let (export, quote) = (
+            if export { "export " } else { "" },
+            quote.unwrap_or_default(),
+        );
         let value = Placeholders { salt, value }.of(key);
-        writeln!(masked, "{export}{key}={quote}{value}{quote}").map_err(|_| DotenvFault::MaskTooLarge)?;
+        writeln!(masked, "{export}{key}={quote}{value}{quote}")
+            .map_err(|_| DotenvFault::MaskTooLarge)?;
         if masked.len() > MASKED_MAX {
             return Err(DotenvFault::MaskTooLarge);
         }
@@ -120,7 +134,10 @@ impl<'t> Reader<'t> {
     }
 
     fn assignment(&mut self) -> Option<Assignment<'t>> {
-        let exported = self.rest.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t']));
+        let exported = self
+            .rest
+            .strip_prefix("export")
+            .filter(|rest| rest.starts_with([' ', '\t']));
         self.rest = exported.unwrap_or(self.rest);
         self.skip_blanks();
         let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
@@ -133,11 +150,17 @@ impl<'t> Reader<'t> {
         self.rest = rest;
         self.skip_blanks();
         // A line of base64 that ends with two signs looks like a key with one as its value.
-        self.rest = self.rest.strip_prefix('=').filter(|rest| !rest.starts_with('='))?;
+        self.rest = self
+            .rest
+            .strip_prefix('=')
+            .filter(|rest| !rest.starts_with('='))?;
         let before = self.rest.len();
         self.skip_blanks();
         let is_spaced = self.rest.len() < before;
-        let (quote, value) = match ["'", "\"", "`"].into_iter().find(|quote| self.rest.starts_with(quote)) {
+        let (quote, value) = match ["'", "\"", "`"]
+            .into_iter()
+            .find(|quote| self.rest.starts_with(quote))
+        {
             Some(quote) => (Some(quote), self.quoted(quote)?),
             None => (None, self.unquoted(is_spaced)?),
         };
@@ -160,7 +183,11 @@ impl<'t> Reader<'t> {
         let mut from = 0;
         let end = loop {
             let at = from + body[from..].find(quote)?;
-            let backslashes = body[..at].bytes().rev().take_while(|byte| *byte == b'\\').count();
+            let backslashes = body[..at]
+                .bytes()
+                .rev()
+                .take_while(|byte| *byte == b'\\')
+                .count();
             match (backslashes, quote) {
                 (0, _) => break at,
                 (1, "\"") => from = at + 1,
@@ -182,8 +209,15 @@ impl<'t> Reader<'t> {
         if line.ends_with('\\') || !['\'', '"', '`'].into_iter().all(is_paired) {
             return None;
         }
-        let comment = [" #", "\t#"].into_iter().filter_map(|sign| line.find(sign)).min();
-        let comment = if is_spaced && line.starts_with('#') { Some(0) } else { comment };
+        let comment = [" #", "\t#"]
+            .into_iter()
+            .filter_map(|sign| line.find(sign))
+            .min();
+        let comment = if is_spaced && line.starts_with('#') {
+            Some(0)
+        } else {
+            comment
+        };
         Some(line[..comment.unwrap_or(line.len())].trim_end_matches([' ', '\t']))
     }
 }
@@ -267,7 +301,10 @@ fn kept(key: &str, value: &str) -> bool {
     };
     truth.iter().any(|word| value.eq_ignore_ascii_case(word))
         || ends("PORT") && is_port()
-        || ["ENV", "ENVIRONMENT", "MODE", "LEVEL"].into_iter().any(ends) && MODES.contains(&value)
+        || ["ENV", "ENVIRONMENT", "MODE", "LEVEL"]
+            .into_iter()
+            .any(ends)
+            && MODES.contains(&value)
 }
 
 /// The placeholders of one value.
@@ -281,18 +318,26 @@ impl Placeholders<'_> {
         if self.value.is_empty() || kept(key, self.value) {
             return self.value.to_owned();
         }
-        self.number().or_else(|| self.address()).or_else(|| self.mailbox()).unwrap_or_else(|| self.text())
+        self.number()
+            .or_else(|| self.address())
+            .or_else(|| self.mailbox())
+            .unwrap_or_else(|| self.text())
     }
 
     /// Bytes that depend on the salt and the value, as many as are wanted.
     fn bytes(&self) -> impl Iterator<Item = u8> {
-        let start = Sha256::new().chain_update(self.salt).chain_update(self.value);
+        let start = Sha256::new()
+            .chain_update(self.salt)
+            .chain_update(self.value);
         (0u32..).flat_map(move |block| start.clone().chain_update(block.to_le_bytes()).finalize())
     }
 
     fn hex(&self, digits: usize) -> String {
-        let mut text: String =
-            self.bytes().take(digits.div_ceil(2)).map(|byte| format!("{byte:02x}")).collect();
+        let mut text: String = self
+            .bytes()
+            .take(digits.div_ceil(2))
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         text.truncate(digits);
         text
     }
@@ -306,9 +351,13 @@ impl Placeholders<'_> {
     /// As many digits before and after the point, with the sign. One that fits into an integer still does, and one of up to five
     /// digits is a port.
     fn number(&self) -> Option<String> {
-        let (sign, number) = self.value.strip_prefix('-').map_or(("", self.value), |rest| ("-", rest));
-        let (whole, part) =
-            number.split_once('.').map_or((number, None), |(whole, part)| (whole, Some(part)));
+        let (sign, number) = self
+            .value
+            .strip_prefix('-')
+            .map_or(("", self.value), |rest| ("-", rest));
+        let (whole, part) = number
+            .split_once('.')
+            .map_or((number, None), |(whole, part)| (whole, Some(part)));
         let is_number = |text: &str| {
             (1..=DIGITS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
         };
@@ -330,9 +379,15 @@ impl Placeholders<'_> {
 
     /// An address of the same scheme, with user, port and path where there are some, on a host that does not exist.
     fn address(&self) -> Option<String> {
-        let fits =
-            |scheme: &&&str| self.value.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with(':'));
-        let scheme = SCHEMES.iter().filter(fits).max_by_key(|scheme| scheme.len())?;
+        let fits = |scheme: &&&str| {
+            self.value
+                .strip_prefix(**scheme)
+                .is_some_and(|rest| rest.starts_with(':'))
+        };
+        let scheme = SCHEMES
+            .iter()
+            .filter(fits)
+            .max_by_key(|scheme| scheme.len())?;
         let rest = &self.value[scheme.len() + 1..];
         let mut text = format!("{scheme}:");
         let Some(rest) = rest.strip_prefix("//") else {
@@ -350,9 +405,15 @@ impl Placeholders<'_> {
             text.extend([PREFIX, &self.hex(16), ".invalid"]);
         }
         let port = authority.rsplit_once(':').map(|(_, port)| port);
-        if port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
+        if port
+            .is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+        {
             text.push_str(":1");
-            text.extend(self.bytes().take(4).map(|byte| char::from(b'0' + byte % 10)));
+            text.extend(
+                self.bytes()
+                    .take(4)
+                    .map(|byte| char::from(b'0' + byte % 10)),
+            );
         }
         match path.len() {
             0 => {}
@@ -365,7 +426,8 @@ impl Placeholders<'_> {
     fn mailbox(&self) -> Option<String> {
         let (local, domain) = self.value.split_once('@')?;
         let is_plain = |text: &str| {
-            !text.is_empty() && !text.contains(|c: char| "@/:;,<>\"'\\".contains(c) || c.is_whitespace())
+            !text.is_empty()
+                && !text.contains(|c: char| "@/:;,<>\"'\\".contains(c) || c.is_whitespace())
         };
         (is_plain(local) && is_plain(domain) && domain.contains('.'))
             .then(|| format!("{PREFIX}{}@lazaret.invalid", self.hex(16)))

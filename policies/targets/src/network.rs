@@ -60,7 +60,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// The preset that has `host` at `port`, if one has.
 pub fn preset_of(host: &str, port: u16) -> Option<&'static str> {
-    let has = |(_, preset): &(&str, &Preset)| preset.allow.iter().any(|own| own.matches(host, port));
+    let has =
+        |(_, preset): &(&str, &Preset)| preset.allow.iter().any(|own| own.matches(host, port));
     presets().find(has).map(|(name, _)| name)
 }
 
@@ -97,18 +98,31 @@ pub struct NetworkTable {
 impl NetworkTable {
     /// Adds what `later` says, or puts it in the place of what is here.
     pub fn set(&mut self, later: &NetworkTable) {
-        fn add<T: Clone + PartialEq>(own: &mut Option<Vec<T>>, later: &Option<Vec<T>>, replace: bool) {
+        fn add<T: Clone + PartialEq>(
+            own: &mut Option<Vec<T>>,
+            later: &Option<Vec<T>>,
+            replace: bool,
+        ) {
             match later {
                 None => {}
                 Some(list) if replace || list.is_empty() => *own = Some(list.clone()),
                 Some(list) => {
                     let own = own.get_or_insert_default();
-                    let new: Vec<T> = list.iter().filter(|entry| !own.contains(entry)).cloned().collect();
+                    let new: Vec<T> = list
+                        .iter()
+                        .filter(|entry| !own.contains(entry))
+                        .cloned()
+                        .collect();
                     own.extend(new);
                 }
             }
         }
-        let NetworkTable { presets, allow, private, replace } = later;
+        let NetworkTable {
+            presets,
+            allow,
+            private,
+            replace,
+        } = later;
         add(&mut self.presets, presets, *replace);
         add(&mut self.allow, allow, *replace);
         add(&mut self.private, private, *replace);
@@ -120,7 +134,11 @@ impl NetworkTable {
         let preset = self.presets.iter().flatten().filter_map(of).flatten();
         let allow: Vec<_> = self.allow.iter().flatten().cloned().chain(preset).collect();
         let says = self.allow.is_some() || self.presets.is_some();
-        WebTable { allow: says.then_some(allow), private: self.private.clone(), ..WebTable::default() }
+        WebTable {
+            allow: says.then_some(allow),
+            private: self.private.clone(),
+            ..WebTable::default()
+        }
     }
 }
 
@@ -132,26 +150,56 @@ pub fn policy<'a>(
     own: &NetworkTable,
     bounds: impl Iterator<Item = &'a NetworkTable>,
 ) -> Result<WebPolicy, NetworkError> {
-    let bounds = bounds.filter(|bound| **bound != NetworkTable::default()).map(NetworkTable::expanded);
-    bounded(WebPolicy { own: own.expanded(), bounds: bounds.collect() })
+    let bounds = bounds
+        .filter(|bound| **bound != NetworkTable::default())
+        .map(NetworkTable::expanded);
+    bounded(WebPolicy {
+        own: own.expanded(),
+        bounds: bounds.collect(),
+    })
 }
 
 /// The same with what a session asks for; nothing where it wants no network.
 ///
 /// # Errors
 /// A host is none, a preset does not exist, or the policy's files do not allow a host by name.
-pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Result<WebPolicy, NetworkError> {
-    let Some(wanted) = wanted else { return Ok(WebPolicy::default()) };
+pub fn requested(
+    mut policy: WebPolicy,
+    wanted: Option<&NetworkRequest>,
+) -> Result<WebPolicy, NetworkError> {
+    let Some(wanted) = wanted else {
+        return Ok(WebPolicy::default());
+    };
     let host = |text: &String| {
         let pattern = HostPattern::try_from(text.clone());
-        pattern.map_err(|why| NetworkError::Host { text: text.clone(), why: why.to_string() })
+        pattern.map_err(|why| NetworkError::Host {
+            text: text.clone(),
+            why: why.to_string(),
+        })
     };
-    let hosts = wanted.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?;
-    let presets = wanted.presets.iter().cloned().map(PresetName::try_from).collect::<Result<Vec<_>, _>>()?;
-    let asked =
-        NetworkTable { presets: Some(presets), allow: Some(hosts), ..NetworkTable::default() }.expanded();
+    let hosts = wanted
+        .hosts
+        .iter()
+        .map(host)
+        .collect::<Result<Vec<_>, _>>()?;
+    let presets = wanted
+        .presets
+        .iter()
+        .cloned()
+        .map(PresetName::try_from)
+        .collect::<Result<Vec<_>, _>>()?;
+    let asked = NetworkTable {
+        presets: Some(presets),
+        allow: Some(hosts),
+        ..NetworkTable::default()
+    }
+    .expanded();
     let asked = asked.allow.unwrap_or_default();
-    policy.own.allow.get_or_insert_default().extend(asked.iter().cloned());
+    policy
+        .own
+        .allow
+        .get_or_insert_default()
+        .extend(asked.iter().cloned());
     // A program that is told so at its first connection has made half of its work by then.
     let refused = asked.iter().find(|pattern| {
         let named = pattern.one();
@@ -168,7 +216,9 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
         return Err(NetworkError::NotPublic { host });
     }
     match refused {
-        Some(pattern) => Err(NetworkError::Bounded { host: pattern.text().to_owned() }),
+        Some(pattern) => Err(NetworkError::Bounded {
+            host: pattern.text().to_owned(),
+        }),
         None => bounded(policy),
     }
 }
@@ -181,9 +231,18 @@ pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> 
     let pattern = HostPattern::try_from(host.to_owned()).ok();
     if pattern.and_then(|pattern| pattern.one()?.1).is_none() {
         let why = "a lease names one host and one port, as NAME:PORT".to_owned();
-        return Err(NetworkError::Host { text: host.to_owned(), why });
+        return Err(NetworkError::Host {
+            text: host.to_owned(),
+            why,
+        });
     }
-    requested(policy, Some(&NetworkRequest { hosts: vec![host.to_owned()], ..NetworkRequest::default() }))
+    requested(
+        policy,
+        Some(&NetworkRequest {
+            hosts: vec![host.to_owned()],
+            ..NetworkRequest::default()
+        }),
+    )
 }
 
 /// What would open `host` at `port` to commands of a session with this policy, which may have `leases` or not.
@@ -212,25 +271,37 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
 
 /// What would open a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
 pub fn advice_on_private(private: &str) -> String {
-    format!("`private = [\"{private}\"]` in `[profile.NAME.network]` of a profile of your own opens it")
+    format!(
+        "`private = [\"{private}\"]` in `[profile.NAME.network]` of a profile of your own opens it"
+    )
 }
 
 /// The same as [`remedy`] where a host's name is not known.
 pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     match (is_open(policy), leases) {
-        (true, false) => {
-            Remedy::Advice("use the proxy in HTTP_PROXY, which reaches the hosts of this session".into())
-        }
+        (true, false) => Remedy::Advice(
+            "use the proxy in HTTP_PROXY, which reaches the hosts of this session".into(),
+        ),
         (true, true) => Remedy::Advice(format!(
             "use the proxy in HTTP_PROXY, which reaches the hosts of this session and those of {LEASE}"
         )),
-        (false, _) => opened_by("--allow-host NAME:PORT or --allow-net REGISTRY", "NAME:PORT", leases),
+        (false, _) => opened_by(
+            "--allow-host NAME:PORT or --allow-net REGISTRY",
+            "NAME:PORT",
+            leases,
+        ),
     }
 }
 
 fn opened_by(option: &str, place: &str, leases: bool) -> Remedy {
-    let lease = if leases { format!(", or {LEASE}") } else { String::new() };
-    Remedy::Option(format!("{option}, for good with `lazaret policy allow {place}`{lease}"))
+    let lease = if leases {
+        format!(", or {LEASE}")
+    } else {
+        String::new()
+    };
+    Remedy::Option(format!(
+        "{option}, for good with `lazaret policy allow {place}`{lease}"
+    ))
 }
 
 /// The rule that asks about a call that wants more than its session has, and refuses what cannot be granted.
@@ -264,27 +335,51 @@ fn bounded(policy: WebPolicy) -> Result<WebPolicy, NetworkError> {
     let entries = |table: &WebTable| {
         table.allow.as_ref().map_or(0, Vec::len) + table.private.as_ref().map_or(0, Vec::len)
     };
-    let all: usize = std::iter::once(&policy.own).chain(&policy.bounds).map(entries).sum();
-    if all > ENTRIES_MAX { Err(NetworkError::TooMany) } else { Ok(policy) }
+    let all: usize = std::iter::once(&policy.own)
+        .chain(&policy.bounds)
+        .map(entries)
+        .sum();
+    if all > ENTRIES_MAX {
+        Err(NetworkError::TooMany)
+    } else {
+        Ok(policy)
+    }
 }
 
 /// Whether there is a host that `policy` may let be reached.
 pub fn is_open(policy: &WebPolicy) -> bool {
     let has = |list: Option<usize>| list.is_some_and(|count| count > 0);
     let by_name = std::iter::once(&policy.own).all(|own| has(own.allow.as_ref().map(Vec::len)))
-        && policy.bounds.iter().all(|bound| bound.allow.as_ref().is_none_or(|list| !list.is_empty()));
+        && policy
+            .bounds
+            .iter()
+            .all(|bound| bound.allow.as_ref().is_none_or(|list| !list.is_empty()));
     let private = has(policy.own.private.as_ref().map(Vec::len))
-        && policy.bounds.iter().all(|bound| bound.private.as_ref().is_none_or(|list| !list.is_empty()));
+        && policy
+            .bounds
+            .iter()
+            .all(|bound| bound.private.as_ref().is_none_or(|list| !list.is_empty()));
     by_name || private
 }
 
 /// The lists of a policy, for the client that carries the connections.
 pub fn lists(policy: &WebPolicy) -> Network {
     let list = |table: &WebTable| HostList {
-        allow: table.allow.as_ref().map(|hosts| hosts.iter().map(|host| host.text().to_owned()).collect()),
-        private: table.private.as_ref().map(|all| all.iter().map(|place| place.text().to_owned()).collect()),
+        allow: table
+            .allow
+            .as_ref()
+            .map(|hosts| hosts.iter().map(|host| host.text().to_owned()).collect()),
+        private: table
+            .private
+            .as_ref()
+            .map(|all| all.iter().map(|place| place.text().to_owned()).collect()),
     };
-    Network { lists: std::iter::once(&policy.own).chain(&policy.bounds).map(list).collect() }
+    Network {
+        lists: std::iter::once(&policy.own)
+            .chain(&policy.bounds)
+            .map(list)
+            .collect(),
+    }
 }
 
 /// A policy from its lists.
@@ -292,20 +387,40 @@ pub fn lists(policy: &WebPolicy) -> Network {
 /// # Errors
 /// A list is malformed, or there is none.
 pub fn from_lists(network: &Network) -> Result<WebPolicy, NetworkError> {
-    let fault = |text: &str| NetworkError::Host { text: text.to_owned(), why: "no host or place".to_owned() };
+    let fault = |text: &str| NetworkError::Host {
+        text: text.to_owned(),
+        why: "no host or place".to_owned(),
+    };
     let host = |text: &String| HostPattern::try_from(text.clone()).map_err(|_| fault(text));
     let place = |text: &String| PrivatePlace::try_from(text.clone()).map_err(|_| fault(text));
     let table = |list: &HostList| {
-        let allow = list.allow.as_ref().map(|hosts| hosts.iter().map(host).collect::<Result<Vec<_>, _>>());
-        let private = list.private.as_ref().map(|all| all.iter().map(place).collect::<Result<Vec<_>, _>>());
-        Ok(WebTable { allow: allow.transpose()?, private: private.transpose()?, ..WebTable::default() })
+        let allow = list
+            .allow
+            .as_ref()
+            .map(|hosts| hosts.iter().map(host).collect::<Result<Vec<_>, _>>());
+        let private = list
+            .private
+            .as_ref()
+            .map(|all| all.iter().map(place).collect::<Result<Vec<_>, _>>());
+        Ok(WebTable {
+            allow: allow.transpose()?,
+            private: private.transpose()?,
+            ..WebTable::default()
+        })
     };
-    let mut tables = network.lists.iter().map(table).collect::<Result<Vec<_>, NetworkError>>()?;
+    let mut tables = network
+        .lists
+        .iter()
+        .map(table)
+        .collect::<Result<Vec<_>, NetworkError>>()?;
     if tables.is_empty() {
         return Err(fault(""));
     }
     let own = tables.remove(0);
-    Ok(WebPolicy { own, bounds: tables })
+    Ok(WebPolicy {
+        own,
+        bounds: tables,
+    })
 }
 
 #[cfg(test)]
@@ -323,17 +438,29 @@ mod tests {
 
     fn asks(hosts: &[&str], presets: &[&str]) -> NetworkRequest {
         let list = |list: &[&str]| list.iter().map(|text| text.to_string()).collect();
-        NetworkRequest { hosts: list(hosts), presets: list(presets), leases: false }
+        NetworkRequest {
+            hosts: list(hosts),
+            presets: list(presets),
+            leases: false,
+        }
     }
 
     #[test]
     fn the_shipped_presets_are_read_and_name_hosts_at_ports() {
-        let read: BTreeMap<String, Preset> = toml::from_str(include_str!("../presets.toml")).unwrap();
-        assert_eq!(names().collect::<Vec<_>>(), ["crates", "debian", "github", "go", "npm", "pypi"]);
+        let read: BTreeMap<String, Preset> =
+            toml::from_str(include_str!("../presets.toml")).unwrap();
+        assert_eq!(
+            names().collect::<Vec<_>>(),
+            ["crates", "debian", "github", "go", "npm", "pypi"]
+        );
         for (name, preset) in &read {
             assert!(!preset.why.is_empty() && !preset.allow.is_empty(), "{name}");
             for host in &preset.allow {
-                assert!(host.one().is_some_and(|(_, port)| port.is_some()), "{name}: {}", host.text());
+                assert!(
+                    host.one().is_some_and(|(_, port)| port.is_some()),
+                    "{name}: {}",
+                    host.text()
+                );
             }
         }
         assert_eq!(preset_of("registry.npmjs.org", 443), Some("npm"));
@@ -352,7 +479,11 @@ mod tests {
             policy(&table, std::iter::empty()).unwrap()
         };
         let added = set("allow = ['b.example:443', 'a.example:443']");
-        assert!(["a.example", "b.example", "registry.npmjs.org"].iter().all(|host| added.allows(host, 443)));
+        assert!(
+            ["a.example", "b.example", "registry.npmjs.org"]
+                .iter()
+                .all(|host| added.allows(host, 443))
+        );
         let replaced = set("replace = true\nallow = ['b.example:443']");
         assert!(replaced.allows("b.example", 443) && !replaced.allows("a.example", 443));
         assert!(replaced.allows("registry.npmjs.org", 443), "key by key");
@@ -371,7 +502,12 @@ mod tests {
         ] {
             match requested(closed.clone(), Some(&asks(&[host], &[]))) {
                 Err(error @ NetworkError::NotPublic { .. }) => {
-                    assert!(error.to_string().contains(&format!("private = [\"{place}\"]")), "{error}");
+                    assert!(
+                        error
+                            .to_string()
+                            .contains(&format!("private = [\"{place}\"]")),
+                        "{error}"
+                    );
                 }
                 other => panic!("{host}: {other:?}"),
             }
@@ -386,10 +522,18 @@ mod tests {
         let both = of("presets = ['npm']\nallow = ['a.example:443']", &[]);
         assert!(both.allows("registry.npmjs.org", 443) && both.allows("a.example", 443));
         assert!(!both.allows("registry.npmjs.org", 80) && !both.allows("b.example", 443));
-        let bounded = of("presets = ['npm', 'pypi']", &["presets = ['pypi']", "allow = ['*.org']"]);
+        let bounded = of(
+            "presets = ['npm', 'pypi']",
+            &["presets = ['pypi']", "allow = ['*.org']"],
+        );
         assert!(bounded.allows("pypi.org", 443) && !bounded.allows("registry.npmjs.org", 443));
         assert!(!of("", &["allow = ['*']"]).allows("a.example", 443));
-        assert!(toml::from_str::<NetworkTable>("presets = ['nmp']").unwrap_err().to_string().contains("npm"));
+        assert!(
+            toml::from_str::<NetworkTable>("presets = ['nmp']")
+                .unwrap_err()
+                .to_string()
+                .contains("npm")
+        );
     }
 
     #[test]
@@ -400,10 +544,14 @@ mod tests {
         assert!(asked.allows("a.example", 443) && asked.allows("registry.npmjs.org", 443));
         assert!(is_open(&asked) && !asked.allows("a.example", 80));
         let closed = of("", &["allow = []"]);
-        assert!(!is_open(&requested(closed.clone(), Some(&asks(&[], &[]))).unwrap()));
+        assert!(!is_open(
+            &requested(closed.clone(), Some(&asks(&[], &[]))).unwrap()
+        ));
         assert_eq!(
             requested(closed, Some(&asks(&["a.example"], &[]))),
-            Err(NetworkError::Bounded { host: "a.example".into() })
+            Err(NetworkError::Bounded {
+                host: "a.example".into()
+            })
         );
         // A pattern may be wider than the bound; what is reached is not.
         let some = of("", &["allow = ['*.a.example:443']"]);
@@ -414,7 +562,9 @@ mod tests {
             (asks(&["127.1"], &[]), "a host is"),
             (asks(&[], &["nmp"]), "there is no preset `nmp`"),
         ] {
-            let error = requested(free.clone(), Some(&request)).unwrap_err().to_string();
+            let error = requested(free.clone(), Some(&request))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(want), "{error}");
         }
     }
@@ -424,13 +574,31 @@ mod tests {
         let free = of("", &[]);
         let one = leased(free.clone(), "a.example:443").unwrap();
         assert!(
-            one.allows("a.example", 443) && !one.allows("a.example", 80) && !one.allows("b.example", 443)
+            one.allows("a.example", 443)
+                && !one.allows("a.example", 80)
+                && !one.allows("b.example", 443)
         );
-        for text in ["a.example", "*:443", "*.example:443", "1.2.3.4:443", "[::1]:443", "A.example:443", ""] {
-            assert!(matches!(leased(free.clone(), text), Err(NetworkError::Host { .. })), "{text}");
+        for text in [
+            "a.example",
+            "*:443",
+            "*.example:443",
+            "1.2.3.4:443",
+            "[::1]:443",
+            "A.example:443",
+            "",
+        ] {
+            assert!(
+                matches!(leased(free.clone(), text), Err(NetworkError::Host { .. })),
+                "{text}"
+            );
         }
         let bounded = leased(of("", &["allow = ['b.example']"]), "a.example:443");
-        assert_eq!(bounded, Err(NetworkError::Bounded { host: "a.example:443".into() }));
+        assert_eq!(
+            bounded,
+            Err(NetworkError::Bounded {
+                host: "a.example:443".into()
+            })
+        );
     }
 
     #[test]
@@ -443,11 +611,18 @@ mod tests {
         );
         let leased = text(&free, true, "a.example");
         assert!(
-            leased.starts_with("with --allow-host a.example:443, for good") && leased.contains("`wants`")
+            leased.starts_with("with --allow-host a.example:443, for good")
+                && leased.contains("`wants`")
         );
-        assert_eq!(text(&free, true, "203.0.113.7"), "with --allow-host 203.0.113.7:443");
+        assert_eq!(
+            text(&free, true, "203.0.113.7"),
+            "with --allow-host 203.0.113.7:443"
+        );
         let closed = text(&of("", &["allow = ['b.example']"]), true, "a.example");
-        assert!(closed.contains("only a change of the policy file"), "{closed}");
+        assert!(
+            closed.contains("only a change of the policy file"),
+            "{closed}"
+        );
         assert!(remedy_of_any(&free, true).to_string().contains("`wants`"));
         assert!(!remedy_of_any(&free, false).to_string().contains("`wants`"));
         let open = of("allow = ['a.example']", &[]);
@@ -456,7 +631,10 @@ mod tests {
 
     #[test]
     fn a_session_that_carries_no_connections_has_no_network() {
-        assert_eq!(requested(of("allow = ['*']", &[]), None), Ok(WebPolicy::default()));
+        assert_eq!(
+            requested(of("allow = ['*']", &[]), None),
+            Ok(WebPolicy::default())
+        );
         assert!(!is_open(&WebPolicy::default()));
     }
 
@@ -468,14 +646,19 @@ mod tests {
         );
         assert_eq!(from_lists(&lists(&sent)).unwrap(), sent);
         assert!(from_lists(&Network { lists: vec![] }).is_err());
-        let bad = HostList { allow: Some(vec!["A".into()]), private: None };
+        let bad = HostList {
+            allow: Some(vec!["A".into()]),
+            private: None,
+        };
         assert!(from_lists(&Network { lists: vec![bad] }).is_err());
     }
 
     #[test]
     fn the_hosts_of_a_session_fit_into_a_frame() {
         let hosts = |count: usize| {
-            let all: Vec<_> = (0..count).map(|number| format!("'h{number}.example'")).collect();
+            let all: Vec<_> = (0..count)
+                .map(|number| format!("'h{number}.example'"))
+                .collect();
             let own = table(&format!("allow = [{}]", all.join(",")));
             policy(&own, std::iter::empty()).map(drop)
         };

@@ -128,19 +128,31 @@ pub fn base_name(program: &str) -> &str {
 
 /// Why a command may run something else than its program, as far as its words are known.
 pub(crate) fn runs_others(words: &[Option<String>]) -> Option<&'static str> {
-    let (Some(program), arguments) = words.split_first()? else { return None };
+    let (Some(program), arguments) = words.split_first()? else {
+        return None;
+    };
     let name = base_name(program);
     let runs = RUNNERS.contains(&name) && !(arguments.is_empty() && BY_ARGUMENT.contains(&name));
-    let by_option = || BY_OPTION.iter().any(|(by, option)| *by == name && may_have(arguments, *option));
-    let by_long =
-        || BY_LONG_OPTION.iter().any(|(by, option)| *by == name && may_have_long(arguments, option));
+    let by_option = || {
+        BY_OPTION
+            .iter()
+            .any(|(by, option)| *by == name && may_have(arguments, *option))
+    };
+    let by_long = || {
+        BY_LONG_OPTION
+            .iter()
+            .any(|(by, option)| *by == name && may_have_long(arguments, option))
+    };
     let by_script = || match name {
         "sed" => arguments.iter().flatten().any(|word| sed_executes(word)),
-        "sqlite3" => {
-            arguments.iter().flatten().any(|word| [".sh", ".sy"].iter().any(|run| word.contains(run)))
-        }
+        "sqlite3" => arguments
+            .iter()
+            .flatten()
+            .any(|word| [".sh", ".sy"].iter().any(|run| word.contains(run))),
         // Old options stand without a sign.
-        "tar" => arguments.first().is_some_and(|first| first.as_ref().is_none_or(|word| is_old_option(word))),
+        "tar" => arguments
+            .first()
+            .is_some_and(|first| first.as_ref().is_none_or(|word| is_old_option(word))),
         name => is_loader(name),
     };
     if runs || by_option() || by_long() || by_script() {
@@ -163,18 +175,23 @@ pub(crate) const VARIABLE: &str = "it sets a variable whose value is run";
 
 /// Whether `name=value`, or a name alone, sets a variable whose value is run, and not to one that runs nothing.
 pub(crate) fn variable_runs(word: &str) -> bool {
-    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let (name, value) = word
+        .split_once('=')
+        .map_or((word, None), |(name, value)| (name, Some(value)));
     RUN.contains(&name.trim_end_matches('+')) && value.is_none_or(|value| !QUIET.contains(&value))
 }
 
 /// The dynamic loader, which runs the program that its first argument names.
 fn is_loader(name: &str) -> bool {
-    name.strip_prefix("ld").is_some_and(|rest| rest.contains(".so"))
+    name.strip_prefix("ld")
+        .is_some_and(|rest| rest.contains(".so"))
 }
 
 /// `cfI` and the like, with the option for a filter of one's own or for a script.
 fn is_old_option(word: &str) -> bool {
-    word.contains(['I', 'F']) && !word.starts_with('-') && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+    word.contains(['I', 'F'])
+        && !word.starts_with('-')
+        && word.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Whether a long option is among the words, shortened or with its value; one that only the shell knows may be it.
@@ -195,7 +212,10 @@ fn sed_executes(word: &str) -> bool {
             (Some('e'), None | Some(' ')) => true,
             (Some('s'), Some(sign)) if !sign.is_alphanumeric() => {
                 let flags = command.split(sign).nth(3).unwrap_or_default();
-                flags.split(['w', ' ']).next().is_some_and(|flags| flags.contains('e'))
+                flags
+                    .split(['w', ' '])
+                    .next()
+                    .is_some_and(|flags| flags.contains('e'))
             }
             _ => false,
         }
@@ -204,10 +224,15 @@ fn sed_executes(word: &str) -> bool {
 
 /// A command of sed without the lines that it is for.
 fn after_address(part: &str) -> &str {
-    let numbers =
-        |part: &'_ str| part.trim_start_matches(|c: char| c.is_ascii_digit() || " \t,$!~+".contains(c)).len();
+    let numbers = |part: &'_ str| {
+        part.trim_start_matches(|c: char| c.is_ascii_digit() || " \t,$!~+".contains(c))
+            .len()
+    };
     let mut rest = &part[part.len() - numbers(part)..];
-    while let Some((_, after)) = rest.strip_prefix('/').and_then(|expression| expression.split_once('/')) {
+    while let Some((_, after)) = rest
+        .strip_prefix('/')
+        .and_then(|expression| expression.split_once('/'))
+    {
         let after = after.trim_start_matches(['I', 'M']);
         rest = &after[after.len() - numbers(after)..];
     }
@@ -216,7 +241,9 @@ fn after_address(part: &str) -> &str {
 
 /// Whether a command sets a variable, or may, or evaluates a word that only the shell knows.
 pub(crate) fn sets_variables(words: &[Option<String>]) -> bool {
-    let Some((Some(program), arguments)) = words.split_first() else { return false };
+    let Some((Some(program), arguments)) = words.split_first() else {
+        return false;
+    };
     let unknown = |words: &[Option<String>]| words.iter().any(Option::is_none);
     match evaluator(program) {
         Some(Evaluates::All) => true,
@@ -234,12 +261,18 @@ fn evaluated<'w>(program: &str, arguments: &'w [Option<String>]) -> Option<&'w [
     match evaluator(program)? {
         Evaluates::All | Evaluates::Test => Some(arguments),
         // Options come first.
-        Evaluates::Set(_) => arguments.first().is_some_and(is_option).then_some(arguments),
+        Evaluates::Set(_) => arguments
+            .first()
+            .is_some_and(is_option)
+            .then_some(arguments),
     }
 }
 
 fn evaluator(program: &str) -> Option<Evaluates> {
-    EVALUATORS.iter().find(|(name, _)| *name == program).map(|(_, evaluates)| *evaluates)
+    EVALUATORS
+        .iter()
+        .find(|(name, _)| *name == program)
+        .map(|(_, evaluates)| *evaluates)
 }
 
 /// Whether this option is among the words, in a word with others or with its value too; a word that only the shell knows may have it.
@@ -252,7 +285,9 @@ fn may_have(words: &[Option<String>], option: char) -> bool {
 fn has_subscript(word: &str) -> bool {
     word.split_once('[').is_some_and(|(name, subscript)| {
         let number = |c: char| c.is_ascii_digit() || "]-@*=".contains(c);
-        let index = subscript.split_once(']').map_or(subscript, |(index, _)| index);
+        let index = subscript
+            .split_once(']')
+            .map_or(subscript, |(index, _)| index);
         !name.is_empty() && !index.chars().all(number)
     })
 }
@@ -263,7 +298,10 @@ mod tests {
 
     /// `_` between words, `?` for one that only the shell knows.
     fn is_doubted(line: &str) -> bool {
-        let words: Vec<_> = line.split('_').map(|word| (word != "?").then(|| word.to_owned())).collect();
+        let words: Vec<_> = line
+            .split('_')
+            .map(|word| (word != "?").then(|| word.to_owned()))
+            .collect();
         runs_others(&words).is_some()
     }
 

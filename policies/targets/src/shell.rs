@@ -33,7 +33,12 @@ impl Unit {
     /// Bytes of its words, with a blank behind each.
     fn length(&self) -> usize {
         match self {
-            Unit::Simple(simple) => simple.words.iter().flatten().map(|word| word.len() + 1).sum(),
+            Unit::Simple(simple) => simple
+                .words
+                .iter()
+                .flatten()
+                .map(|word| word.len() + 1)
+                .sum(),
             Unit::Unparsed(_) => 0,
         }
     }
@@ -50,7 +55,9 @@ pub struct SimpleCommand {
 }
 
 /// Words after which a command begins.
-const OPENING: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "while", "until", "do"];
+const OPENING: [&str; 9] = [
+    "!", "{", "if", "then", "else", "elif", "while", "until", "do",
+];
 /// Words that end a block, where a command could begin.
 const CLOSING: [&str; 3] = ["fi", "done", "}"];
 /// Words with a grammar of their own, which is not read.
@@ -62,14 +69,23 @@ pub fn units(command: &Command) -> Vec<Unit> {
     let mut units = match command {
         Command::Shell(text) => parse(text),
         Command::Arguments(arguments) => {
-            let words = arguments.iter().map(|bytes| String::from_utf8(bytes.to_vec()).ok());
-            vec![Unit::Simple(SimpleCommand { words: words.collect(), sets_or_writes: false })]
+            let words = arguments
+                .iter()
+                .map(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            vec![Unit::Simple(SimpleCommand {
+                words: words.collect(),
+                sets_or_writes: false,
+            })]
         }
     };
     evaluate(&mut units);
     let mut reason = None;
     for unit in &mut units {
-        if let Unit::Simple(SimpleCommand { words, sets_or_writes }) = unit {
+        if let Unit::Simple(SimpleCommand {
+            words,
+            sets_or_writes,
+        }) = unit
+        {
             *sets_or_writes |= sets_variables(words);
             reason = reason.or(runs_others(words));
         }
@@ -96,9 +112,19 @@ fn evaluate(units: &mut Vec<Unit>) {
 }
 
 fn evaluated(unit: &Unit) -> Option<Vec<Unit>> {
-    let Unit::Simple(SimpleCommand { words, sets_or_writes }) = unit else { return None };
+    let Unit::Simple(SimpleCommand {
+        words,
+        sets_or_writes,
+    }) = unit
+    else {
+        return None;
+    };
     // An option of either is no command.
-    if words.get(1)?.as_ref().is_none_or(|word| word.starts_with('-')) {
+    if words
+        .get(1)?
+        .as_ref()
+        .is_none_or(|word| word.starts_with('-'))
+    {
         return None;
     }
     match words.split_first()? {
@@ -107,7 +133,10 @@ fn evaluated(unit: &Unit) -> Option<Vec<Unit>> {
             Some(parse(&text?.join(" ")))
         }
         (Some(program), rest) if program == "builtin" => {
-            let simple = SimpleCommand { words: rest.to_vec(), sets_or_writes: *sets_or_writes };
+            let simple = SimpleCommand {
+                words: rest.to_vec(),
+                sets_or_writes: *sets_or_writes,
+            };
             Some(vec![Unit::Simple(simple)])
         }
         _ => None,
@@ -122,7 +151,12 @@ impl SimpleCommand {
 }
 
 fn parse(text: &str) -> Vec<Unit> {
-    let mut parser = Parser { rest: text, units: Vec::new(), depth: 0, sets_what_runs: false };
+    let mut parser = Parser {
+        rest: text,
+        units: Vec::new(),
+        depth: 0,
+        sets_what_runs: false,
+    };
     let done = parser.list(None);
     let mut units = parser.units;
     if parser.sets_what_runs {
@@ -175,10 +209,18 @@ impl Word {
     /// `name=` and `name+=` at the beginning.
     fn is_assignment(&self) -> bool {
         let plain = &self.text[..self.plain.unwrap_or(self.text.len())];
-        let Some((name, _)) = plain.split_once('=') else { return false };
+        let Some((name, _)) = plain.split_once('=') else {
+            return false;
+        };
         let name = name.strip_suffix('+').unwrap_or(name);
-        let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-        first && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        let first = name
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        first
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     }
 
     /// What stands before the first `=`.
@@ -187,7 +229,8 @@ impl Word {
     }
 
     fn is_number(&self) -> bool {
-        self.bare().is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+        self.bare()
+            .is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
     }
 }
 
@@ -283,7 +326,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Adds a word to a command, where it is not the shell's own. Says whether a keyword can follow.
-    fn add_word(&mut self, word: Word, simple: &mut SimpleCommand, keyword_allowed: bool) -> Parsed<bool> {
+    fn add_word(
+        &mut self,
+        word: Word,
+        simple: &mut SimpleCommand,
+        keyword_allowed: bool,
+    ) -> Parsed<bool> {
         if simple.words.is_empty() {
             if let Some(text) = word.bare().filter(|_| keyword_allowed) {
                 if OPENING.contains(&text) || CLOSING.contains(&text) {
@@ -302,7 +350,11 @@ impl<'a> Parser<'a> {
             if word.is_assignment() {
                 // A substitution that quotes have kept from the shell may be evaluated where the variable is.
                 let kept = word.text.contains("$(") || word.text.contains('`');
-                let runs = if word.unknown { variable_runs(word.name()) } else { variable_runs(&word.text) };
+                let runs = if word.unknown {
+                    variable_runs(word.name())
+                } else {
+                    variable_runs(&word.text)
+                };
                 self.sets_what_runs |= kept || runs;
                 simple.sets_or_writes = true;
                 return Ok(false);
@@ -317,12 +369,16 @@ impl<'a> Parser<'a> {
     fn loop_words(&mut self) -> Parsed<()> {
         self.blanks();
         let variable = self.word()?;
-        let own = variable
-            .bare()
-            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+        let own = variable.bare().is_some_and(|name| {
+            name.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        });
         self.sets_what_runs |= variable_runs(&variable.text);
         if !own {
-            self.add_command(SimpleCommand { words: Vec::new(), sets_or_writes: true })?;
+            self.add_command(SimpleCommand {
+                words: Vec::new(),
+                sets_or_writes: true,
+            })?;
         }
         loop {
             self.blanks();
@@ -364,9 +420,12 @@ impl<'a> Parser<'a> {
         if self.rest.starts_with("<<") && !self.rest.starts_with("<<<") {
             return Err("a here-document (`<<`)");
         }
-        let reads = self.skip("<<<") || self.skip("<&") || (!self.rest.starts_with("<>") && self.skip("<"));
-        let writes =
-            !reads && [">>", ">&", ">|", "&>>", "&>", "<>", ">"].into_iter().any(|sign| self.skip(sign));
+        let reads =
+            self.skip("<<<") || self.skip("<&") || (!self.rest.starts_with("<>") && self.skip("<"));
+        let writes = !reads
+            && [">>", ">&", ">|", "&>>", "&>", "<>", ">"]
+                .into_iter()
+                .any(|sign| self.skip(sign));
         if !reads && !writes {
             return Ok(false);
         }
@@ -377,7 +436,10 @@ impl<'a> Parser<'a> {
         }
         let text = target.text.as_str();
         let harmless = text == "/dev/null"
-            || (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'));
+            || (!text.is_empty()
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || byte == b'-'));
         simple.sets_or_writes |= writes && (target.unknown || !harmless);
         Ok(true)
     }
@@ -498,7 +560,9 @@ impl<'a> Parser<'a> {
             Some(c) if c.is_ascii_alphanumeric() || "_@*#?-$!".contains(c) => {
                 word.doubt();
                 self.next_char();
-                let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let end = self
+                    .rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 self.advance(end.map_or("", |end| &self.rest[end..]));
                 Ok(())
             }
@@ -511,8 +575,13 @@ impl<'a> Parser<'a> {
 
     /// `${name}`, and nothing that is more than that.
     fn variable(&mut self, word: &mut Word) -> Parsed<()> {
-        let (name, rest) = self.rest[1..].split_once('}').ok_or("a bracket is not closed")?;
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let (name, rest) = self.rest[1..]
+            .split_once('}')
+            .ok_or("a bracket is not closed")?;
+        if !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
             return Err("a variable with an operator");
         }
         word.doubt();
@@ -535,20 +604,32 @@ mod tests {
             }
             Unit::Unparsed(_) => "…".into(),
         };
-        units(&Command::Shell(text.into())).iter().map(unit).collect::<Vec<_>>().join("|")
+        units(&Command::Shell(text.into()))
+            .iter()
+            .map(unit)
+            .collect::<Vec<_>>()
+            .join("|")
     }
 
     #[test]
     fn what_eval_runs_is_read_where_all_of_it_is_known() {
         let words = |words: &[&str]| {
             let words = words.iter().map(|word| Some((*word).to_owned())).collect();
-            Unit::Simple(SimpleCommand { words, sets_or_writes: false })
+            Unit::Simple(SimpleCommand {
+                words,
+                sets_or_writes: false,
+            })
         };
         let units = |text: &str| super::units(&Command::Shell(text.to_owned()));
-        let line =
-            "\\builtin shopt -u extglob 2>/dev/null || true && eval 'git push; ls' < /dev/null && pwd -P";
-        let read = [&["shopt", "-u", "extglob"][..], &["true"], &["git", "push"], &["ls"], &["pwd", "-P"]]
-            .map(words);
+        let line = "\\builtin shopt -u extglob 2>/dev/null || true && eval 'git push; ls' < /dev/null && pwd -P";
+        let read = [
+            &["shopt", "-u", "extglob"][..],
+            &["true"],
+            &["git", "push"],
+            &["ls"],
+            &["pwd", "-P"],
+        ]
+        .map(words);
         assert_eq!(units(line), read);
         assert_eq!(units("eval git 'pu\"sh\"'"), [words(&["git", "push"])]);
         assert_eq!(units("builtin eval \"eval 'eval ls'\""), [words(&["ls"])]);
@@ -566,7 +647,11 @@ mod tests {
             &"eval ".repeat(DEPTH_MAX + 2),
         ] {
             let is_doubted = |unit: &Unit| matches!(unit, Unit::Unparsed(_));
-            assert!(units(doubted).iter().any(is_doubted), "{doubted}: {:?}", units(doubted));
+            assert!(
+                units(doubted).iter().any(is_doubted),
+                "{doubted}: {:?}",
+                units(doubted)
+            );
         }
     }
 
@@ -602,7 +687,10 @@ mod tests {
         for (text, want) in [
             ("g'i't \"st\"atus", "git status"),
             ("\\g\\it 'a b' \"a;b\" a\\ b", "git a b a;b a b"),
-            ("echo '$x `a` \\' \"\\$x \\a \\\"\"", "echo $x `a` \\ $x \\a \""),
+            (
+                "echo '$x `a` \\' \"\\$x \\a \\\"\"",
+                "echo $x `a` \\ $x \\a \"",
+            ),
             ("'git push'", "git push"),
             ("echo '' \"\"", "echo  "),
             ("'if' a", "if a"),
@@ -624,7 +712,10 @@ mod tests {
             ("[ -f a ] && b", "[ -f a ]|b"),
             ("rm -rf '*' \\* \"~\"", "rm -rf * * ~"),
             ("echo $(git push) b", "git push|echo ? b"),
-            ("echo \"x $(git push) $(a \"$(b)\")\"", "git push|b|a ?|echo ?"),
+            (
+                "echo \"x $(git push) $(a \"$(b)\")\"",
+                "git push|b|a ?|echo ?",
+            ),
             ("echo ${x} ${1}", "echo ? ?"),
             ("diff <(a) >(b)", "a|b|diff ? ?"),
             ("$x push", "…"),
@@ -716,17 +807,29 @@ mod tests {
     #[test]
     fn a_builtin_that_evaluates_its_arguments_is_doubted() {
         for (text, want) in [
-            ("printf -v 'a[$(touch x)]' y", "!printf -v a[$(touch x)] y|…"),
+            (
+                "printf -v 'a[$(touch x)]' y",
+                "!printf -v a[$(touch x)] y|…",
+            ),
             ("printf -v'a[$(touch x)]' y", "!printf -va[$(touch x)] y|…"),
-            ("builtin printf -v 'a[`touch x`]' y", "!printf -v a[`touch x`] y|…"),
+            (
+                "builtin printf -v 'a[`touch x`]' y",
+                "!printf -v a[`touch x`] y|…",
+            ),
             ("test -v 'a[$(touch x)]'", "test -v a[$(touch x)]|…"),
-            ("[ -n b -a -v \"a[\\$(touch x)]\" ]", "[ -n b -a -v a[$(touch x)] ]|…"),
+            (
+                "[ -n b -a -v \"a[\\$(touch x)]\" ]",
+                "[ -n b -a -v a[$(touch x)] ]|…",
+            ),
             ("let 'a[$(touch x)]'", "!let a[$(touch x)]|…"),
             ("declare 'a[$(touch x)]=1'", "!declare a[$(touch x)]=1|…"),
             ("read 'a[$(touch x)]' <<<y", "!read a[$(touch x)]|…"),
             ("unset 'a[$(touch x)]'", "!unset a[$(touch x)]|…"),
             ("wait -np 'a[$(touch x)]'", "!wait -np a[$(touch x)]|…"),
-            ("mapfile -C 'touch x' -c 1 a", "!mapfile -C touch x -c 1 a|…"),
+            (
+                "mapfile -C 'touch x' -c 1 a",
+                "!mapfile -C touch x -c 1 a|…",
+            ),
             ("hash -p ./x ls", "hash -p ./x ls|…"),
             ("echo {a['$(touch x)']}>/dev/null", "…"),
             // They set a variable, or nobody knows whether they do.
@@ -770,7 +873,11 @@ mod tests {
                 format!("/usr/bin/{program} git push|…")
             );
         }
-        assert_eq!(render("printlimit git push"), "printlimit git push", "the control");
+        assert_eq!(
+            render("printlimit git push"),
+            "printlimit git push",
+            "the control"
+        );
     }
 
     #[test]
@@ -778,7 +885,13 @@ mod tests {
         let arguments: [&[u8]; 3] = [b"git", b"$x;y", b"\xff"];
         let command = Command::Arguments(arguments.map(|bytes| bytes.to_vec().into()).into());
         let words = vec![Some("git".into()), Some("$x;y".into()), None];
-        assert_eq!(units(&command), [Unit::Simple(SimpleCommand { words, sets_or_writes: false })]);
+        assert_eq!(
+            units(&command),
+            [Unit::Simple(SimpleCommand {
+                words,
+                sets_or_writes: false
+            })]
+        );
     }
 
     #[test]
@@ -830,6 +943,9 @@ mod tests {
         }
         let deep = |levels: usize| format!("{}a{}", "(".repeat(levels), ")".repeat(levels));
         assert_eq!(render(&deep(1)), "a");
-        assert_eq!(render(&"( a ".repeat(DEPTH_MAX + 1)).matches('…').count(), 1);
+        assert_eq!(
+            render(&"( a ".repeat(DEPTH_MAX + 1)).matches('…').count(),
+            1
+        );
     }
 }

@@ -20,7 +20,9 @@ pub enum WebValueError {
         "a host is `*`, `*.NAME`, a NAME in lower case (other alphabets as `xn--…`) or an address, with `:PORT` or without"
     )]
     Host,
-    #[error("a private place is NAME:PORT, ADDRESS:PORT, [ADDRESS]:PORT, or a network such as `10.0.0.0/8`")]
+    #[error(
+        "a private place is NAME:PORT, ADDRESS:PORT, [ADDRESS]:PORT, or a network such as `10.0.0.0/8`"
+    )]
     Private,
 }
 
@@ -73,9 +75,9 @@ impl HostPattern {
     pub fn matches(&self, host: &str, port: u16) -> bool {
         let named = match &self.host {
             Hosts::All => true,
-            Hosts::Below(name) => {
-                host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
-            }
+            Hosts::Below(name) => host
+                .strip_suffix(name.as_str())
+                .is_some_and(|rest| rest.ends_with('.') && rest.len() > 1),
             Hosts::One(name) => host == name,
             Hosts::At(address) => {
                 literal(host).is_some_and(|host| host.to_canonical() == address.to_canonical())
@@ -135,7 +137,9 @@ impl PrivatePlace {
 
     fn matches(&self, host: &str, port: u16, address: IpAddr) -> bool {
         match &self.place {
-            PrivateHost::Name(name, own) => name == host && *own == port && class(address).opens_by_name(),
+            PrivateHost::Name(name, own) => {
+                name == host && *own == port && class(address).opens_by_name()
+            }
             PrivateHost::Net(net, own) => net.holds(address) && own.is_none_or(|own| own == port),
         }
     }
@@ -176,7 +180,8 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
 /// A name as a URL has it after parsing: not a number, which would be an address in disguise.
 fn is_name(text: &str) -> bool {
     let label = |label: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        let plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         (1..=63).contains(&label.len()) && label.bytes().all(plain)
     };
     let last = text.rsplit('.').next().unwrap_or_default();
@@ -186,7 +191,10 @@ fn is_name(text: &str) -> bool {
 
 /// An address as a URL has it: IPv6 in brackets.
 fn literal(text: &str) -> Option<IpAddr> {
-    match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+    match text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+    {
         Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::from),
         None => text.parse::<Ipv4Addr>().ok().map(IpAddr::from),
     }
@@ -209,7 +217,12 @@ pub struct WebTable {
 impl WebTable {
     /// Takes over what `later` says.
     pub fn set(&mut self, later: &WebTable) {
-        let WebTable { search, allow, http, private } = later.clone();
+        let WebTable {
+            search,
+            allow,
+            http,
+            private,
+        } = later.clone();
         self.search = search.or(self.search);
         self.allow = allow.or(self.allow.take());
         self.http = http.or(self.http.take());
@@ -234,14 +247,19 @@ impl WebPolicy {
 
     /// Whether `host` at `port` is on every list of hosts.
     pub fn allows(&self, host: &str, port: u16) -> bool {
-        self.on_all(|table| table.allow.as_deref(), |pattern| pattern.matches(host, port))
+        self.on_all(
+            |table| table.allow.as_deref(),
+            |pattern| pattern.matches(host, port),
+        )
     }
 
     /// The same, and by more than a `*`: somebody has thought of this host.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let named = |table: &WebTable| {
             let patterns = table.allow.iter().flatten();
-            patterns.filter(|pattern| !pattern.is_all()).any(|pattern| pattern.matches(host, port))
+            patterns
+                .filter(|pattern| !pattern.is_all())
+                .any(|pattern| pattern.matches(host, port))
         };
         let tables = std::iter::once(&self.own).chain(&self.bounds);
         self.allows(host, port) && tables.into_iter().any(named)
@@ -249,18 +267,26 @@ impl WebPolicy {
 
     /// Whether `host` at `port` may be spoken to without TLS.
     pub fn allows_plain(&self, host: &str, port: u16) -> bool {
-        self.on_all(|table| table.http.as_deref(), |pattern| pattern.matches(host, port))
+        self.on_all(
+            |table| table.http.as_deref(),
+            |pattern| pattern.matches(host, port),
+        )
     }
 
     /// Whether `address`, at which `host` was found, may be reached at `port` though it is not public.
     pub fn opens(&self, host: &str, port: u16, address: IpAddr) -> bool {
-        self.on_all(|table| table.private.as_deref(), |place| place.matches(host, port, address))
+        self.on_all(
+            |table| table.private.as_deref(),
+            |place| place.matches(host, port, address),
+        )
     }
 
     /// Whether a private place has this name and port, whatever its address is.
     pub fn names_private(&self, host: &str, port: u16) -> bool {
         let places = self.own.private.iter().flatten();
-        places.into_iter().any(|entry| entry.place == PrivateHost::Name(host.to_owned(), port))
+        places
+            .into_iter()
+            .any(|entry| entry.place == PrivateHost::Name(host.to_owned(), port))
     }
 
     /// Whether `host` at `port` may have an address that [`WebPolicy::opens`].
@@ -273,9 +299,17 @@ impl WebPolicy {
     }
 
     /// Whether one of the profile's list matches, and one of each bound's.
-    fn on_all<T: 'static>(&self, list: fn(&WebTable) -> Option<&[T]>, matches: impl Fn(&T) -> bool) -> bool {
+    fn on_all<T: 'static>(
+        &self,
+        list: fn(&WebTable) -> Option<&[T]>,
+        matches: impl Fn(&T) -> bool,
+    ) -> bool {
         list(&self.own).is_some_and(|own| own.iter().any(&matches))
-            && self.bounds.iter().filter_map(list).all(|bound| bound.iter().any(&matches))
+            && self
+                .bounds
+                .iter()
+                .filter_map(list)
+                .all(|bound| bound.iter().any(&matches))
     }
 }
 
@@ -293,7 +327,10 @@ mod tests {
     }
 
     fn policy(own: &str, bounds: &[&str]) -> WebPolicy {
-        WebPolicy { own: table(own), bounds: bounds.iter().map(|text| table(text)).collect() }
+        WebPolicy {
+            own: table(own),
+            bounds: bounds.iter().map(|text| table(text)).collect(),
+        }
     }
 
     #[test]
@@ -343,12 +380,27 @@ mod tests {
             assert_eq!(host(text), Err(WebValueError::Host), "{text}");
         }
         let place = |text: &str| PrivatePlace::try_from(text.to_owned());
-        for text in ["localhost:8080", "127.0.0.1:80", "[::1]:80", "10.0.0.0/8", "fd00::/8", "10.0.0.1/32"] {
+        for text in [
+            "localhost:8080",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "10.0.0.0/8",
+            "fd00::/8",
+            "10.0.0.1/32",
+        ] {
             assert!(place(text).is_ok(), "{text}");
         }
-        for text in
-            ["localhost", "127.0.0.1", "[::1]", "10.0.0.1/8", "10.0.0.0/8:80", "*:80", "*", "0x7f.1:80", ""]
-        {
+        for text in [
+            "localhost",
+            "127.0.0.1",
+            "[::1]",
+            "10.0.0.1/8",
+            "10.0.0.0/8:80",
+            "*:80",
+            "*",
+            "0x7f.1:80",
+            "",
+        ] {
             assert_eq!(place(text), Err(WebValueError::Private), "{text}");
         }
     }
@@ -356,14 +408,27 @@ mod tests {
     #[test]
     fn a_pattern_means_what_it_says_and_nothing_beside() {
         let matches = |pattern: &str, host: &str, port| {
-            HostPattern::try_from(pattern.to_owned()).unwrap().matches(host, port)
+            HostPattern::try_from(pattern.to_owned())
+                .unwrap()
+                .matches(host, port)
         };
         assert!(matches("*", "a.example", 1) && matches("*", "[::1]", 1));
-        assert!(matches("*.a.example", "x.a.example", 1) && matches("*.a.example", "x.y.a.example", 1));
-        for host in ["a.example", "xa.example", ".a.example", "a.example.evil", "x.a.example."] {
+        assert!(
+            matches("*.a.example", "x.a.example", 1) && matches("*.a.example", "x.y.a.example", 1)
+        );
+        for host in [
+            "a.example",
+            "xa.example",
+            ".a.example",
+            "a.example.evil",
+            "x.a.example.",
+        ] {
             assert!(!matches("*.a.example", host, 1), "{host}");
         }
-        assert!(matches("a.example:8443", "a.example", 8443) && !matches("a.example:8443", "a.example", 443));
+        assert!(
+            matches("a.example:8443", "a.example", 8443)
+                && !matches("a.example:8443", "a.example", 443)
+        );
         assert!(matches("1.1.1.1", "1.1.1.1", 443) && matches("[0:0::1]", "[::1]", 443));
         assert!(
             matches("[::ffff:1.1.1.1]", "[::ffff:101:101]", 443)
@@ -379,8 +444,13 @@ mod tests {
                 && !nothing.allows("a.example", 443)
                 && !nothing.allows_plain("a.example", 80)
         );
-        let all = policy("search = true\nallow = ['*']\nhttp = ['*']\nprivate = ['0.0.0.0/0']", &[]);
-        assert!(all.searches() && all.allows("a.example", 443) && all.allows_plain("a.example", 80));
+        let all = policy(
+            "search = true\nallow = ['*']\nhttp = ['*']\nprivate = ['0.0.0.0/0']",
+            &[],
+        );
+        assert!(
+            all.searches() && all.allows("a.example", 443) && all.allows_plain("a.example", 80)
+        );
         let bounded = policy(
             "search = true\nallow = ['*']\nhttp = ['*']\nprivate = ['0.0.0.0/0']",
             &[
@@ -390,7 +460,11 @@ mod tests {
             ],
         );
         assert!(!bounded.searches() && !bounded.allows_plain("x.a.example", 80));
-        for (host, want) in [("x.a.example", true), ("y.a.example", false), ("b.example", false)] {
+        for (host, want) in [
+            ("x.a.example", true),
+            ("y.a.example", false),
+            ("b.example", false),
+        ] {
             assert_eq!(bounded.allows(host, 443), want, "{host}");
         }
         assert!(
@@ -404,12 +478,22 @@ mod tests {
     #[test]
     fn a_name_opens_machines_and_not_metadata() {
         let policy = policy("private = ['box:80', '169.254.169.254:80']", &[]);
-        let opens = |host: &str, port, address: &str| policy.opens(host, port, address.parse().unwrap());
-        assert!(opens("box", 80, "127.0.0.1") && opens("box", 80, "192.168.1.1") && opens("box", 80, "::1"));
+        let opens =
+            |host: &str, port, address: &str| policy.opens(host, port, address.parse().unwrap());
+        assert!(
+            opens("box", 80, "127.0.0.1")
+                && opens("box", 80, "192.168.1.1")
+                && opens("box", 80, "::1")
+        );
         assert!(opens("box", 80, "fd00::1") && opens("box", 80, "100.64.0.1"));
-        for address in
-            ["0.0.0.0", "224.0.0.1", "fe80::1", "fd00:ec2::254", "255.255.255.255", "2002:7f00:1::"]
-        {
+        for address in [
+            "0.0.0.0",
+            "224.0.0.1",
+            "fe80::1",
+            "fd00:ec2::254",
+            "255.255.255.255",
+            "2002:7f00:1::",
+        ] {
             assert!(!opens("box", 80, address), "{address}");
         }
         assert!(!opens("box", 81, "127.0.0.1") && !opens("fox", 80, "127.0.0.1"));

@@ -39,9 +39,18 @@ fn main() -> ExitCode {
     if options.control {
         runner.arg("--control");
     } else {
-        runner.arg("--known").arg(corpus::folder().join("open.toml"));
-        let all = if options.compare { [].as_slice() } else { &["namespaced", "flat"] };
-        let tiers = options.tier.as_deref().map_or(all.to_vec(), |tier| vec![tier]);
+        runner
+            .arg("--known")
+            .arg(corpus::folder().join("open.toml"));
+        let all = if options.compare {
+            [].as_slice()
+        } else {
+            &["namespaced", "flat"]
+        };
+        let tiers = options
+            .tier
+            .as_deref()
+            .map_or(all.to_vec(), |tier| vec![tier]);
         runner.args(tiers.into_iter().map(corpus::launcher));
     }
     match runner.status() {

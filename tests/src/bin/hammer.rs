@@ -61,15 +61,25 @@ struct Job {
 
 fn main() -> ExitCode {
     let Options { seconds, place } = Options::parse();
-    if !["trinity", "stress-ng"].iter().all(|tool| programs::is_installed(tool, tool)) {
+    if !["trinity", "stress-ng"]
+        .iter()
+        .all(|tool| programs::is_installed(tool, tool))
+    {
         return ExitCode::from(2);
     }
     let places = place.map_or_else(Place::ordinary, |place| vec![place]);
-    let complaints: Vec<String> = places.into_iter().flat_map(|place| hammer(place, seconds)).collect();
+    let complaints: Vec<String> = places
+        .into_iter()
+        .flat_map(|place| hammer(place, seconds))
+        .collect();
     match complaints.as_slice() {
         [] => ExitCode::SUCCESS,
         _ => {
-            println!("\n{} complaints:\n  {}", complaints.len(), complaints.join("\n  "));
+            println!(
+                "\n{} complaints:\n  {}",
+                complaints.len(),
+                complaints.join("\n  ")
+            );
             ExitCode::FAILURE
         }
     }
@@ -86,7 +96,11 @@ fn hammer(place: Place, seconds: u64) -> Vec<String> {
     let mut complaints = Vec::new();
     for job in jobs(seconds) {
         let wrong = run(&world, &job);
-        complaints.extend(wrong.into_iter().map(|wrong| format!("{place}, {}: {wrong}", job.name)));
+        complaints.extend(
+            wrong
+                .into_iter()
+                .map(|wrong| format!("{place}, {}: {wrong}", job.name)),
+        );
     }
     complaints
 }
@@ -94,7 +108,10 @@ fn hammer(place: Place, seconds: u64) -> Vec<String> {
 fn jobs(seconds: u64) -> Vec<Job> {
     // A cell provides none of these descriptors, and trinity would try for ever to create one.
     let closed = ["perf", "sockets", "drm"].map(|kind| format!("--disable-fds={kind}"));
-    let trinity = ["trinity", "-q", "-l", "off", "-a", "64", "-C", "2", "-V", "victims"].map(str::to_owned);
+    let trinity = [
+        "trinity", "-q", "-l", "off", "-a", "64", "-C", "2", "-V", "victims",
+    ]
+    .map(str::to_owned);
     let mut jobs = vec![Job {
         name: "trinity".into(),
         words: [trinity.as_slice(), &closed].concat(),
@@ -105,7 +122,12 @@ fn jobs(seconds: u64) -> Vec<Job> {
         jobs.extend(stressors.iter().map(|stressor| {
             let words = [&["stress-ng", "--timeout", STRESS], *stressor].concat();
             let words = words.into_iter().map(str::to_owned).collect();
-            Job { name: format!("stress-ng {}", stressor[0]), words, seconds: 30, must_work }
+            Job {
+                name: format!("stress-ng {}", stressor[0]),
+                words,
+                seconds: 30,
+                must_work,
+            }
         }));
     }
     jobs
@@ -127,23 +149,42 @@ fn plant(world: &World) {
 fn run(world: &World, job: &Job) -> Vec<String> {
     let before = snapshot(world);
     let mut bystander = Bystander::start(world);
-    let mut beside = Beside { session: Session::open(world), calls: 0, slowest: Duration::ZERO, wrong: None };
+    let mut beside = Beside {
+        session: Session::open(world),
+        calls: 0,
+        slowest: Duration::ZERO,
+        wrong: None,
+    };
     let mut command = world.lazaret("run");
-    command.args(["--timeout", &job.seconds.to_string(), "--"]).args(&job.words);
+    command
+        .args(["--timeout", &job.seconds.to_string(), "--"])
+        .args(&job.words);
     let started = Instant::now();
     let mut running = Running::start(&mut command);
     let mut seen: Vec<Process> = Vec::new();
     let limit = Duration::from_secs(job.seconds + 15);
-    while started.elapsed() < limit && running.child.try_wait().is_ok_and(|status| status.is_none()) {
+    while started.elapsed() < limit
+        && running
+            .child
+            .try_wait()
+            .is_ok_and(|status| status.is_none())
+    {
         let now = process::below(running.pid());
-        seen.extend(now.into_iter().filter(|new| !seen.contains(new)).collect::<Vec<_>>());
+        seen.extend(
+            now.into_iter()
+                .filter(|new| !seen.contains(new))
+                .collect::<Vec<_>>(),
+        );
         beside.call();
         std::thread::sleep(Duration::from_millis(100));
     }
     let code = running.finish(Duration::from_secs(15)).code();
     let (took, processes) = (started.elapsed().as_secs(), seen.len());
     let (calls, slowest) = (beside.calls, beside.slowest.as_millis());
-    println!("{:<22} {code:>5} {took:>4} s {processes:>9} {calls:>7} {slowest:>6} ms", job.name);
+    println!(
+        "{:<22} {code:>5} {took:>4} s {processes:>9} {calls:>7} {slowest:>6} ms",
+        job.name
+    );
 
     let mut wrong: Vec<String> = beside.end().into_iter().collect();
     wrong.extend(judge_code(job, code));
@@ -153,7 +194,10 @@ fn run(world: &World, job: &Job) -> Vec<String> {
     }
     let left = left_after(&seen, Duration::from_secs(3));
     left.iter().for_each(Process::kill);
-    wrong.extend(left.iter().map(|process| format!("left running: {process:?}")));
+    wrong.extend(
+        left.iter()
+            .map(|process| format!("left running: {process:?}")),
+    );
     wrong.extend(differences(&before, &snapshot(world)));
     wrong.extend(bystander.end());
     wrong
@@ -205,11 +249,14 @@ struct Bystander {
 impl Bystander {
     /// A shell that waits for input that never comes, and prints the number of every signal it can trap.
     fn start(world: &World) -> Self {
-        let script = "for n in {1..31} {34..64}; do trap \"echo signal $n\" $n 2>/dev/null; done; echo ready
+        let script =
+            "for n in {1..31} {34..64}; do trap \"echo signal $n\" $n 2>/dev/null; done; echo ready
             while :; do read -r -t 1 line; done";
         let mut running = Running::start(world.host("bash").args(["-c", script]));
         running.wait_for("ready", Duration::from_secs(10));
-        Self { running: Some(running) }
+        Self {
+            running: Some(running),
+        }
     }
 
     /// Returns what was wrong. The last signal is ours: a bystander that does not notice it proves nothing.
@@ -221,7 +268,10 @@ impl Bystander {
         };
         let signal = nix::sys::signal::Signal::SIGUSR1;
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(bystander.pid), signal);
-        let heard = running.wait_for(&format!("signal {}", signal as i32), Duration::from_secs(10));
+        let heard = running.wait_for(
+            &format!("signal {}", signal as i32),
+            Duration::from_secs(10),
+        );
         bystander.kill();
         running.finish(Duration::from_secs(5));
         let heard = String::from_utf8_lossy(&heard).into_owned();
@@ -243,12 +293,16 @@ type Seen = (Vec<u8>, u32, u32, u32, i64, i64, u64);
 /// Everything outside the zones that belongs to the world's user.
 fn snapshot(world: &World) -> BTreeMap<PathBuf, Seen> {
     let mut found = BTreeMap::new();
-    [&world.outside, &world.home].into_iter().for_each(|folder| read_tree(folder, &mut found));
+    [&world.outside, &world.home]
+        .into_iter()
+        .for_each(|folder| read_tree(folder, &mut found));
     found
 }
 
 fn read_tree(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
-    let Ok(data) = fs::symlink_metadata(path) else { return };
+    let Ok(data) = fs::symlink_metadata(path) else {
+        return;
+    };
     let content = if data.is_symlink() {
         fs::read_link(path).map(|target| target.into_os_string().into_encoded_bytes())
     } else if data.is_file() {
@@ -258,18 +312,33 @@ fn read_tree(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
     };
     let (mode, uid, gid) = (data.mode(), data.uid(), data.gid());
     // Includes the change time, which reveals that a mode or an owner was changed back.
-    let seen =
-        (content.unwrap_or_default(), mode, uid, gid, data.mtime_nsec(), data.ctime_nsec(), data.nlink());
+    let seen = (
+        content.unwrap_or_default(),
+        mode,
+        uid,
+        gid,
+        data.mtime_nsec(),
+        data.ctime_nsec(),
+        data.nlink(),
+    );
     found.insert(path.to_owned(), seen);
     if data.is_dir() {
-        fs::read_dir(path).into_iter().flatten().flatten().for_each(|entry| read_tree(&entry.path(), found));
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .for_each(|entry| read_tree(&entry.path(), found));
     }
 }
 
 fn differences(before: &BTreeMap<PathBuf, Seen>, after: &BTreeMap<PathBuf, Seen>) -> Vec<String> {
-    let paths = before.keys().chain(after.keys().filter(|path| !before.contains_key(*path)));
+    let paths = before
+        .keys()
+        .chain(after.keys().filter(|path| !before.contains_key(*path)));
     let changed = paths.filter(|path| before.get(*path) != after.get(*path));
-    changed.map(|path| format!("{} is not as it was", path.display())).collect()
+    changed
+        .map(|path| format!("{} is not as it was", path.display()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -283,9 +352,11 @@ mod tests {
         let before = snapshot(&world);
         assert!(before.len() > 10 && differences(&before, &snapshot(&world)).is_empty());
         let canary = world.outside.join("canaries/0/file");
-        fs::set_permissions(&canary, fs::Permissions::from_mode(0o666)).expect("a file we made is ours");
+        fs::set_permissions(&canary, fs::Permissions::from_mode(0o666))
+            .expect("a file we made is ours");
         assert_eq!(differences(&before, &snapshot(&world)).len(), 1);
-        fs::set_permissions(&canary, fs::Permissions::from_mode(0o600)).expect("a file we made is ours");
+        fs::set_permissions(&canary, fs::Permissions::from_mode(0o600))
+            .expect("a file we made is ours");
         assert_eq!(differences(&before, &snapshot(&world)).len(), 1, "put back");
         fs::remove_file(&canary).expect("a file we made is ours");
         // The folder has changed with it.

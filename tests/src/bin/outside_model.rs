@@ -19,8 +19,12 @@ struct Options {
     runs: u32,
 }
 
-const VENDORS: [(&str, &str); 4] =
-    [("claude", "claude-x"), ("openai", "gpt-x"), ("openai-chat", "gpt-x"), ("ollama", "llama3.1")];
+const VENDORS: [(&str, &str); 4] = [
+    ("claude", "claude-x"),
+    ("openai", "gpt-x"),
+    ("openai-chat", "gpt-x"),
+    ("ollama", "llama3.1"),
+];
 /// Longer than any run that works.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -61,15 +65,30 @@ impl Mock {
             .arg(path)
             .args(["--log-level", "silent"])
             .args(arguments);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().ok()?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
         let mock = Self { child, port };
         until(LIMIT, || TcpStream::connect(("127.0.0.1", port)).is_ok()).then_some(mock)
     }
 
     fn chat(&self, world: &World, (vendor, model): (&str, &str)) -> Command {
         let mut command = world.lazaret("chat");
-        command.args(["--json", "--trust", "autonomous", "--provider", vendor, "--model", model]);
-        command.arg("--base-url").arg(format!("http://127.0.0.1:{}", self.port)).arg("list files");
+        command.args([
+            "--json",
+            "--trust",
+            "autonomous",
+            "--provider",
+            vendor,
+            "--model",
+            model,
+        ]);
+        command
+            .arg("--base-url")
+            .arg(format!("http://127.0.0.1:{}", self.port))
+            .arg("list files");
         command
     }
 }
@@ -84,7 +103,9 @@ impl Drop for Mock {
 fn main() -> ExitCode {
     let Options { runs } = Options::parse();
     if Command::new("llmock").arg("--help").output().is_err() {
-        eprintln!("llmock is not in PATH: npm i @copilotkit/aimock, and PATH=node_modules/.bin:$PATH");
+        eprintln!(
+            "llmock is not in PATH: npm i @copilotkit/aimock, and PATH=node_modules/.bin:$PATH"
+        );
         return ExitCode::from(2);
     }
     let world = World::new(Place::any());
@@ -93,15 +114,26 @@ fn main() -> ExitCode {
     match complaints.as_slice() {
         [] => ExitCode::SUCCESS,
         _ => {
-            println!("\n{} complaints:\n  {}", complaints.len(), complaints.join("\n  "));
+            println!(
+                "\n{} complaints:\n  {}",
+                complaints.len(),
+                complaints.join("\n  ")
+            );
             ExitCode::FAILURE
         }
     }
 }
 
 fn kinds(text: &str) -> Vec<String> {
-    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let kind = |event: Value| event["type"].as_str()?.strip_prefix("chat:").map(str::to_owned);
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let kind = |event: Value| {
+        event["type"]
+            .as_str()?
+            .strip_prefix("chat:")
+            .map(str::to_owned)
+    };
     events.filter_map(kind).collect()
 }
 
@@ -116,10 +148,23 @@ fn orders(world: &World) -> Vec<String> {
         let mut order = kinds(&finished.text());
         order.dedup();
         let order = order.join(" ");
-        println!("{:<12} {}", vendor.0, if order == ORDER { "as it should be" } else { &order });
+        println!(
+            "{:<12} {}",
+            vendor.0,
+            if order == ORDER {
+                "as it should be"
+            } else {
+                &order
+            }
+        );
         let read = finished.text().contains("content of a");
         if order != ORDER || finished.code() != 0 || !read {
-            complaints.push(format!("{}: {} {}", vendor.0, finished.code(), finished.errors()));
+            complaints.push(format!(
+                "{}: {} {}",
+                vendor.0,
+                finished.code(),
+                finished.errors()
+            ));
         }
     }
     complaints
@@ -127,8 +172,17 @@ fn orders(world: &World) -> Vec<String> {
 
 /// Runs while the mock drops requests and breaks answers.
 fn chaos(world: &World, runs: u32) -> Vec<String> {
-    let arguments = ["--chaos-drop", "0.2", "--chaos-malformed", "0.2", "--chaos-disconnect", "0.1"];
-    let Some(mock) = Mock::start(world, &arguments) else { return vec!["llmock does not start".to_owned()] };
+    let arguments = [
+        "--chaos-drop",
+        "0.2",
+        "--chaos-malformed",
+        "0.2",
+        "--chaos-disconnect",
+        "0.1",
+    ];
+    let Some(mock) = Mock::start(world, &arguments) else {
+        return vec!["llmock does not start".to_owned()];
+    };
     let (mut complaints, mut ends) = (Vec::new(), BTreeMap::<String, u32>::new());
     for number in 0..runs {
         let vendor = VENDORS[number as usize % VENDORS.len()];
@@ -138,10 +192,19 @@ fn chaos(world: &World, runs: u32) -> Vec<String> {
         let finished = running.finish(LIMIT);
         below.retain(|process| process.pid != pid);
         let kinds = kinds(&finished.text());
-        let end = if kinds.iter().any(|kind| kind == "error") { "error" } else { "answer" };
+        let end = if kinds.iter().any(|kind| kind == "error") {
+            "error"
+        } else {
+            "answer"
+        };
         *ends.entry(format!("{} {end}", vendor.0)).or_default() += 1;
         if kinds.last().map(String::as_str) != Some("stream-end") {
-            complaints.push(format!("{}: {}{}", vendor.0, finished.text(), finished.errors()));
+            complaints.push(format!(
+                "{}: {}{}",
+                vendor.0,
+                finished.text(),
+                finished.errors()
+            ));
         }
         let left = left_after(&below, Duration::from_secs(5));
         if !left.is_empty() {

@@ -36,15 +36,24 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    let folder = Options::parse().folder.unwrap_or_else(|| programs::scratch().join("outside-servers"));
+    let folder = Options::parse()
+        .folder
+        .unwrap_or_else(|| programs::scratch().join("outside-servers"));
     if let Err(why) = install(&folder) {
-        eprintln!("the servers cannot be installed in {}: {why}", folder.display());
+        eprintln!(
+            "the servers cannot be installed in {}: {why}",
+            folder.display()
+        );
         return ExitCode::from(2);
     }
     let mut failed = 0;
     println!(
         "| server | tool | {} |",
-        Place::all().iter().map(ToString::to_string).collect::<Vec<_>>().join(" | ")
+        Place::all()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" | ")
     );
     let mut table: Vec<(String, Vec<String>)> = Vec::new();
     for place in Place::all() {
@@ -54,16 +63,30 @@ fn main() -> ExitCode {
             let worked = finished.code() == 0 && finished.text().contains(row.has);
             if !worked {
                 failed += 1;
-                eprintln!("{} {}: {}{}", row.server, row.tool, finished.text(), finished.errors());
+                eprintln!(
+                    "{} {}: {}{}",
+                    row.server,
+                    row.tool,
+                    finished.text(),
+                    finished.errors()
+                );
             }
             if table.len() <= at {
                 table.push((format!("| {} | {} |", row.server, row.tool), Vec::new()));
             }
-            table[at].1.push(if worked { "works" } else { "FAILS" }.to_owned());
+            table[at]
+                .1
+                .push(if worked { "works" } else { "FAILS" }.to_owned());
         }
     }
-    table.iter().for_each(|(row, cells)| println!("{row} {} |", cells.join(" | ")));
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    table
+        .iter()
+        .for_each(|(row, cells)| println!("{row} {} |", cells.join(" | ")));
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn install(folder: &Path) -> Result<(), String> {
@@ -71,9 +94,15 @@ fn install(folder: &Path) -> Result<(), String> {
     let readable = fs::set_permissions(folder, fs::Permissions::from_mode(0o755));
     readable.map_err(|error| error.to_string())?;
     let done = |command: &mut Command| -> Result<(), String> {
-        let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+        let output = command
+            .output()
+            .map_err(|error| format!("{command:?}: {error}"))?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {errors}")) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(format!("{command:?}: {errors}"))
+        }
     };
     if !folder.join("node_modules").exists() {
         done(
@@ -85,8 +114,16 @@ fn install(folder: &Path) -> Result<(), String> {
     }
     let venv = folder.join("venv");
     if !venv.exists() {
-        done(Command::new("/usr/bin/python3").args(["-m", "venv", "--copies"]).arg(&venv))?;
-        done(Command::new(venv.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(PYPI))?;
+        done(
+            Command::new("/usr/bin/python3")
+                .args(["-m", "venv", "--copies"])
+                .arg(&venv),
+        )?;
+        done(
+            Command::new(venv.join("bin/python"))
+                .args(["-m", "pip", "install", "--quiet"])
+                .args(PYPI),
+        )?;
     }
     Ok(())
 }
@@ -101,8 +138,9 @@ fn world(place: Place, folder: &Path) -> World {
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     let node = which("node").unwrap_or_else(|| "node".to_owned());
     let of_npm = |name: &str, more: &[&str], project: &str| {
-        let mut args =
-            vec![format!("{shown}/node_modules/@modelcontextprotocol/server-{name}/dist/index.js")];
+        let mut args = vec![format!(
+            "{shown}/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
+        )];
         args.extend(more.iter().map(ToString::to_string));
         json!({ "command": node, "args": args, "lazaret": { "profile": "servers", "project": project } })
     };
@@ -128,33 +166,68 @@ fn world(place: Place, folder: &Path) -> World {
 
 fn which(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.exists())?;
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| path.exists())?;
     Some(fs::canonicalize(found).ok()?.display().to_string())
 }
 
 fn rows(world: &World) -> Vec<Row> {
     let project = world.project.display().to_string();
-    let row = |server, tool, input, has| Row { server, tool, input, has };
-    let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["writes programs"] });
+    let row = |server, tool, input, has| Row {
+        server,
+        tool,
+        input,
+        has,
+    };
+    let entity =
+        json!({ "name": "Ada", "entityType": "person", "observations": ["writes programs"] });
     vec![
-        row("filesystem", "list_directory", json!({ "path": project }), "a.txt"),
+        row(
+            "filesystem",
+            "list_directory",
+            json!({ "path": project }),
+            "a.txt",
+        ),
         row(
             "filesystem",
             "write_file",
             json!({ "path": format!("{project}/new.txt"), "content": "new" }),
             "new.txt",
         ),
-        row("filesystem", "read_text_file", json!({ "path": format!("{project}/new.txt") }), "new"),
+        row(
+            "filesystem",
+            "read_text_file",
+            json!({ "path": format!("{project}/new.txt") }),
+            "new",
+        ),
         row("everything", "echo", json!({ "message": "hello" }), "hello"),
-        row("memory", "create_entities", json!({ "entities": [entity] }), "Ada"),
+        row(
+            "memory",
+            "create_entities",
+            json!({ "entities": [entity] }),
+            "Ada",
+        ),
         row("memory", "read_graph", json!({}), "writes programs"),
-        row("git", "git_status", json!({ "repo_path": project }), "a.txt"),
-        row("time", "get_current_time", json!({ "timezone": "UTC" }), "UTC"),
+        row(
+            "git",
+            "git_status",
+            json!({ "repo_path": project }),
+            "a.txt",
+        ),
+        row(
+            "time",
+            "get_current_time",
+            json!({ "timezone": "UTC" }),
+            "UTC",
+        ),
     ]
 }
 
 fn call(world: &World, row: &Row) -> Finished {
     let mut command = world.lazaret_call(&format!("mcp__{}__{}", row.server, row.tool), &row.input);
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_DATA_HOME", world.home.join("data"));
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .env("XDG_DATA_HOME", world.home.join("data"));
     run(&mut command, LIMIT)
 }

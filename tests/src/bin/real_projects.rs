@@ -44,7 +44,10 @@ const PROJECTS: [Project; 6] = [
         profile: "rust",
         preset: "crates",
         files: &[
-            ("Cargo.toml", "[workspace]\nmembers = [\"vendored/semver-1.0.23\"]\nresolver = \"2\"\n"),
+            (
+                "Cargo.toml",
+                "[workspace]\nmembers = [\"vendored/semver-1.0.23\"]\nresolver = \"2\"\n",
+            ),
             (
                 "fetcher/Cargo.toml",
                 "[package]\nname = \"fetcher\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\nsemver = \"=1.0.23\"\nserde_json = \"=1.0.120\"\n",
@@ -127,8 +130,14 @@ const PROJECTS: [Project; 6] = [
         profile: "go",
         preset: "go",
         files: &[
-            ("go.mod", "module p\n\ngo 1.18\n\nrequire golang.org/x/text v0.14.0\n"),
-            ("p.go", "package p\n\nimport _ \"golang.org/x/text/width\"\n"),
+            (
+                "go.mod",
+                "module p\n\ngo 1.18\n\nrequire golang.org/x/text v0.14.0\n",
+            ),
+            (
+                "p.go",
+                "package p\n\nimport _ \"golang.org/x/text/width\"\n",
+            ),
         ],
         fetch: "go mod tidy && go mod download",
         test: "go test -v golang.org/x/text/width 2>&1",
@@ -138,13 +147,28 @@ const PROJECTS: [Project; 6] = [
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let user = if geteuid().is_root() { User::Root } else { User::Ordinary };
-    let places: Vec<Place> = Place::all().into_iter().filter(|place| place.user == user).collect();
-    let chosen = |project: &&Project| options.only.as_deref().is_none_or(|only| only == project.name);
+    let user = if geteuid().is_root() {
+        User::Root
+    } else {
+        User::Ordinary
+    };
+    let places: Vec<Place> = Place::all()
+        .into_iter()
+        .filter(|place| place.user == user)
+        .collect();
+    let chosen = |project: &&Project| {
+        options
+            .only
+            .as_deref()
+            .is_none_or(|only| only == project.name)
+    };
     let mut failed = 0;
     for project in PROJECTS.iter().filter(chosen) {
         if let Some(tool) = project.tools.iter().find(|tool| !is_there(tool)) {
-            println!("{:<8} not run: there is no {tool} on this machine", project.name);
+            println!(
+                "{:<8} not run: there is no {tool} on this machine",
+                project.name
+            );
             continue;
         }
         for place in &places {
@@ -176,33 +200,64 @@ fn try_project(project: &Project, place: Place, private: &[String]) -> Result<St
         project.profile
     );
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
-    let closed = in_cell(&world, &["--profile", "net", "--allow-host", "nothing.invalid:443"], project.fetch);
+    let closed = in_cell(
+        &world,
+        &["--profile", "net", "--allow-host", "nothing.invalid:443"],
+        project.fetch,
+    );
     let option = format!("--allow-net {}", project.preset);
     if closed.status.success() || !closed.errors().contains(&option) {
-        return Err(format!("without the preset it must fail and name `{option}`: {}", closed.errors()));
+        return Err(format!(
+            "without the preset it must fail and name `{option}`: {}",
+            closed.errors()
+        ));
     }
-    let open = in_cell(&world, &["--profile", "net", "--allow-net", project.preset], project.fetch);
+    let open = in_cell(
+        &world,
+        &["--profile", "net", "--allow-net", project.preset],
+        project.fetch,
+    );
     if !open.status.success() {
         return Err(format!("fetching: {}{}", open.text(), open.errors()));
     }
     // Offline, with the profile as shipped.
-    let inside = count(project, &in_cell(&world, &["--profile", project.profile], project.test))?;
+    let inside = count(
+        project,
+        &in_cell(&world, &["--profile", project.profile], project.test),
+    )?;
     let mut outside = Command::new("bash");
-    outside.args(["-c", project.test]).current_dir(&world.project);
+    outside
+        .args(["-c", project.test])
+        .current_dir(&world.project);
     outside
         .env("CARGO_HOME", world.central.join("caches/cargo"))
         .env("GOMODCACHE", world.central.join("caches/go-mod"));
     let outside = count(project, &run(&mut outside, STEP))?;
-    if inside == outside { Ok(inside) } else { Err(format!("{inside} in a cell, {outside} outside")) }
+    if inside == outside {
+        Ok(inside)
+    } else {
+        Err(format!("{inside} in a cell, {outside} outside"))
+    }
 }
 
 fn in_cell(world: &World, options: &[&str], script: &str) -> Finished {
     let mut command = world.lazaret("run");
     command.env("XDG_CONFIG_HOME", world.home.join("settings"));
     // Location of this machine's certificates, for programs that bring their own bundles.
-    let certificates = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "CURL_CA_BUNDLE"];
-    command.envs(certificates.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))));
-    command.args(options).args(["--timeout", "600", "--", "bash", "-c", script]);
+    let certificates = [
+        "SSL_CERT_FILE",
+        "NODE_EXTRA_CA_CERTS",
+        "PIP_CERT",
+        "CURL_CA_BUNDLE",
+    ];
+    command.envs(
+        certificates
+            .iter()
+            .filter_map(|name| Some((*name, std::env::var_os(name)?))),
+    );
+    command
+        .args(options)
+        .args(["--timeout", "600", "--", "bash", "-c", script]);
     run(&mut command, STEP)
 }
 
@@ -211,7 +266,10 @@ fn count(project: &Project, finished: &Finished) -> Result<String, String> {
     let text = finished.text();
     let counted = text.lines().filter(|line| line.contains(project.counted));
     let stable = counted.map(|line| {
-        let end = [" in ", "; finished", " (", "\t"].iter().filter_map(|mark| line.find(mark)).min();
+        let end = [" in ", "; finished", " (", "\t"]
+            .iter()
+            .filter_map(|mark| line.find(mark))
+            .min();
         line[..end.unwrap_or(line.len())].trim().to_owned()
     });
     let lines: Vec<String> = stable.collect();

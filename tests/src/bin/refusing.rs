@@ -45,5 +45,11 @@ fn read_only_proc() -> std::io::Result<()> {
     mount(Some("/proc"), "/proc", None::<&str>, bind, None::<&str>)?;
     let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
     let kept = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    Ok(mount(None::<&str>, "/proc", None::<&str>, read_only | kept, None::<&str>)?)
+    Ok(mount(
+        None::<&str>,
+        "/proc",
+        None::<&str>,
+        read_only | kept,
+        None::<&str>,
+    )?)
 }

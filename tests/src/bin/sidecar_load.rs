@@ -20,8 +20,15 @@ fn main() -> ExitCode {
     let (median, late) = first_text();
     println!("first text after {median:?} (median of {ROUNDS}), {late:?} (95 of 100)");
     let memory = conversations();
-    println!("{CONVERSATIONS} conversations at once: {} MiB in the server", memory >> 10);
-    if median <= FIRST_TEXT && memory <= MEMORY { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{CONVERSATIONS} conversations at once: {} MiB in the server",
+        memory >> 10
+    );
+    if median <= FIRST_TEXT && memory <= MEMORY {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The time from a message to its first text, including the scripted provider and the local network.
@@ -36,7 +43,10 @@ fn first_text() -> (Duration, Duration) {
         // Stays below the rate at which messages of one client are read.
         std::thread::sleep(Duration::from_millis(25));
         let begun = Instant::now();
-        client.say("chat:send", json!({"content": "x", "conversationId": "c", "history": []}));
+        client.say(
+            "chat:send",
+            json!({"content": "x", "conversationId": "c", "history": []}),
+        );
         client.next_of("chat:text-delta");
         times.push(begun.elapsed());
         client.next_of("chat:stream-end");
@@ -50,18 +60,28 @@ fn first_text() -> (Duration, Duration) {
 fn conversations() -> u64 {
     let world = World::new(Place::any());
     let call = json!({"name": "bash", "input": {"command": "seq 1000"}});
-    let sidecar = Sidecar::start(&world, &json!({"turns": [{"toolCalls": [call]}, {"text": "Done."}]}), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &json!({"turns": [{"toolCalls": [call]}, {"text": "Done."}]}),
+        &[],
+    );
     let mut client = sidecar.client();
     for number in 0..CONVERSATIONS {
-        client.say("chat:send", json!({"content": "x", "conversationId": format!("c{number}")}));
+        client.say(
+            "chat:send",
+            json!({"content": "x", "conversationId": format!("c{number}")}),
+        );
     }
-    let confirms: Vec<_> = (0..CONVERSATIONS).map(|_| client.next_of("chat:tool-confirm")).collect();
+    let confirms: Vec<_> = (0..CONVERSATIONS)
+        .map(|_| client.next_of("chat:tool-confirm"))
+        .collect();
     for confirm in &confirms {
         let answer = json!({"toolId": confirm["toolId"], "conversationId": confirm["conversationId"], "approved": true});
         client.say("chat:tool-approve", answer);
     }
-    let ended: BTreeSet<String> =
-        (0..CONVERSATIONS).map(|_| client.next_of("chat:stream-end")["conversationId"].to_string()).collect();
+    let ended: BTreeSet<String> = (0..CONVERSATIONS)
+        .map(|_| client.next_of("chat:stream-end")["conversationId"].to_string())
+        .collect();
     assert_eq!(ended.len(), CONVERSATIONS);
     figure(sidecar.running.pid(), "status", "VmHWM").expect("a running process has memory")
 }

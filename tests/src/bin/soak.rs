@@ -51,11 +51,18 @@ const DESCRIPTOR_SLACK: u64 = 4;
 fn main() -> ExitCode {
     let Options { calls, seed, place } = Options::parse();
     let places = place.map_or_else(Place::ordinary, |place| vec![place]);
-    let complaints: Vec<String> = places.into_iter().flat_map(|place| soak(place, calls, seed)).collect();
+    let complaints: Vec<String> = places
+        .into_iter()
+        .flat_map(|place| soak(place, calls, seed))
+        .collect();
     if complaints.is_empty() {
         return ExitCode::SUCCESS;
     }
-    println!("\n{} complaints:\n  {}", complaints.len(), complaints.join("\n  "));
+    println!(
+        "\n{} complaints:\n  {}",
+        complaints.len(),
+        complaints.join("\n  ")
+    );
     ExitCode::FAILURE
 }
 
@@ -64,18 +71,36 @@ fn soak(place: Place, calls: u64, seed: u64) -> Vec<String> {
     let started = Instant::now();
     let world = World::new(place);
     let mut soak = Soak::new(&world, seed);
-    println!("\n{place}: {calls} calls, {AT_ONCE} at once, seed {seed}\n{}", Figures::HEAD);
+    println!(
+        "\n{place}: {calls} calls, {AT_ONCE} at once, seed {seed}\n{}",
+        Figures::HEAD
+    );
     let mut first = None;
     for round in 1..=ROUNDS {
         soak.round(calls / ROUNDS);
         let figures = soak.count();
-        println!("{}", figures.row(soak.tally.calls, soak.tally.kills.values().sum()));
+        println!(
+            "{}",
+            figures.row(soak.tally.calls, soak.tally.kills.values().sum())
+        );
         let first = first.get_or_insert_with(|| figures.clone());
-        soak.wrong.extend(figures.grown(first).into_iter().map(|what| format!("round {round}: {what}")));
+        soak.wrong.extend(
+            figures
+                .grown(first)
+                .into_iter()
+                .map(|what| format!("round {round}: {what}")),
+        );
     }
     soak.end();
-    println!("{}{:.0} s", soak.tally.text(), started.elapsed().as_secs_f64());
-    soak.wrong.into_iter().map(|what| format!("{place}: {what}")).collect()
+    println!(
+        "{}{:.0} s",
+        soak.tally.text(),
+        started.elapsed().as_secs_f64()
+    );
+    soak.wrong
+        .into_iter()
+        .map(|what| format!("{place}: {what}"))
+        .collect()
 }
 
 /// The right answer of a call.
@@ -125,7 +150,10 @@ struct Tally {
 impl Tally {
     fn text(&self) -> String {
         let list = |map: &BTreeMap<&str, u64>| {
-            map.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+            map.iter()
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         format!(
             "  {} calls ({})\n  {} kills ({})\n  {} calls failed by a kill, {} sessions of lazaret, ",
@@ -157,7 +185,12 @@ impl<'w> Soak<'w> {
         let slot = |number: usize| {
             let (file, content) = (format!("slot-{number}.txt"), "word first\n".to_owned());
             world.put(&file, &content);
-            Slot { file, contents: vec![content], known_at: 0, call: None }
+            Slot {
+                file,
+                contents: vec![content],
+                known_at: 0,
+                call: None,
+            }
         };
         Self {
             world,
@@ -169,7 +202,10 @@ impl<'w> Soak<'w> {
             // No slot has read its file yet.
             kills: 1,
             last_kill: None,
-            tally: Tally { sessions: 1, ..Tally::default() },
+            tally: Tally {
+                sessions: 1,
+                ..Tally::default()
+            },
             wrong: Vec::new(),
         }
     }
@@ -204,22 +240,43 @@ impl<'w> Soak<'w> {
         let shell = |text: String| json!({ "command": text });
         let mut writes = None;
         let (tool, input, right) = match self.chance.below(100) {
-            0..25 => ("bash", shell(format!("echo {number}")), Right::Text(number.to_string())),
+            0..25 => (
+                "bash",
+                shell(format!("echo {number}")),
+                Right::Text(number.to_string()),
+            ),
             25..30 => ("bash", shell("exit 7".into()), Right::Kind("exit_nonzero")),
             30..35 => {
                 let text = format!("setsid sleep {marker} & sleep {marker} & echo {number}");
                 ("bash", shell(text), Right::Text(number.to_string()))
             }
-            35..38 => ("bash", shell("head -c 300000 /dev/zero | tr '\\0' x".into()), Right::Success),
-            38..41 => ("bash", shell(format!("sleep {marker}")), Right::Kind("cancelled")),
-            41 => {
-                ("bash", json!({"command": format!("sleep {marker}"), "timeout": 1}), Right::Kind("timeout"))
-            }
+            35..38 => (
+                "bash",
+                shell("head -c 300000 /dev/zero | tr '\\0' x".into()),
+                Right::Success,
+            ),
+            38..41 => (
+                "bash",
+                shell(format!("sleep {marker}")),
+                Right::Kind("cancelled"),
+            ),
+            41 => (
+                "bash",
+                json!({"command": format!("sleep {marker}"), "timeout": 1}),
+                Right::Kind("timeout"),
+            ),
             42..47 => ("bash", shell(format!("cat {file}")), Right::File),
             47..62 if known => {
-                let content = format!("word {number}\n{}", "line\n".repeat(self.chance.below(4000) as usize));
+                let content = format!(
+                    "word {number}\n{}",
+                    "line\n".repeat(self.chance.below(4000) as usize)
+                );
                 writes = Some(content.clone());
-                ("file_write", json!({"path": file, "content": content}), Right::Success)
+                (
+                    "file_write",
+                    json!({"path": file, "content": content}),
+                    Right::Success,
+                )
             }
             62..70 if known => {
                 let old = self.slots[slot].contents[0].clone();
@@ -227,16 +284,34 @@ impl<'w> Soak<'w> {
                 let new = format!("word {number}");
                 writes = Some(old.replacen(&first, &new, 1));
                 let edit = json!({"old": first, "new": new});
-                ("file_edit", json!({"path": file, "edits": [edit]}), Right::Success)
+                (
+                    "file_edit",
+                    json!({"path": file, "edits": [edit]}),
+                    Right::Success,
+                )
             }
             47..85 => ("file_read", json!({"path": file}), Right::File),
-            85..90 => ("glob", json!({"pattern": "slot-*.txt"}), Right::Contains(file)),
-            90..95 => ("grep", json!({"pattern": "word", "path": file}), Right::Contains(file)),
+            85..90 => (
+                "glob",
+                json!({"pattern": "slot-*.txt"}),
+                Right::Contains(file),
+            ),
+            90..95 => (
+                "grep",
+                json!({"pattern": "word", "path": file}),
+                Right::Contains(file),
+            ),
             _ => ("file_list", json!({"path": "."}), Right::Contains(file)),
         };
         let id = number.to_string();
         let cancelled = right == Right::Kind("cancelled");
-        let call = Call { id: id.clone(), tool, right, writes, started: Instant::now() };
+        let call = Call {
+            id: id.clone(),
+            tool,
+            right,
+            writes,
+            started: Instant::now(),
+        };
         self.slots[slot].call = Some(call);
         *self.tally.tools.entry(tool).or_default() += 1;
         self.tally.calls += 1;
@@ -248,14 +323,19 @@ impl<'w> Soak<'w> {
 
     fn say(&mut self, line: &Value) {
         if let Err(error) = self.session.try_send(line) {
-            self.wrong.push(format!("lazaret session takes no line: {error}"));
+            self.wrong
+                .push(format!("lazaret session takes no line: {error}"));
         }
     }
 
     /// Takes one event, and judges the call if the event ends it.
     fn hear(&mut self) {
         let event = self.session.line(Duration::from_millis(200));
-        let late = |slot: &Slot| slot.call.as_ref().is_some_and(|call| call.started.elapsed() > ANSWER);
+        let late = |slot: &Slot| {
+            slot.call
+                .as_ref()
+                .is_some_and(|call| call.started.elapsed() > ANSWER)
+        };
         let Some(event) = event else {
             for slot in self.slots.iter_mut().filter(|slot| late(slot)) {
                 let call = slot.call.take();
@@ -268,22 +348,34 @@ impl<'w> Soak<'w> {
             return;
         }
         let id = event["id"].as_str().unwrap_or_default();
-        let slot = self.slots.iter().position(|slot| slot.call.as_ref().is_some_and(|call| call.id == id));
+        let slot = self
+            .slots
+            .iter()
+            .position(|slot| slot.call.as_ref().is_some_and(|call| call.id == id));
         match slot {
             Some(slot) => self.judge(slot, &event),
-            None => self.wrong.push(format!("a result nobody waits for: {event}")),
+            None => self
+                .wrong
+                .push(format!("a result nobody waits for: {event}")),
         }
     }
 
     fn judge(&mut self, slot: usize, event: &Value) {
         let slot = &mut self.slots[slot];
         let Some(call) = slot.call.take() else { return };
-        let disturbed = self.last_kill.is_some_and(|kill| kill + NOTICED > call.started);
+        let disturbed = self
+            .last_kill
+            .is_some_and(|kill| kill + NOTICED > call.started);
         match verdict(&call.right, &slot.contents, event) {
             Ok(()) => {}
             Err(_) if disturbed && event["status"] == "error" => self.tally.failed += 1,
             Err(what) => {
-                self.wrong.push(format!("{} {}: {what}: {}", call.tool, call.id, short(&event.to_string())));
+                self.wrong.push(format!(
+                    "{} {}: {what}: {}",
+                    call.tool,
+                    call.id,
+                    short(&event.to_string())
+                ));
             }
         }
         match (call.writes, event["status"] == "success") {
@@ -313,7 +405,8 @@ impl<'w> Soak<'w> {
             17..19 => ("broker", "lazaret-executo"),
             _ => return self.kill_orchestrator(&tree),
         };
-        let candidates: Vec<&Process> = tree.iter().filter(|process| process.name == name).collect();
+        let candidates: Vec<&Process> =
+            tree.iter().filter(|process| process.name == name).collect();
         if candidates.is_empty() {
             return;
         }
@@ -342,7 +435,10 @@ impl<'w> Soak<'w> {
     fn judge_end(&mut self, tree: &[Process], what: &str) {
         let left = process::left_after(tree, SECOND);
         left.iter().for_each(Process::kill);
-        self.wrong.extend(left.iter().map(|process| format!("left by {what}: {process:?}")));
+        self.wrong.extend(
+            left.iter()
+                .map(|process| format!("left by {what}: {process:?}")),
+        );
     }
 
     /// Counts while no call is in progress.
@@ -351,21 +447,45 @@ impl<'w> Soak<'w> {
         process::until(SECOND, || process::with_marker(&marker).is_empty());
         let stray = process::with_marker(&marker);
         stray.iter().for_each(Process::kill);
-        self.wrong.extend(stray.iter().map(|process| format!("outlived its call: {process:?}")));
+        self.wrong.extend(
+            stray
+                .iter()
+                .map(|process| format!("outlived its call: {process:?}")),
+        );
         // A cell that is ending must not be counted.
-        process::until(SECOND, || process::tree(self.session.pid()).len() <= PROCESSES);
+        process::until(SECOND, || {
+            process::tree(self.session.pid()).len() <= PROCESSES
+        });
         let tree = process::tree(self.session.pid());
-        let of =
-            |name: &str| tree.iter().filter(|process| process.name == name).map(|process| process.pid).next();
+        let of = |name: &str| {
+            tree.iter()
+                .filter(|process| process.name == name)
+                .map(|process| process.pid)
+                .next()
+        };
         let (broker, warden) = (of("lazaret-executo"), of("lazaret-warden"));
         let all = [Some(self.session.pid()), broker, warden];
         let descriptors = all.map(|pid| pid.map_or(0, descriptors));
-        let memory = all.map(|pid| pid.and_then(|pid| process::figure(pid, "status", "VmRSS")).unwrap_or(0));
-        let leftovers = fs::read_dir(&self.world.project).into_iter().flatten().flatten();
-        let leftovers =
-            leftovers.filter(|entry| !entry.file_name().to_string_lossy().starts_with("slot-")).count();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").map_or(0, |text| text.lines().count());
-        Figures { processes: tree.len(), descriptors, memory, mounts, leftovers }
+        let memory = all.map(|pid| {
+            pid.and_then(|pid| process::figure(pid, "status", "VmRSS"))
+                .unwrap_or(0)
+        });
+        let leftovers = fs::read_dir(&self.world.project)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let leftovers = leftovers
+            .filter(|entry| !entry.file_name().to_string_lossy().starts_with("slot-"))
+            .count();
+        let mounts =
+            fs::read_to_string("/proc/self/mountinfo").map_or(0, |text| text.lines().count());
+        Figures {
+            processes: tree.len(),
+            descriptors,
+            memory,
+            mounts,
+            leftovers,
+        }
     }
 
     /// Ends the last session normally; nothing of the run may be left.
@@ -383,11 +503,19 @@ impl<'w> Soak<'w> {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .filter(|name| !name.starts_with("slot-"))
             .collect();
-        self.wrong.extend(names.iter().map(|name| format!("left in the project: {name}")));
+        self.wrong.extend(
+            names
+                .iter()
+                .map(|name| format!("left in the project: {name}")),
+        );
         for slot in &self.slots {
             let now = String::from_utf8_lossy(&self.world.get(&slot.file)).into_owned();
             if !slot.contents.contains(&now) {
-                self.wrong.push(format!("{} holds what nobody wrote: {}", slot.file, short(&now)));
+                self.wrong.push(format!(
+                    "{} holds what nobody wrote: {}",
+                    slot.file,
+                    short(&now)
+                ));
             }
         }
     }
@@ -402,10 +530,16 @@ fn verdict(right: &Right, contents: &[String], event: &Value) -> Result<(), Stri
         _ if event["status"] != "success" => false,
         Right::Text(expected) => text.trim() == expected,
         Right::Contains(part) => text.contains(part),
-        Right::File => contents.iter().any(|content| content.trim_end() == text.trim_end()),
+        Right::File => contents
+            .iter()
+            .any(|content| content.trim_end() == text.trim_end()),
         Right::Success => true,
     };
-    if good { Ok(()) } else { Err(format!("not {right:?}")) }
+    if good {
+        Ok(())
+    } else {
+        Err(format!("not {right:?}"))
+    }
 }
 
 fn short(text: &str) -> String {
@@ -431,7 +565,8 @@ struct Figures {
 }
 
 impl Figures {
-    const HEAD: &str = "   calls kills  processes  descriptors   memory (KiB)         mounts  litter";
+    const HEAD: &str =
+        "   calls kills  processes  descriptors   memory (KiB)         mounts  litter";
 
     fn row(&self, calls: u64, kills: u64) -> String {
         let ([a, b, c], [d, e, f]) = (self.descriptors, self.memory);
@@ -452,11 +587,21 @@ impl Figures {
         compare("processes", self.processes as u64, PROCESSES as u64, 0);
         for (part, name) in ["lazaret", "the broker", "the warden"].iter().enumerate() {
             let what = format!("descriptors of {name}");
-            compare(&what, self.descriptors[part], first.descriptors[part], DESCRIPTOR_SLACK);
+            compare(
+                &what,
+                self.descriptors[part],
+                first.descriptors[part],
+                DESCRIPTOR_SLACK,
+            );
             let what = format!("KiB of {name}");
             compare(&what, self.memory[part], first.memory[part], MEMORY_SLACK);
         }
-        compare("mounts of the host", self.mounts as u64, first.mounts as u64, 0);
+        compare(
+            "mounts of the host",
+            self.mounts as u64,
+            first.mounts as u64,
+            0,
+        );
         // Each kill may leave one temporary file until the next session.
         compare("files in the project", self.leftovers as u64, 3, 0);
         grown
@@ -478,15 +623,21 @@ mod tests {
         assert!(!right(Right::Success, &error("internal")));
         assert!(right(Right::File, &success("b")) && !right(Right::File, &success("c")));
         assert!(
-            right(Right::Kind("timeout"), &error("timeout")) && !right(Right::Kind("timeout"), &success(""))
+            right(Right::Kind("timeout"), &error("timeout"))
+                && !right(Right::Kind("timeout"), &success(""))
         );
         assert!(!right(Right::Contains("x".into()), &success("y")));
     }
 
     #[test]
     fn what_grows_is_seen() {
-        let first =
-            Figures { processes: 5, descriptors: [9; 3], memory: [5000; 3], mounts: 30, leftovers: 0 };
+        let first = Figures {
+            processes: 5,
+            descriptors: [9; 3],
+            memory: [5000; 3],
+            mounts: 30,
+            leftovers: 0,
+        };
         assert!(first.grown(&first).is_empty());
         let more: [fn(&mut Figures); 5] = [
             |now| now.processes = 8,

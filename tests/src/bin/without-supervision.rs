@@ -14,5 +14,9 @@ fn main() -> ExitCode {
     } else {
         filter::without_listeners()
     };
-    filter::become_on(&machine, "without-supervision [--looking | --answering] CMD…", words)
+    filter::become_on(
+        &machine,
+        "without-supervision [--looking | --answering] CMD…",
+        words,
+    )
 }

@@ -40,7 +40,12 @@ pub fn hold(world: &World, marker: &str, chance: &mut Chance) -> Result<Summary,
     play(world, marker, &script, chance).map_err(|wrong| format!("{wrong}\n{}", describe(&script)))
 }
 
-fn play(world: &World, marker: &str, script: &[ToBroker], chance: &mut Chance) -> Result<Summary, String> {
+fn play(
+    world: &World,
+    marker: &str,
+    script: &[ToBroker],
+    chance: &mut Chance,
+) -> Result<Summary, String> {
     let mut talk = Talk::start(world)?;
     talk.say_all(script, chance)?;
     if chance.below(3) > 0 {
@@ -62,8 +67,20 @@ fn describe(script: &[ToBroker]) -> String {
 /// The beginning of a connection: usually a correct one.
 fn prefix(world: &World, chance: &mut Chance) -> Vec<ToBroker> {
     let hello = ToBroker::Hello(Hello::ours(None));
-    let trust = *pick(&[Trust::Autonomous, Trust::Autonomous, Trust::Guided, Trust::Supervised], chance);
-    let open = ToBroker::Open(Open { spare: chance.below(6) as u8, trust, ..opening(world) });
+    let trust = *pick(
+        &[
+            Trust::Autonomous,
+            Trust::Autonomous,
+            Trust::Guided,
+            Trust::Supervised,
+        ],
+        chance,
+    );
+    let open = ToBroker::Open(Open {
+        spare: chance.below(6) as u8,
+        trust,
+        ..opening(world)
+    });
     match chance.below(20) {
         0 => vec![open],
         1 => vec![hello],
@@ -89,12 +106,19 @@ fn frames(marker: &str, chance: &mut Chance) -> Vec<ToBroker> {
                     0 => ToBroker::WantingCall {
                         call,
                         request,
-                        wants: Wants { hosts: vec!["a.example:443".into()], ..Wants::default() },
+                        wants: Wants {
+                            hosts: vec!["a.example:443".into()],
+                            ..Wants::default()
+                        },
                     },
                     _ => ToBroker::Call { call, request },
                 }
             } else {
-                let call = if chance.below(10) == 0 { chance.below(u64::MAX) } else { recent(next, chance) };
+                let call = if chance.below(10) == 0 {
+                    chance.below(u64::MAX)
+                } else {
+                    recent(next, chance)
+                };
                 word(call, chance)
             }
         })
@@ -111,11 +135,21 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
     match chance.below(15) {
         0..3 => {
             let length = *pick(&[0, 1, 100, 5000, limit::CHUNK], chance);
-            ToBroker::Input { call, bytes: vec![b'a'; length] }
+            ToBroker::Input {
+                call,
+                bytes: vec![b'a'; length],
+            }
         }
-        3 => ToBroker::Input { call, bytes: b"\x03\x04\x1a\n".into() },
+        3 => ToBroker::Input {
+            call,
+            bytes: b"\x03\x04\x1a\n".into(),
+        },
         4..6 => ToBroker::InputEnd { call },
-        6 => ToBroker::Resize { call, rows: number(chance) as u16, columns: number(chance) as u16 },
+        6 => ToBroker::Resize {
+            call,
+            rows: number(chance) as u16,
+            columns: number(chance) as u16,
+        },
         7 => {
             let all = [
                 Signal::Interrupt,
@@ -125,9 +159,15 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
                 Signal::Suspend,
                 Signal::Continue,
             ];
-            ToBroker::Signal { call, signal: *pick(&all, chance) }
+            ToBroker::Signal {
+                call,
+                signal: *pick(&all, chance),
+            }
         }
-        8..10 => ToBroker::Credit { call, bytes: number(chance) },
+        8..10 => ToBroker::Credit {
+            call,
+            bytes: number(chance),
+        },
         10 => pick(
             &[
                 ToBroker::Grants,
@@ -140,7 +180,11 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
         .clone(),
         11..13 => {
             let bytes = vec![b'k'; *pick(&[0, 1, 5000, limit::CHUNK, limit::CHUNK + 1], chance)];
-            ToBroker::Keep { call, bytes, last: chance.below(2) == 0 }
+            ToBroker::Keep {
+                call,
+                bytes,
+                last: chance.below(2) == 0,
+            }
         }
         _ => ToBroker::Cancel { call },
     }
@@ -148,11 +192,20 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
 
 /// A grant for a question that was never asked.
 fn forged(call: CallId) -> Grant {
-    Grant { call, digest: Digest([7; 32]), nonce: Nonce([7; 16]), extent: Extent::Session }
+    Grant {
+        call,
+        digest: Digest([7; 32]),
+        nonce: Nonce([7; 16]),
+        extent: Extent::Session,
+    }
 }
 
 fn request(marker: &str, chance: &mut Chance) -> Request {
-    if chance.below(3) == 0 { file_request(chance) } else { Request::Bash(command(marker, chance)) }
+    if chance.below(3) == 0 {
+        file_request(chance)
+    } else {
+        Request::Bash(command(marker, chance))
+    }
 }
 
 /// A command that costs little, or waits until it is ended.
@@ -173,51 +226,109 @@ fn command(marker: &str, chance: &mut Chance) -> Bash {
         &left,
     ];
     let bash = shell(pick::<&str>(&all, chance));
-    let terminal = Terminal { rows: 24, columns: 80, term: pick(&["xterm", "x;rm"], chance).to_string() };
+    let terminal = Terminal {
+        rows: 24,
+        columns: 80,
+        term: pick(&["xterm", "x;rm"], chance).to_string(),
+    };
     let words = [vec!["true"], vec!["cat"], vec!["/nowhere"], vec![]];
-    let arguments = pick(&words, chance).iter().map(|word| ByteBuf::from(word.as_bytes())).collect();
-    let command = if chance.below(4) == 0 { Command::Arguments(arguments) } else { bash.command };
+    let arguments = pick(&words, chance)
+        .iter()
+        .map(|word| ByteBuf::from(word.as_bytes()))
+        .collect();
+    let command = if chance.below(4) == 0 {
+        Command::Arguments(arguments)
+    } else {
+        bash.command
+    };
     let stdin = match chance.below(6) {
         0 => Stdin::Terminal(terminal),
         1 | 2 => Stdin::Stream,
         _ => Stdin::Null,
     };
-    let timeout_s = *pick(&[None, None, Some(1), Some(600), Some(0), Some(1_000_000_000)], chance);
+    let timeout_s = *pick(
+        &[None, None, Some(1), Some(600), Some(0), Some(1_000_000_000)],
+        chance,
+    );
     let idle_timeout_s = *pick(&[None, None, Some(1)], chance);
-    let directory = *pick(&[None, None, None, Some("nowhere"), Some(".git/hooks")], chance);
+    let directory = *pick(
+        &[None, None, None, Some("nowhere"), Some(".git/hooks")],
+        chance,
+    );
     let directory = directory.map(|path| zone(path, chance));
-    let (live, background, split) = (chance.below(2) == 0, chance.below(6) == 0, chance.below(6) == 0);
-    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live, background, split }
+    let (live, background, split) = (
+        chance.below(2) == 0,
+        chance.below(6) == 0,
+        chance.below(6) == 0,
+    );
+    Bash {
+        command,
+        directory,
+        timeout_s,
+        idle_timeout_s,
+        stdin,
+        live,
+        background,
+        split,
+    }
 }
 
 fn file_request(chance: &mut Chance) -> Request {
-    let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
+    let path = zone(
+        pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance),
+        chance,
+    );
     let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
-    let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
+    let expected_sha256 = if chance.below(8) == 0 {
+        Some(Digest([0; 32]))
+    } else {
+        None
+    };
     match chance.below(15) {
         14 => {
             let name = pick(&["s", "", "a b"], chance).to_string();
             let command = Command::Shell(pick(&["cat", "true", "exit 3"], chance).to_string());
             let variable = pick(&["A", "PATH", ""], chance).to_string();
-            let environment = vec![Variable { name: variable, value: "v".into() }];
-            Request::Service(Service { name, command, directory: None, environment })
+            let environment = vec![Variable {
+                name: variable,
+                value: "v".into(),
+            }];
+            Request::Service(Service {
+                name,
+                command,
+                directory: None,
+                environment,
+            })
         }
         13 => {
             let tool = pick(&["mcp__a__b", "bash", ""], chance).to_string();
-            Request::Effect(Effect::Added { tool, risk: Risk::High, input: "{}".into() })
+            Request::Effect(Effect::Added {
+                tool,
+                risk: Risk::High,
+                input: "{}".into(),
+            })
         }
         8 => Request::BackgroundList,
         9 => {
-            let (id, max) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));
+            let (id, max) = (
+                chance.below(4),
+                *pick(&[0, 1, limit::LOG, u32::MAX], chance),
+            );
             Request::BackgroundLog(BackgroundLog {
                 id,
                 from: *pick(&[None, Some(0), Some(u64::MAX)], chance),
                 most: max,
             })
         }
-        10 => Request::BackgroundKill(BackgroundKill { id: chance.below(4) }),
+        10 => Request::BackgroundKill(BackgroundKill {
+            id: chance.below(4),
+        }),
         11 => Request::History(History { limit }),
-        12 => Request::Undo(Undo { change: chance.below(9), path, force: chance.below(2) == 0 }),
+        12 => Request::Undo(Undo {
+            change: chance.below(9),
+            path,
+            force: chance.below(2) == 0,
+        }),
         0 => Request::FileRead(FileRead {
             path,
             offset: *pick(&[None, Some(0), Some(2)], chance),
@@ -225,27 +336,59 @@ fn file_request(chance: &mut Chance) -> Request {
         }),
         1 => {
             let content = vec![b'x'; *pick(&[0, 10, 70_000], chance)];
-            Request::FileWrite(FileWrite { path, content, overwrite: chance.below(2) == 0, expected_sha256 })
+            Request::FileWrite(FileWrite {
+                path,
+                content,
+                overwrite: chance.below(2) == 0,
+                expected_sha256,
+            })
         }
         2 => {
-            let edit = Edit { old: "x".into(), new: "yy".into(), occurrence: Occurrence::All };
-            Request::FileEdit(FileEdit { path, edits: vec![edit; chance.below(3) as usize], expected_sha256 })
+            let edit = Edit {
+                old: "x".into(),
+                new: "yy".into(),
+                occurrence: Occurrence::All,
+            };
+            Request::FileEdit(FileEdit {
+                path,
+                edits: vec![edit; chance.below(3) as usize],
+                expected_sha256,
+            })
         }
-        3 => Request::FileList(FileList { path, depth: chance.below(4) as u16, hidden: true, limit }),
+        3 => Request::FileList(FileList {
+            path,
+            depth: chance.below(4) as u16,
+            hidden: true,
+            limit,
+        }),
         4 => {
             let pattern = pick(&["**/*", "[", "{a,b}*", ""], chance).to_string();
-            Request::Glob(Glob { pattern, path, hidden: true, ignored: true, limit })
+            Request::Glob(Glob {
+                pattern,
+                path,
+                hidden: true,
+                ignored: true,
+                limit,
+            })
         }
-        5 => Request::FileBytes(FileBytes { path, offset: chance.below(9), limit }),
+        5 => Request::FileBytes(FileBytes {
+            path,
+            offset: chance.below(9),
+            limit,
+        }),
         6 => {
             let tool = *pick(&StateTool::ALL, chance);
             let content = vec![b'x'; *pick(&[0, 10, limit::STATE + 1], chance)];
-            let change = (chance.below(2) == 0).then_some(StateChange { content, expected_sha256 });
+            let change = (chance.below(2) == 0).then_some(StateChange {
+                content,
+                expected_sha256,
+            });
             Request::State(State { tool, change })
         }
         _ => {
             let pattern = pick(&["x+", "(", "a{1000}{1000}", ""], chance).to_string();
-            let (literal, ignore_case, ignored) = (chance.below(2) == 0, chance.below(2) == 0, true);
+            let (literal, ignore_case, ignored) =
+                (chance.below(2) == 0, chance.below(2) == 0, true);
             Request::Grep(Grep {
                 pattern,
                 literal,
@@ -296,7 +439,10 @@ struct Talk<'w> {
 impl<'w> Talk<'w> {
     fn start(world: &'w World) -> Result<Self, String> {
         let broker = Broker::start(world);
-        broker.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+        broker
+            .stream
+            .set_nonblocking(true)
+            .map_err(|error| error.to_string())?;
         let (mirror, decoder, ledger) = Default::default();
         Ok(Self {
             broker,
@@ -340,11 +486,23 @@ impl<'w> Talk<'w> {
         for grant in asked {
             let answer = match chance.below(12) {
                 0 => ToBroker::Refuse { call: grant.call },
-                1 => ToBroker::Grant(Grant { digest: Digest([0; 32]), ..grant }),
-                2 => ToBroker::Grant(Grant { nonce: Nonce([0; 16]), ..grant }),
-                3 => ToBroker::Grant(Grant { extent: Extent::Session, ..grant }),
+                1 => ToBroker::Grant(Grant {
+                    digest: Digest([0; 32]),
+                    ..grant
+                }),
+                2 => ToBroker::Grant(Grant {
+                    nonce: Nonce([0; 16]),
+                    ..grant
+                }),
+                3 => ToBroker::Grant(Grant {
+                    extent: Extent::Session,
+                    ..grant
+                }),
                 4 => continue,
-                5 => ToBroker::Grant(Grant { extent: Extent::Minutes(1), ..grant }),
+                5 => ToBroker::Grant(Grant {
+                    extent: Extent::Minutes(1),
+                    ..grant
+                }),
                 _ => ToBroker::Grant(grant),
             };
             self.say(&framed(&answer))?;
@@ -360,7 +518,9 @@ impl<'w> Talk<'w> {
         while !rest.is_empty() && !self.closed {
             match self.broker.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],
-                Err(error) if error.kind() == IoError::WouldBlock => self.wait(PollFlags::POLLOUT, end)?,
+                Err(error) if error.kind() == IoError::WouldBlock => {
+                    self.wait(PollFlags::POLLOUT, end)?
+                }
                 // It has closed; its earlier messages are still there.
                 Err(_) => return self.hear(),
             }
@@ -374,8 +534,15 @@ impl<'w> Talk<'w> {
             match self.mirror.next() {
                 Ok(Some(message)) => {
                     if let ToBroker::Open(open) = &message
-                        && (Open { spare: 0, trust: Trust::Guided, ..open.clone() })
-                            != (Open { spare: 0, trust: Trust::Guided, ..opening(self.world) })
+                        && (Open {
+                            spare: 0,
+                            trust: Trust::Guided,
+                            ..open.clone()
+                        }) != (Open {
+                            spare: 0,
+                            trust: Trust::Guided,
+                            ..opening(self.world)
+                        })
                     {
                         self.ledger.sent_odd_open();
                     }
@@ -390,7 +557,10 @@ impl<'w> Talk<'w> {
     /// Waits for the socket and reads what has arrived; an error after `end` if the broker still owes a message.
     fn wait(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
         if Instant::now() > end {
-            return Err(format!("nothing for {LIMIT:?}; under way: {:?}", self.ledger.outstanding()));
+            return Err(format!(
+                "nothing for {LIMIT:?}; under way: {:?}",
+                self.ledger.outstanding()
+            ));
         }
         self.pause(flags, end)
     }
@@ -399,7 +569,10 @@ impl<'w> Talk<'w> {
     fn pause(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
         let left = end.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut asked = [PollFd::new(self.broker.stream.as_fd(), flags | PollFlags::POLLIN)];
+        let mut asked = [PollFd::new(
+            self.broker.stream.as_fd(),
+            flags | PollFlags::POLLIN,
+        )];
         poll(&mut asked, timeout).map_err(|error| error.to_string())?;
         self.hear()
     }
@@ -424,15 +597,21 @@ impl<'w> Talk<'w> {
                 Err(error) if error.kind() == IoError::Interrupted => {}
                 Err(_) => self.closed = true,
             }
-            while let Some(message) =
-                self.decoder.next().map_err(|error| format!("the broker sends: {error}"))?
+            while let Some(message) = self
+                .decoder
+                .next()
+                .map_err(|error| format!("the broker sends: {error}"))?
             {
                 self.summary.done += u64::from(matches!(message, FromBroker::Done { .. }));
                 self.summary.faults += u64::from(matches!(message, FromBroker::Fault(_)));
                 self.ledger.received(&message)?;
             }
         }
-        if self.closed { self.ledger.closed(self.left) } else { Ok(()) }
+        if self.closed {
+            self.ledger.closed(self.left)
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends every call and waits for each end.
@@ -441,7 +620,10 @@ impl<'w> Talk<'w> {
         for call in self.ledger.outstanding() {
             self.say(&framed(&ToBroker::Cancel { call }))?;
             // A command that has ended by itself, and whose last output waits for credit, ignores a cancel.
-            self.say(&framed(&ToBroker::Credit { call, bytes: limit::OUTPUT_WINDOW }))?;
+            self.say(&framed(&ToBroker::Credit {
+                call,
+                bytes: limit::OUTPUT_WINDOW,
+            }))?;
         }
         let end = Instant::now() + LIMIT;
         let waits = |ledger: &Ledger| ledger.must_end() || !ledger.outstanding().is_empty();
@@ -468,18 +650,27 @@ impl<'w> Talk<'w> {
     fn measure(&mut self) -> Result<(), String> {
         let peak = figure(self.broker.pid(), "status", "VmHWM").unwrap_or(0);
         self.summary.peak_kib = self.summary.peak_kib.max(peak);
-        if peak > MEMORY { Err(format!("the broker has taken {peak} KiB")) } else { Ok(()) }
+        if peak > MEMORY {
+            Err(format!("the broker has taken {peak} KiB"))
+        } else {
+            Ok(())
+        }
     }
 
     /// After the end: no crash, and nothing that it started is left.
     fn check_end(mut self, started: Vec<Process>, marker: &str) -> Result<Summary, String> {
-        let status = process::wait(&mut self.broker.child, LIMIT).ok_or("the broker is not over")?;
+        let status =
+            process::wait(&mut self.broker.child, LIMIT).ok_or("the broker is not over")?;
         if status.code() != Some(0) {
             return Err(format!("the broker ended with {status}"));
         }
         let mut left = process::left_after(&started, Duration::from_secs(2));
         left.extend(process::with_marker(&format!("sleep {marker}")));
         left.iter().for_each(Process::kill);
-        if left.is_empty() { Ok(self.summary) } else { Err(format!("left running: {left:#?}")) }
+        if left.is_empty() {
+            Ok(self.summary)
+        } else {
+            Err(format!("left running: {left:#?}"))
+        }
     }
 }

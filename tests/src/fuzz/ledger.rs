@@ -3,7 +3,9 @@
 //!
 //! It knows what was sent and received, but not when: a broker that has not read a frame yet is right too.
 
-use broker_protocol::{CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, Request, ToBroker, limit};
+use broker_protocol::{
+    CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, Request, ToBroker, limit,
+};
 use std::collections::BTreeMap;
 
 /// The phase of the connection, according to what was sent.
@@ -72,7 +74,10 @@ impl Ledger {
             | (Phase::Greeting | Phase::Greeted, _) => {
                 self.sent_nonsense(&format!("{message:?} too early or late"))
             }
-            (Phase::Open, ToBroker::Call { call, request } | ToBroker::WantingCall { call, request, .. }) => {
+            (
+                Phase::Open,
+                ToBroker::Call { call, request } | ToBroker::WantingCall { call, request, .. },
+            ) => {
                 self.background |= matches!(request, Request::Bash(bash) if bash.background);
                 self.asked(*call)
             }
@@ -85,8 +90,9 @@ impl Ledger {
             (Phase::Open, ToBroker::Grant(grant)) => {
                 self.answers += 1;
                 if let Some(entry) = self.calls.get_mut(&grant.call) {
-                    let named =
-                        |asked: &Challenge| (asked.digest, asked.nonce) == (grant.digest, grant.nonce);
+                    let named = |asked: &Challenge| {
+                        (asked.digest, asked.nonce) == (grant.digest, grant.nonce)
+                    };
                     entry.granted |= entry.challenge.as_ref().is_some_and(named);
                 }
             }
@@ -94,12 +100,19 @@ impl Ledger {
             (Phase::Open, ToBroker::Grants | ToBroker::Revoke { .. }) => self.lists += 1,
             (Phase::Open, ToBroker::Keep { bytes, last, .. }) => {
                 self.texts += u64::from(*last);
-                self.may_end_if(bytes.len() > limit::CHUNK, "more of a text than a frame may hold");
+                self.may_end_if(
+                    bytes.len() > limit::CHUNK,
+                    "more of a text than a frame may hold",
+                );
             }
             // None of these sessions has a network.
-            (Phase::Open, ToBroker::Connected(_)) => self.sent_nonsense("a connection without a network"),
+            (Phase::Open, ToBroker::Connected(_)) => {
+                self.sent_nonsense("a connection without a network")
+            }
             // None of these sessions is a throw-away one.
-            (Phase::Open, ToBroker::Explain(_)) => self.sent_nonsense("Explain in a session that is kept"),
+            (Phase::Open, ToBroker::Explain(_)) => {
+                self.sent_nonsense("Explain in a session that is kept")
+            }
             (
                 Phase::Open,
                 ToBroker::InputEnd { .. }
@@ -133,7 +146,12 @@ impl Ledger {
             entry.muddled = true;
         } else {
             let (asked, done, muddled) = (entry.asked, entry.done, entry.muddled);
-            *entry = Entry { asked, done, muddled, ..Entry::default() };
+            *entry = Entry {
+                asked,
+                done,
+                muddled,
+                ..Entry::default()
+            };
             entry.allowed = u64::from(limit::OUTPUT_WINDOW);
         }
         entry.asked += 1;
@@ -143,7 +161,8 @@ impl Ledger {
     fn gave(&mut self, call: CallId, bytes: usize) {
         let entry = self.calls.entry(call).or_default();
         entry.input += bytes as u64;
-        let beyond = entry.input - entry.credited > u64::from(limit::INPUT_WINDOW) || bytes > limit::CHUNK;
+        let beyond =
+            entry.input - entry.credited > u64::from(limit::INPUT_WINDOW) || bytes > limit::CHUNK;
         self.may_end_if(beyond, "input beyond its window");
     }
 
@@ -159,28 +178,44 @@ impl Ledger {
                 self.probes = self.probes.checked_sub(1).ok_or("an answer to no Probe")?;
                 Ok(())
             }
-            FromBroker::Output { call, sequence, bytes, .. } => {
+            FromBroker::Output {
+                call,
+                sequence,
+                bytes,
+                ..
+            } => {
                 let entry = self.under_way(*call, "Output")?;
                 entry.may_run()?;
                 entry.output(*sequence, bytes.len())
             }
-            FromBroker::InputCredit { call, bytes } => self.under_way(*call, "InputCredit")?.credit(*bytes),
+            FromBroker::InputCredit { call, bytes } => {
+                self.under_way(*call, "InputCredit")?.credit(*bytes)
+            }
             FromBroker::Suspended { call } => self.under_way(*call, "Suspended")?.may_run(),
             FromBroker::Part { call, .. } => self.under_way(*call, "Part")?.may_run(),
             FromBroker::Asked { call, challenge } => self.under_way(*call, "Asked")?.ask(challenge),
             FromBroker::Ungranted(_) => {
-                self.answers = self.answers.checked_sub(1).ok_or("an answer to no Grant or Refuse")?;
+                self.answers = self
+                    .answers
+                    .checked_sub(1)
+                    .ok_or("an answer to no Grant or Refuse")?;
                 Ok(())
             }
             FromBroker::Grants(_) => {
-                self.lists = self.lists.checked_sub(1).ok_or("a list that nobody asked for")?;
+                self.lists = self
+                    .lists
+                    .checked_sub(1)
+                    .ok_or("a list that nobody asked for")?;
                 Ok(())
             }
             // None of these sessions has a network.
             FromBroker::Leases(leases) if leases.is_empty() => Ok(()),
             FromBroker::Leases(_) => Err("a lease without a network".into()),
             FromBroker::Kept { .. } => {
-                self.texts = self.texts.checked_sub(1).ok_or("a text that nobody wanted kept")?;
+                self.texts = self
+                    .texts
+                    .checked_sub(1)
+                    .ok_or("a text that nobody wanted kept")?;
                 Ok(())
             }
             FromBroker::Explained(_) => Err("an explanation of nothing".into()),
@@ -197,7 +232,9 @@ impl Ledger {
                 self.fault = true;
                 let why = self.must_end.as_ref().or(self.may_end.as_ref());
                 let known = failed.kind == ErrorKind::Protocol || self.may_end.is_some();
-                why.filter(|_| known).map(drop).ok_or_else(|| format!("a Fault without a reason: {failed:?}"))
+                why.filter(|_| known)
+                    .map(drop)
+                    .ok_or_else(|| format!("a Fault without a reason: {failed:?}"))
             }
         }
     }
@@ -214,18 +251,28 @@ impl Ledger {
     }
 
     fn under_way(&mut self, call: CallId, what: &str) -> Result<&mut Entry, String> {
-        let entry = self.calls.get_mut(&call).filter(|entry| entry.asked > entry.done);
+        let entry = self
+            .calls
+            .get_mut(&call)
+            .filter(|entry| entry.asked > entry.done);
         entry.ok_or_else(|| format!("{what} of the call {call}, which is not under way"))
     }
 
     /// The calls whose end has not arrived.
     pub fn outstanding(&self) -> Vec<CallId> {
-        self.calls.iter().filter(|(_, entry)| entry.asked > entry.done).map(|(call, _)| *call).collect()
+        self.calls
+            .iter()
+            .filter(|(_, entry)| entry.asked > entry.done)
+            .map(|(call, _)| *call)
+            .collect()
     }
 
     /// The questions that wait for an answer.
     pub fn questions(&self) -> impl Iterator<Item = (CallId, &Challenge)> {
-        let waiting = self.calls.iter().filter(|(_, entry)| entry.asked > entry.done && !entry.granted);
+        let waiting = self
+            .calls
+            .iter()
+            .filter(|(_, entry)| entry.asked > entry.done && !entry.granted);
         waiting.filter_map(|(call, entry)| Some((*call, entry.challenge.as_ref()?)))
     }
 
@@ -276,12 +323,18 @@ impl Entry {
             return Ok(());
         }
         if sequence != self.sequence {
-            return Err(format!("the chunk {sequence} came where {} was due", self.sequence));
+            return Err(format!(
+                "the chunk {sequence} came where {} was due",
+                self.sequence
+            ));
         }
         self.sequence += 1;
         self.output += bytes as u64;
         if self.output > self.allowed {
-            return Err(format!("{} bytes of output, {} were allowed", self.output, self.allowed));
+            return Err(format!(
+                "{} bytes of output, {} were allowed",
+                self.output, self.allowed
+            ));
         }
         Ok(())
     }
@@ -289,7 +342,10 @@ impl Entry {
     fn credit(&mut self, bytes: u32) -> Result<(), String> {
         self.credited += u64::from(bytes);
         if self.credited > self.input && !self.muddled {
-            return Err(format!("credit for {} bytes of input, {} were sent", self.credited, self.input));
+            return Err(format!(
+                "credit for {} bytes of input, {} were sent",
+                self.credited, self.input
+            ));
         }
         Ok(())
     }
@@ -308,13 +364,17 @@ fn ran(outcome: &Outcome) -> bool {
 fn sound(outcome: &Outcome) -> Result<(), String> {
     match outcome {
         Outcome::Broken(broken) => Err(format!("nobody broke it: {broken}")),
-        Outcome::Failed(failed) if matches!(failed.kind, ErrorKind::Internal | ErrorKind::ExecutorLost) => {
+        Outcome::Failed(failed)
+            if matches!(failed.kind, ErrorKind::Internal | ErrorKind::ExecutorLost) =>
+        {
             Err(format!("our machinery failed: {failed:?}"))
         }
         Outcome::Ran(ran) if ran.ended == Ended::Exited(-1) => Err("no exit code is -1".to_owned()),
-        Outcome::Ran(_) | Outcome::Answered | Outcome::Granted | Outcome::Refused(_) | Outcome::Failed(_) => {
-            Ok(())
-        }
+        Outcome::Ran(_)
+        | Outcome::Answered
+        | Outcome::Granted
+        | Outcome::Refused(_)
+        | Outcome::Failed(_) => Ok(()),
     }
 }
 
@@ -324,8 +384,8 @@ mod tests {
     use super::*;
     use crate::wire::shell;
     use broker_protocol::{
-        Broken, Channel, Coverage, Denials, Digest, Extent, Failed, Grant, GrantFault, Hello, LayerSet,
-        Nonce, Open, Request, Risk, Trust, Ungranted, Usage,
+        Broken, Channel, Coverage, Denials, Digest, Extent, Failed, Grant, GrantFault, Hello,
+        LayerSet, Nonce, Open, Request, Risk, Trust, Ungranted, Usage,
     };
 
     fn opened() -> Ledger {
@@ -349,27 +409,46 @@ mod tests {
             answer_s: None,
         }));
         ledger.heard = Phase::Open;
-        ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
+        ledger.sent(&ToBroker::Call {
+            call: 1,
+            request: Request::Bash(shell("true")),
+        });
         ledger
     }
 
     fn done(call: CallId) -> FromBroker {
         let layers = LayerSet::default();
         let (outcome, usage, denied) = (Outcome::Answered, Usage::default(), Denials::default());
-        FromBroker::Done { call, outcome, usage, layers, denied }
+        FromBroker::Done {
+            call,
+            outcome,
+            usage,
+            layers,
+            denied,
+        }
     }
 
     fn output(sequence: u64, length: usize) -> FromBroker {
-        FromBroker::Output { call: 1, stderr: false, sequence, bytes: vec![0; length] }
+        FromBroker::Output {
+            call: 1,
+            stderr: false,
+            sequence,
+            bytes: vec![0; length],
+        }
     }
 
     fn fault(kind: ErrorKind) -> FromBroker {
-        FromBroker::Fault(Failed { kind, message: String::new() })
+        FromBroker::Fault(Failed {
+            kind,
+            message: String::new(),
+        })
     }
 
     fn judge(messages: &[FromBroker]) -> Result<(), String> {
         let mut ledger = opened();
-        messages.iter().try_for_each(|message| ledger.received(message))?;
+        messages
+            .iter()
+            .try_for_each(|message| ledger.received(message))?;
         ledger.closed(true)
     }
 
@@ -386,13 +465,24 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_seen() {
-        for stray in
-            [done(2), FromBroker::InputCredit { call: 1, bytes: 1 }, FromBroker::Hello(Hello::ours(None))]
-        {
+        for stray in [
+            done(2),
+            FromBroker::InputCredit { call: 1, bytes: 1 },
+            FromBroker::Hello(Hello::ours(None)),
+        ] {
             assert!(judge(std::slice::from_ref(&stray)).is_err(), "{stray:?}");
         }
         assert!(judge(&[done(1), output(0, 1)]).is_err());
-        assert!(judge(&[done(1), FromBroker::Part { call: 1, bytes: vec![] }]).is_err());
+        assert!(
+            judge(&[
+                done(1),
+                FromBroker::Part {
+                    call: 1,
+                    bytes: vec![]
+                }
+            ])
+            .is_err()
+        );
     }
 
     #[test]
@@ -400,7 +490,9 @@ mod tests {
         assert!(judge(&[output(1, 1)]).is_err());
         assert!(judge(&[output(0, 1), output(0, 1)]).is_err());
         assert!(judge(&[output(0, limit::CHUNK + 1)]).is_err());
-        let chunks: Vec<_> = (0..5).map(|sequence| output(sequence, limit::CHUNK)).collect();
+        let chunks: Vec<_> = (0..5)
+            .map(|sequence| output(sequence, limit::CHUNK))
+            .collect();
         assert_eq!(judge(&chunks[..4]), Ok(()));
         assert!(judge(&chunks).is_err());
     }
@@ -412,7 +504,12 @@ mod tests {
         let mut ledger = opened();
         ledger.sent_nonsense("a bad frame");
         assert!(ledger.closed(true).is_err());
-        assert!(ledger.clone().received(&fault(ErrorKind::ExecutorLost)).is_err());
+        assert!(
+            ledger
+                .clone()
+                .received(&fault(ErrorKind::ExecutorLost))
+                .is_err()
+        );
         assert_eq!(ledger.received(&fault(ErrorKind::Protocol)), Ok(()));
         assert_eq!(ledger.closed(false), Ok(()));
         assert!(ledger.received(&done(1)).is_err());
@@ -436,26 +533,66 @@ mod tests {
         let granted = |grant: Option<Grant>, then: FromBroker| {
             let mut ledger = opened();
             ledger.received(&asked)?;
-            grant.into_iter().for_each(|grant| ledger.sent(&ToBroker::Grant(grant)));
+            grant
+                .into_iter()
+                .for_each(|grant| ledger.sent(&ToBroker::Grant(grant)));
             ledger.received(&then)
         };
-        let right = Grant { call: 1, digest: Digest([1; 32]), nonce: Nonce([2; 16]), extent: Extent::Once };
+        let right = Grant {
+            call: 1,
+            digest: Digest([1; 32]),
+            nonce: Nonce([2; 16]),
+            extent: Extent::Once,
+        };
         for then in [done(1), output(0, 1)] {
             assert_eq!(granted(Some(right), then.clone()), Ok(()));
             assert!(granted(None, then.clone()).is_err());
-            assert!(granted(Some(Grant { digest: Digest([9; 32]), ..right }), then.clone()).is_err());
-            assert!(granted(Some(Grant { nonce: Nonce([9; 16]), ..right }), then).is_err());
+            assert!(
+                granted(
+                    Some(Grant {
+                        digest: Digest([9; 32]),
+                        ..right
+                    }),
+                    then.clone()
+                )
+                .is_err()
+            );
+            assert!(
+                granted(
+                    Some(Grant {
+                        nonce: Nonce([9; 16]),
+                        ..right
+                    }),
+                    then
+                )
+                .is_err()
+            );
         }
         assert!(judge(&[asked.clone(), asked]).is_err());
-        let ungranted = Ungranted { call: 1, fault: GrantFault::NotWaiting, violations: 0 };
+        let ungranted = Ungranted {
+            call: 1,
+            fault: GrantFault::NotWaiting,
+            violations: 0,
+        };
         assert!(judge(&[FromBroker::Ungranted(ungranted)]).is_err());
         assert!(judge(&[FromBroker::Grants(vec![])]).is_err());
     }
 
     #[test]
     fn broken_machinery_is_seen() {
-        let outcome = Outcome::Broken(Broken { message: String::new() });
+        let outcome = Outcome::Broken(Broken {
+            message: String::new(),
+        });
         let (usage, layers, denied) = Default::default();
-        assert!(judge(&[FromBroker::Done { call: 1, outcome, usage, layers, denied }]).is_err());
+        assert!(
+            judge(&[FromBroker::Done {
+                call: 1,
+                outcome,
+                usage,
+                layers,
+                denied
+            }])
+            .is_err()
+        );
     }
 }

@@ -84,7 +84,10 @@ fn splice(data: &mut Vec<u8>, from: usize, inputs: &[Vec<u8>], chance: &mut Chan
 }
 
 fn overwrite(data: &mut [u8], from: usize, token: &[u8]) {
-    data[from..].iter_mut().zip(token).for_each(|(byte, new)| *byte = *new);
+    data[from..]
+        .iter_mut()
+        .zip(token)
+        .for_each(|(byte, new)| *byte = *new);
 }
 
 #[cfg(test)]
@@ -95,7 +98,9 @@ mod tests {
     fn the_same_chance_makes_the_same_cases() {
         let cases = |seed| {
             let mut chance = Chance(seed);
-            (0..200).map(|_| case("names", &mut chance)).collect::<Vec<_>>()
+            (0..200)
+                .map(|_| case("names", &mut chance))
+                .collect::<Vec<_>>()
         };
         assert_eq!(cases(7), cases(7));
         assert_ne!(cases(7), cases(8));

@@ -140,8 +140,8 @@ const NAMES: [&str; 16] = [
 ];
 
 const NAME_TOKENS: [&str; 22] = [
-    "\0", "\n", "!", "*", "**", "/**/", "?", "[a-z]", "[!", "]", "{a,b}", "{", "}", ",", "\\", "/", "//",
-    "\u{200b}", "\u{1e9e}", "\u{130}", "\u{3a3}", "ss",
+    "\0", "\n", "!", "*", "**", "/**/", "?", "[a-z]", "[!", "]", "{a,b}", "{", "}", ",", "\\", "/",
+    "//", "\u{200b}", "\u{1e9e}", "\u{130}", "\u{3a3}", "ss",
 ];
 
 /// The seeds of a target.
@@ -150,35 +150,72 @@ pub fn of(target: &str) -> &'static Seeds {
     let all = ALL.get_or_init(|| {
         [
             ("decoder", streams()),
-            ("answer", Seeds { inputs: golden("answer"), tokens: numbers() }),
-            ("path", Seeds { inputs: bytes(&PATHS), tokens: bytes(&PATH_TOKENS) }),
-            ("policy", Seeds { inputs: bytes(&POLICIES), tokens: bytes(&POLICY_TOKENS) }),
+            (
+                "answer",
+                Seeds {
+                    inputs: golden("answer"),
+                    tokens: numbers(),
+                },
+            ),
+            (
+                "path",
+                Seeds {
+                    inputs: bytes(&PATHS),
+                    tokens: bytes(&PATH_TOKENS),
+                },
+            ),
+            (
+                "policy",
+                Seeds {
+                    inputs: bytes(&POLICIES),
+                    tokens: bytes(&POLICY_TOKENS),
+                },
+            ),
             ("names", lists()),
         ]
     });
     let found = all.iter().find(|(name, _)| *name == target);
-    &found.unwrap_or_else(|| panic!("there is no target {target}")).1
+    &found
+        .unwrap_or_else(|| panic!("there is no target {target}"))
+        .1
 }
 
 /// The frames to the broker from the golden file, without their length.
 pub fn frames_to_broker() -> Vec<Vec<u8>> {
-    golden("to broker").into_iter().map(|frame| frame[4..].to_vec()).collect()
+    golden("to broker")
+        .into_iter()
+        .map(|frame| frame[4..].to_vec())
+        .collect()
 }
 
 /// Streams of one frame each, uncut; the tokens are frames that may follow.
 fn streams() -> Seeds {
     let frames = ["to broker", "from broker"].map(golden).concat();
-    let inputs = frames.iter().map(|frame| [&[0xff], frame.as_slice()].concat()).collect();
-    Seeds { inputs, tokens: [frames, numbers()].concat() }
+    let inputs = frames
+        .iter()
+        .map(|frame| [&[0xff], frame.as_slice()].concat())
+        .collect();
+    Seeds {
+        inputs,
+        tokens: [frames, numbers()].concat(),
+    }
 }
 
 /// Every list combined with every name.
 fn lists() -> Seeds {
     let with = |list: &str, name: &str| format!("{list}\0{name}").into_bytes();
-    let inputs = LISTS.iter().flat_map(|list| NAMES.map(|name| with(list, name))).collect();
+    let inputs = LISTS
+        .iter()
+        .flat_map(|list| NAMES.map(|name| with(list, name)))
+        .collect();
     Seeds {
         inputs,
-        tokens: [bytes(&NAME_TOKENS), bytes(&NAMES), vec![vec![0xff], vec![0xe2, 0x80]]].concat(),
+        tokens: [
+            bytes(&NAME_TOKENS),
+            bytes(&NAMES),
+            vec![vec![0xff], vec![0xe2, 0x80]],
+        ]
+        .concat(),
     }
 }
 
@@ -188,7 +225,18 @@ fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
 
 /// Lengths and counts that have caused trouble elsewhere.
 fn numbers() -> Vec<Vec<u8>> {
-    let short = [0, 1, 4, 0x7f, 0xff, 0xffff, 1 << 20, (1 << 20) + 1, i32::MAX as u32, u32::MAX];
+    let short = [
+        0,
+        1,
+        4,
+        0x7f,
+        0xff,
+        0xffff,
+        1 << 20,
+        (1 << 20) + 1,
+        i32::MAX as u32,
+        u32::MAX,
+    ];
     let long = [0, 1, 1 << 20, 1 << 32, 1 << 60, i64::MAX as u64, u64::MAX];
     short
         .iter()
@@ -200,12 +248,19 @@ fn numbers() -> Vec<Vec<u8>> {
 /// The lines of the golden file that begin with `kind`.
 fn golden(kind: &str) -> Vec<Vec<u8>> {
     let lines = GOLDEN.lines().filter_map(|line| line.rsplit_once(" = "));
-    lines.filter(|(name, _)| name.split(',').next() == Some(kind)).map(|(_, digits)| unhex(digits)).collect()
+    lines
+        .filter(|(name, _)| name.split(',').next() == Some(kind))
+        .map(|(_, digits)| unhex(digits))
+        .collect()
 }
 
 fn unhex(digits: &str) -> Vec<u8> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or("?"), 16);
-    let bytes = digits.as_bytes().chunks(2).map(byte).collect::<Result<_, _>>();
+    let bytes = digits
+        .as_bytes()
+        .chunks(2)
+        .map(byte)
+        .collect::<Result<_, _>>();
     bytes.unwrap_or_else(|error| panic!("the golden file: {error} in {digits}"))
 }
 

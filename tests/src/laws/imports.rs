@@ -34,7 +34,8 @@ impl Imports {
         let folder = root.parent().unwrap_or(root).to_owned();
         imports.add_file(root, &folder, Vec::new(), &mut paths)?;
         for (module, path) in paths {
-            let (Some(from), Some(to)) = (imports.modules.get(&module), imports.target(&module, &path))
+            let (Some(from), Some(to)) =
+                (imports.modules.get(&module), imports.target(&module, &path))
             else {
                 continue;
             };
@@ -53,8 +54,10 @@ impl Imports {
         module: ModulePath,
         paths: &mut Vec<(ModulePath, ModulePath)>,
     ) -> Result<(), String> {
-        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let parsed = syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text =
+            fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let parsed =
+            syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         self.files.push(file.to_owned());
         self.add_items(&parsed.items, self.files.len() - 1, folder, module, paths)
     }
@@ -96,11 +99,15 @@ impl Imports {
             return self.add_items(items, file, &below, module, paths);
         }
         let beside = folder.join(format!("{name}.rs"));
-        let elsewhere = path_attribute(&child.attrs).map(|path| self.files[file].with_file_name(path));
+        let elsewhere =
+            path_attribute(&child.attrs).map(|path| self.files[file].with_file_name(path));
         let candidates = elsewhere.map_or(vec![beside, below.join("mod.rs")], |path| vec![path]);
         match candidates.iter().find(|path| path.exists()) {
             Some(found) => self.add_file(found, &below, module, paths),
-            None => Err(format!("{}: no file of the module {name}", self.files[file].display())),
+            None => Err(format!(
+                "{}: no file of the module {name}",
+                self.files[file].display()
+            )),
         }
     }
 
@@ -142,13 +149,27 @@ impl Imports {
 
     /// The circles, each as a list of its files.
     pub fn circles(&self) -> Vec<Vec<&Path>> {
-        let mut search =
-            Search { imports: self, state: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
+        let mut search = Search {
+            imports: self,
+            state: BTreeMap::new(),
+            stack: Vec::new(),
+            found: Vec::new(),
+        };
         for file in 0..self.files.len() {
             search.visit(file);
         }
-        let named = |circle: Vec<usize>| circle.into_iter().map(|file| self.files[file].as_path()).collect();
-        search.found.into_iter().filter(|circle| circle.len() > 1).map(named).collect()
+        let named = |circle: Vec<usize>| {
+            circle
+                .into_iter()
+                .map(|file| self.files[file].as_path())
+                .collect()
+        };
+        search
+            .found
+            .into_iter()
+            .filter(|circle| circle.len() > 1)
+            .map(named)
+            .collect()
     }
 }
 
@@ -179,7 +200,11 @@ impl Search<'_> {
         }
         self.state.insert(file, (number, lowest, true));
         if lowest == number {
-            let start = self.stack.iter().position(|other| *other == file).unwrap_or(0);
+            let start = self
+                .stack
+                .iter()
+                .position(|other| *other == file)
+                .unwrap_or(0);
             let component = self.stack.split_off(start);
             for other in &component {
                 self.state.entry(*other).and_modify(|state| state.2 = false);
@@ -204,7 +229,10 @@ impl PathNames {
             UseTree::Name(name) => self.paths.push(with(&name.ident)),
             UseTree::Rename(rename) => self.paths.push(with(&rename.ident)),
             UseTree::Glob(_) => self.paths.push(before.to_vec()),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_tree(tree, before)),
+            UseTree::Group(group) => group
+                .items
+                .iter()
+                .for_each(|tree| self.add_tree(tree, before)),
         }
     }
 
@@ -249,7 +277,11 @@ impl<'ast> Visit<'ast> for PathNames {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: ModulePath = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let names: ModulePath = path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect();
         if path.leading_colon.is_none() && names.len() > 1 {
             self.paths.push(names);
         }
@@ -304,7 +336,10 @@ pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     let value = |attribute: &Attribute| match &attribute.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+            syn::Expr::Lit(syn::ExprLit {
+                lit: syn::Lit::Str(text),
+                ..
+            }) => Some(text.value()),
             _ => None,
         },
         _ => None,
@@ -321,12 +356,22 @@ mod tests {
         let folder = crate::programs::scratch().join(format!("imports-{}", crate::world::unique()));
         for (name, text) in files {
             let path = folder.join(name);
-            fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
+            fs::create_dir_all(path.parent().expect("it has a folder"))
+                .expect("the folder can be made");
             fs::write(path, text).expect("the file can be written");
         }
         let imports = Imports::read(&folder.join(files[0].0))?;
-        let name = |path: &&Path| path.strip_prefix(&folder).unwrap_or(path).display().to_string();
-        Ok(imports.circles().iter().map(|circle| circle.iter().map(name).collect()).collect())
+        let name = |path: &&Path| {
+            path.strip_prefix(&folder)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        };
+        Ok(imports
+            .circles()
+            .iter()
+            .map(|circle| circle.iter().map(name).collect())
+            .collect())
     }
 
     #[test]
@@ -337,14 +382,31 @@ mod tests {
             ("use super::b;", "use super::a;"),
             ("use super::b::*;", "use crate::{a::{self, A}, c};"),
             ("fn f() { crate::b::g() }", "fn g() -> super::a::A {}"),
-            ("fn f() { let x: super::b::B; }", "impl crate::a::T for B {}"),
-            ("fn f() { use super::b::g; }", "fn g() { println!(\"{}\", crate::a::f()) }"),
-            ("fn f() { match x { crate::b::X => {} } }", "fn g() { vec![super::a::A, x] }"),
+            (
+                "fn f() { let x: super::b::B; }",
+                "impl crate::a::T for B {}",
+            ),
+            (
+                "fn f() { use super::b::g; }",
+                "fn g() { println!(\"{}\", crate::a::f()) }",
+            ),
+            (
+                "fn f() { match x { crate::b::X => {} } }",
+                "fn g() { vec![super::a::A, x] }",
+            ),
             ("mod inner { use crate::b; }", "pub use crate::a::inner::X;"),
         ] {
-            let found =
-                circles(&[("lib.rs", "mod a; mod b; mod c;"), ("a.rs", a), ("b.rs", b), ("c.rs", "")]);
-            assert_eq!(found, Ok(vec![vec!["a.rs".to_owned(), "b.rs".into()]]), "{a} {b}");
+            let found = circles(&[
+                ("lib.rs", "mod a; mod b; mod c;"),
+                ("a.rs", a),
+                ("b.rs", b),
+                ("c.rs", ""),
+            ]);
+            assert_eq!(
+                found,
+                Ok(vec![vec!["a.rs".to_owned(), "b.rs".into()]]),
+                "{a} {b}"
+            );
         }
     }
 
@@ -355,12 +417,23 @@ mod tests {
             ("mod child; fn f() { child::g() }", "use crate::P;"),
             ("pub mod child; pub use child::C;", "fn g() { crate::f() }"),
             ("mod child; use crate::child::C;", "use super::*;"),
-            ("#[path = \"child.rs\"] mod other; use self::other::C;", "use super::P;"),
+            (
+                "#[path = \"child.rs\"] mod other; use self::other::C;",
+                "use super::P;",
+            ),
         ] {
             let found = circles(&[("lib.rs", parent), ("child.rs", child)]);
-            assert_eq!(found, Ok(vec![vec!["lib.rs".to_owned(), "child.rs".into()]]), "{parent} {child}");
+            assert_eq!(
+                found,
+                Ok(vec![vec!["lib.rs".to_owned(), "child.rs".into()]]),
+                "{parent} {child}"
+            );
         }
-        let below = [("main.rs", "mod a;"), ("a/mod.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")];
+        let below = [
+            ("main.rs", "mod a;"),
+            ("a/mod.rs", "mod b; use b::B;"),
+            ("a/b.rs", "use super::A;"),
+        ];
         assert_eq!(circles(&below).map(|found| found.len()), Ok(1));
     }
 
@@ -375,21 +448,50 @@ mod tests {
         assert_eq!(circles(&long).map(|found| found[0].len()), Ok(3));
         for (parent, child) in [
             ("mod child;", "use super::P;"),
-            ("mod child; use child::C;", "pub(super) struct C; pub(in crate::x) fn f() {}"),
-            ("mod child; use child::C;", "#[cfg(test)] mod tests { use super::super::P; }"),
-            ("mod child; use child::C;", "#[cfg(test)] fn f() { crate::g() }"),
-            ("mod child; use child::C;", "use std::path::Path; fn f() { fs::read() }"),
-            ("mod child; #[cfg(test)] mod tests; use child::C;", "/// See [`crate::P`].\nstruct C;"),
-            ("mod child; use child::C;", "macro_rules! m { () => { crate::P } }"),
+            (
+                "mod child; use child::C;",
+                "pub(super) struct C; pub(in crate::x) fn f() {}",
+            ),
+            (
+                "mod child; use child::C;",
+                "#[cfg(test)] mod tests { use super::super::P; }",
+            ),
+            (
+                "mod child; use child::C;",
+                "#[cfg(test)] fn f() { crate::g() }",
+            ),
+            (
+                "mod child; use child::C;",
+                "use std::path::Path; fn f() { fs::read() }",
+            ),
+            (
+                "mod child; #[cfg(test)] mod tests; use child::C;",
+                "/// See [`crate::P`].\nstruct C;",
+            ),
+            (
+                "mod child; use child::C;",
+                "macro_rules! m { () => { crate::P } }",
+            ),
         ] {
-            assert_eq!(circles(&[("lib.rs", parent), ("child.rs", child)]), Ok(vec![]), "{parent} {child}");
+            assert_eq!(
+                circles(&[("lib.rs", parent), ("child.rs", child)]),
+                Ok(vec![]),
+                "{parent} {child}"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_an_error() {
-        for (parent, child) in [("mod absent;", ""), ("mod child;", "fn ("), ("mod child;", "mod absent;")] {
-            assert!(circles(&[("lib.rs", parent), ("child.rs", child)]).is_err(), "{parent} {child}");
+        for (parent, child) in [
+            ("mod absent;", ""),
+            ("mod child;", "fn ("),
+            ("mod child;", "mod absent;"),
+        ] {
+            assert!(
+                circles(&[("lib.rs", parent), ("child.rs", child)]).is_err(),
+                "{parent} {child}"
+            );
         }
         assert!(Imports::read(Path::new("/nowhere/lib.rs")).is_err());
     }

@@ -106,7 +106,16 @@ fn raw_end(rest: &[char]) -> Option<usize> {
         return None;
     }
     let closes = |at: usize| {
-        rest[at] == '"' && rest[at + 1..].iter().take(marks).filter(|c| **c == '#').count() == marks
+        rest[at] == '"'
+            && rest[at + 1..]
+                .iter()
+                .take(marks)
+                .filter(|c| **c == '#')
+                .count()
+                == marks
     };
-    (start + 1..rest.len()).find(|at| closes(*at)).map(|at| at + 1 + marks).or(Some(rest.len()))
+    (start + 1..rest.len())
+        .find(|at| closes(*at))
+        .map(|at| at + 1 + marks)
+        .or(Some(rest.len()))
 }

@@ -77,10 +77,19 @@ pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<(Vec<String>, usize)
         let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
         let mut words = Words::default();
         words.visit_file(&parsed);
-        banned.extend(words.banned.iter().map(|(item, instead)| format!("{name}: `{item}`: {instead}")));
+        banned.extend(
+            words
+                .banned
+                .iter()
+                .map(|(item, instead)| format!("{name}: `{item}`: {instead}")),
+        );
         filler += words.filler;
     }
-    if files.is_empty() { Err("no Rust file in the workspace".into()) } else { Ok((banned, filler)) }
+    if files.is_empty() {
+        Err("no Rust file in the workspace".into())
+    } else {
+        Ok((banned, filler))
+    }
 }
 
 impl Words {
@@ -95,7 +104,10 @@ impl Words {
     fn count(&mut self, attributes: &[Attribute]) {
         let line = |attribute: &Attribute| match &attribute.meta {
             Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-                Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+                Expr::Lit(ExprLit {
+                    lit: Lit::Str(text),
+                    ..
+                }) => Some(text.value()),
                 _ => None,
             },
             _ => None,

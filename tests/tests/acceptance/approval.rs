@@ -51,7 +51,8 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     // Where no answer can come any more, nothing waits for one.
     let input = json!({ "id": 1, "tool": "bash", "input": { "command": "touch ran" } }).to_string();
     let mut command = world.lazaret("session");
-    let printed = run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), LIMIT).success();
+    let printed =
+        run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), LIMIT).success();
     let result: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert_eq!(result["error"]["kind"], "denied_user", "{printed}");
     let mut session = session(&world, &["--trust", "guided"]);
@@ -60,14 +61,26 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     let id = session.start_call("bash", input.clone());
     let question = session.event(&id, LIMIT).unwrap();
     assert!(is_question(&question), "{question}");
-    assert_eq!((&question["tool"], &question["input"]), (&json!("bash"), &input));
+    assert_eq!(
+        (&question["tool"], &question["input"]),
+        (&json!("bash"), &input)
+    );
     let approval = &question["approval"];
-    assert_eq!((&approval["risk"], &approval["expiresS"]), (&json!("high"), &json!(2)));
+    assert_eq!(
+        (&approval["risk"], &approval["expiresS"]),
+        (&json!("high"), &json!(2))
+    );
     assert_eq!(approval["digest"].as_str().unwrap().len(), 64);
     let ran = || world.project.join("ran").exists() || !process::with_marker(&marker).is_empty();
-    assert!(!until(Duration::from_millis(300), ran), "it ran before the answer");
+    assert!(
+        !until(Duration::from_millis(300), ran),
+        "it ran before the answer"
+    );
     session.send(&json!({ "id": id, "approve": "once" }));
-    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "the answer did nothing");
+    assert!(
+        until(LIMIT, || !process::with_marker(&marker).is_empty()),
+        "the answer did nothing"
+    );
     session.cancel(&id);
     assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
     // A no, and no answer at all.
@@ -79,7 +92,10 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     for late in [id.as_str(), "never"] {
         session.send(&json!({ "id": late, "approve": "once" }));
         let notice = session.event(late, LIMIT).unwrap();
-        assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+        assert_eq!(
+            (&notice["event"], &notice["error"]["kind"]),
+            (&json!("notice"), &json!("invalid_input"))
+        );
     }
     let silent = session.call("bash", json!({ "command": "touch silent" }));
     assert_eq!(silent.kind(), "approval_timeout");
@@ -96,7 +112,10 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     // What lasts is listed and taken back, and then it is asked again.
     session.send(&json!({ "id": "g", "grants": true }));
     let list = session.event("g", LIMIT).unwrap();
-    assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("bash"), &json!(2)));
+    assert_eq!(
+        (&list["grants"][0]["tool"], &list["grants"][0]["calls"]),
+        (&json!("bash"), &json!(2))
+    );
     session.send(&json!({ "id": "g", "revoke": list["grants"][0]["grant"] }));
     assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
     let id = session.start_call("bash", json!({ "command": "true" }));
@@ -125,17 +144,29 @@ fn every_tool_is_asked_about_as_the_matrix_says(place: Place) {
             let (tool, verdict) = (row[0], row[2 + column]);
             let id = session.start_call(tool, example(tool));
             let first = session.event(&id, LIMIT).unwrap();
-            assert_eq!(is_question(&first), verdict == "ask", "{trust} {tool}: {first}");
+            assert_eq!(
+                is_question(&first),
+                verdict == "ask",
+                "{trust} {tool}: {first}"
+            );
             if is_question(&first) {
                 assert_eq!(first["tool"], tool);
                 session.send(&json!({ "id": id, "approve": "no" }));
-                assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user", "{trust} {tool}");
+                assert_eq!(
+                    session.answer_within(&id, LIMIT).kind(),
+                    "denied_user",
+                    "{trust} {tool}"
+                );
             } else if first["event"] != "result" {
                 session.answer_within(&id, LIMIT);
             }
         }
         for made in ["bash", "written"] {
-            assert_eq!(world.project.join(made).exists(), *trust == "autonomous", "{trust}: {made}");
+            assert_eq!(
+                world.project.join(made).exists(),
+                *trust == "autonomous",
+                "{trust}: {made}"
+            );
         }
     }
 }
@@ -146,7 +177,10 @@ fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
     world.put("a.png", png(2_500_000));
     let mut session = session(&world, &["--trust", "supervised"]);
     for (tool, input) in [
-        ("todo_write", json!({ "todos": [{ "content": "x", "status": "pending" }] })),
+        (
+            "todo_write",
+            json!({ "todos": [{ "content": "x", "status": "pending" }] }),
+        ),
         ("memory", json!({ "action": "set", "key": "k", "value": 1 })),
         ("view_image", json!({ "path": "a.png" })),
     ] {
@@ -155,7 +189,11 @@ fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
         session.send(&json!({ "id": id, "approve": "once" }));
         let answer = session.answer_within(&id, LIMIT);
         answer.success();
-        assert!(!answer.events.iter().any(is_question), "{tool}: {:?}", answer.events);
+        assert!(
+            !answer.events.iter().any(is_question),
+            "{tool}: {:?}",
+            answer.events
+        );
     }
 }
 
@@ -163,36 +201,68 @@ fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
 fn each_call_of_a_batch_has_its_own_question_and_answer(place: Place) {
     let world = World::new(place);
     let mut session = session(&world, &["--trust", "guided"]);
-    let touch = |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
-    let calls = [touch("first"), json!({ "tool": "glob", "input": { "pattern": "*" } }), touch("third")];
+    let touch =
+        |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
+    let calls = [
+        touch("first"),
+        json!({ "tool": "glob", "input": { "pattern": "*" } }),
+        touch("third"),
+    ];
     let id = session.start_call("batch", json!({ "invocations": calls }));
-    let mut questions = [session.event(&id, LIMIT).unwrap(), session.event(&id, LIMIT).unwrap()];
+    let mut questions = [
+        session.event(&id, LIMIT).unwrap(),
+        session.event(&id, LIMIT).unwrap(),
+    ];
     questions.sort_by_key(|question| question["part"].as_u64());
     for (question, (part, name)) in questions.iter().zip([(0, "first"), (2, "third")]) {
-        assert_eq!((&question["part"], &question["tool"]), (&json!(part), &json!("bash")), "{question}");
+        assert_eq!(
+            (&question["part"], &question["tool"]),
+            (&json!(part), &json!("bash")),
+            "{question}"
+        );
         assert_eq!(question["input"]["command"], format!("touch {name}"));
     }
     // Which one is meant has to be said, and each answer is for one.
     session.send(&json!({ "id": id, "approve": "once" }));
     let notice = session.event(&id, LIMIT).unwrap();
-    assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+    assert_eq!(
+        (&notice["event"], &notice["error"]["kind"]),
+        (&json!("notice"), &json!("invalid_input"))
+    );
     session.send(&json!({ "id": id, "part": 2, "approve": "once" }));
-    assert!(until(LIMIT, || world.project.join("third").exists()), "the answer did nothing");
+    assert!(
+        until(LIMIT, || world.project.join("third").exists()),
+        "the answer did nothing"
+    );
     session.send(&json!({ "id": id, "approve": "no" }));
     let answer = session.answer_within(&id, LIMIT);
     let made = &answer.result["metadata"]["invocations"];
-    let kinds = [0, 1, 2].map(|part: usize| made[part]["error"]["kind"].as_str().unwrap_or("").to_owned());
+    let kinds = [0, 1, 2].map(|part: usize| {
+        made[part]["error"]["kind"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    });
     assert_eq!(kinds, ["denied_user", "", ""], "{}", answer.result);
     assert!(!world.project.join("first").exists());
     // What was asked and answered stands in the run log, with the call it is about.
     session.close(LIMIT);
-    let logged = |words: &[&str]| run(world.program("lazaret").arg("log").args(words), LIMIT).success();
+    let logged =
+        |words: &[&str]| run(world.program("lazaret").arg("log").args(words), LIMIT).success();
     let list: Value = serde_json::from_str(&logged(&["list", "--json"])).unwrap();
     let lines = logged(&["show", list[0]["run"].as_str().unwrap(), "--json"]);
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut answers: Vec<String> = lines
         .filter(|line| line["kind"] == "approval" && !line["payload"]["answer"].is_null())
-        .map(|line| format!("{} {}", line["step"], line["payload"]["answer"].as_str().unwrap()))
+        .map(|line| {
+            format!(
+                "{} {}",
+                line["step"],
+                line["payload"]["answer"].as_str().unwrap()
+            )
+        })
         .collect();
     answers.sort();
     assert_eq!(answers, ["2 no", "4 once"]);

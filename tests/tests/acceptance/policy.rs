@@ -1,8 +1,8 @@
 //! Scopes, trust and rules, and what `lazaret policy` prints about them.
 
 use broker_protocol::{
-    Bash, Effect, Ended, ErrorKind, FileEdit, FileList, FileRead, FileWrite, FromBroker, Glob, Grep, Open,
-    Outcome, Permission, Request, Scope, Tier, ToBroker, Zone, ZonePath, limit,
+    Bash, Effect, Ended, ErrorKind, FileEdit, FileList, FileRead, FileWrite, FromBroker, Glob,
+    Grep, Open, Outcome, Permission, Request, Scope, Tier, ToBroker, Zone, ZonePath, limit,
 };
 use lazaret_tests::process::{self, until};
 use lazaret_tests::wire::{opening, shell};
@@ -76,9 +76,19 @@ pub fn example(tool: &str) -> Value {
 
 /// The names that `lazaret tools` lists with these words after it.
 fn tools(world: &World, words: &[&str]) -> BTreeSet<String> {
-    let listed = run(world.program("lazaret").args(["tools", "--json"]).args(words), LIMIT).success();
+    let listed = run(
+        world
+            .program("lazaret")
+            .args(["tools", "--json"])
+            .args(words),
+        LIMIT,
+    )
+    .success();
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
-    listed.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    listed
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
@@ -89,21 +99,33 @@ fn without_a_scope_the_core_tools_are_there() {
     let world = World::new(Place::any());
     let all = tools(&world, &[]);
     assert_eq!(tools(&world, &["--scope", "none"]), all);
-    assert!(all.is_superset(&names(&["file_read", "file_write", "bash", "web_search"])), "{all:?}");
+    assert!(
+        all.is_superset(&names(&["file_read", "file_write", "bash", "web_search"])),
+        "{all:?}"
+    );
     // And the executor lets each of them be called.
     let mut session = Session::start(world.lazaret("session").args(["--scope", "none"]));
-    session.call("file_write", json!({ "path": "a", "content": "text" })).success();
-    assert_eq!(session.call("file_read", json!({ "path": "a" })).success(), "text");
+    session
+        .call("file_write", json!({ "path": "a", "content": "text" }))
+        .success();
+    assert_eq!(
+        session.call("file_read", json!({ "path": "a" })).success(),
+        "text"
+    );
     assert_eq!(session.bash("cat a").success(), "text");
     // No engine is set up, which is found after the executor's leave.
-    assert_eq!(session.call("web_search", json!({ "query": "q" })).kind(), "io");
+    assert_eq!(
+        session.call("web_search", json!({ "query": "q" })).kind(),
+        "io"
+    );
 }
 
 fn a_scope_of_two_tools_shows_two() {
     let world = World::new(Place::any());
     let text = "tool_permissions:\n  file_read: { allowed: true }\n  web_search: { allowed: true }\n  bash: { allowed: false }\n";
     let yaml = world.put("scope.yaml", text);
-    let toml = "[tool_permissions]\nfile_read = { allowed = true }\nweb_search = { allowed = true }\n";
+    let toml =
+        "[tool_permissions]\nfile_read = { allowed = true }\nweb_search = { allowed = true }\n";
     let toml = world.put("scope.toml", toml);
     let two: BTreeSet<String> = names(&["file_read", "web_search"]);
     let want: BTreeSet<String> = tools(&world, &[]).intersection(&two).cloned().collect();
@@ -115,7 +137,9 @@ fn a_scope_of_two_tools_shows_two() {
     let both = ["file_read", "web_search"].map(|tool| permission(tool, &[]));
     let mut broker = narrowed(&world, both.into());
     let search = || Request::Effect(Effect::WebSearch { query: "q".into() });
-    let fetch = Request::Effect(Effect::WebFetch { url: "https://example.org/".into() });
+    let fetch = Request::Effect(Effect::WebFetch {
+        url: "https://example.org/".into(),
+    });
     for (request, want) in [
         (read("scope.yaml"), "ok"),
         (search(), "granted"),
@@ -123,7 +147,11 @@ fn a_scope_of_two_tools_shows_two() {
         (write("b"), "scope:file_write"),
         (Request::Bash(shell("true")), "scope:bash"),
     ] {
-        assert_eq!(verdict_of(&mut broker, request.clone()), want, "{request:?}");
+        assert_eq!(
+            verdict_of(&mut broker, request.clone()),
+            want,
+            "{request:?}"
+        );
     }
 }
 
@@ -133,10 +161,16 @@ fn an_empty_scope_has_the_safe_tools_only() {
     let want: BTreeSet<String> = tools(&world, &[]).intersection(&two).cloned().collect();
     for text in ["", "tool_permissions: {}\n"] {
         let file = world.put("scope.yaml", text);
-        assert_eq!(tools(&world, &["--scope", file.to_str().unwrap()]), want, "{text:?}");
+        assert_eq!(
+            tools(&world, &["--scope", file.to_str().unwrap()]),
+            want,
+            "{text:?}"
+        );
         // And the broker agrees.
         let mut call = world.lazaret("call");
-        call.arg("--scope").arg(&file).args(["bash", r#"{"command":"touch ran"}"#]);
+        call.arg("--scope")
+            .arg(&file)
+            .args(["bash", r#"{"command":"touch ran"}"#]);
         run(&mut call, LIMIT).expect(126);
         assert!(!world.project.join("ran").exists());
     }
@@ -144,23 +178,45 @@ fn an_empty_scope_has_the_safe_tools_only() {
 
 fn a_tool_outside_the_scope_is_refused_and_nothing_runs(place: Place) {
     let world = World::new(place);
-    let file = world.put("scope.yaml", "tool_permissions:\n  file_read: { allowed: true }\n");
+    let file = world.put(
+        "scope.yaml",
+        "tool_permissions:\n  file_read: { allowed: true }\n",
+    );
     world.put("a", "text");
     let mut session = Session::start(world.lazaret("session").arg("--scope").arg(file));
     let refused = session.call("bash", json!({ "command": "touch ran" }));
     assert_eq!(refused.kind(), "denied_policy");
-    assert!(refused.result.to_string().contains("is not permitted in the scope"), "{}", refused.result);
+    assert!(
+        refused
+            .result
+            .to_string()
+            .contains("is not permitted in the scope"),
+        "{}",
+        refused.result
+    );
     assert!(!world.project.join("ran").exists());
-    assert!(session.call("file_read", json!({ "path": "a" })).success().contains("text"));
+    assert!(
+        session
+            .call("file_read", json!({ "path": "a" }))
+            .success()
+            .contains("text")
+    );
     // The control: without the scope it runs.
     let mut open = Session::open(&world);
-    open.call("bash", json!({ "command": "touch ran" })).success();
+    open.call("bash", json!({ "command": "touch ran" }))
+        .success();
     assert!(world.project.join("ran").exists());
 }
 
 fn permission(tool: &str, paths: &[&str]) -> Permission {
     let paths = paths.iter().map(ToString::to_string).collect();
-    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: tool.starts_with("web_") }
+    Permission {
+        tool: tool.into(),
+        allowed: true,
+        paths,
+        timeout_s: None,
+        network: tool.starts_with("web_"),
+    }
 }
 
 /// A scope without the network has no web tools, in the client's list and in the executor.
@@ -168,17 +224,40 @@ fn without_the_network_a_scope_has_no_web_tools() {
     let world = World::new(Place::any());
     let text = "tool_permissions:\n  web_search: { allowed: true, network: false }\n  web_fetch: { allowed: true }\n";
     let file = world.put("scope.yaml", text);
-    assert_eq!(tools(&world, &["--scope", file.to_str().unwrap()]), names(&["web_fetch"]));
+    assert_eq!(
+        tools(&world, &["--scope", file.to_str().unwrap()]),
+        names(&["web_fetch"])
+    );
     let mut call = world.lazaret("call");
-    call.arg("--scope").arg(&file).args(["web_search", r#"{"query":"q"}"#]);
+    call.arg("--scope")
+        .arg(&file)
+        .args(["web_search", r#"{"query":"q"}"#]);
     run(&mut call, LIMIT).expect(126);
-    let closed = |tool: &str| Permission { network: false, ..permission(tool, &[]) };
-    let mut broker = narrowed(&world, vec![closed("web_search"), permission("web_fetch", &[])]);
+    let closed = |tool: &str| Permission {
+        network: false,
+        ..permission(tool, &[])
+    };
+    let mut broker = narrowed(
+        &world,
+        vec![closed("web_search"), permission("web_fetch", &[])],
+    );
     for (request, want) in [
-        (Request::Effect(Effect::WebSearch { query: "q".into() }), "scope:web_search"),
-        (Request::Effect(Effect::WebFetch { url: "https://example.org/".into() }), "granted"),
+        (
+            Request::Effect(Effect::WebSearch { query: "q".into() }),
+            "scope:web_search",
+        ),
+        (
+            Request::Effect(Effect::WebFetch {
+                url: "https://example.org/".into(),
+            }),
+            "granted",
+        ),
     ] {
-        assert_eq!(verdict_of(&mut broker, request.clone()), want, "{request:?}");
+        assert_eq!(
+            verdict_of(&mut broker, request.clone()),
+            want,
+            "{request:?}"
+        );
     }
 }
 
@@ -186,7 +265,10 @@ fn without_the_network_a_scope_has_no_web_tools() {
 fn narrowed(world: &World, permissions: Vec<Permission>) -> Broker {
     let mut broker = Broker::greeted(world);
     let scope = Some(Scope { permissions });
-    broker.send(&ToBroker::Open(Open { scope, ..opening(world) }));
+    broker.send(&ToBroker::Open(Open {
+        scope,
+        ..opening(world)
+    }));
     match broker.message() {
         FromBroker::Opened(_) => broker,
         other => panic!("the session did not open: {other:?}"),
@@ -201,7 +283,11 @@ fn zone(path: &str) -> ZonePath {
 }
 
 fn read(path: &str) -> Request {
-    Request::FileRead(FileRead { path: zone(path), offset: None, limit: None })
+    Request::FileRead(FileRead {
+        path: zone(path),
+        offset: None,
+        limit: None,
+    })
 }
 
 fn write(path: &str) -> Request {
@@ -214,12 +300,23 @@ fn write(path: &str) -> Request {
 }
 
 fn list(path: &str) -> Request {
-    Request::FileList(FileList { path: zone(path), depth: 9, hidden: true, limit: 100 })
+    Request::FileList(FileList {
+        path: zone(path),
+        depth: 9,
+        hidden: true,
+        limit: 100,
+    })
 }
 
 fn glob(path: &str, pattern: &str) -> Request {
     let pattern = pattern.into();
-    Request::Glob(Glob { pattern, path: zone(path), hidden: true, ignored: true, limit: 100 })
+    Request::Glob(Glob {
+        pattern,
+        path: zone(path),
+        hidden: true,
+        ignored: true,
+        limit: 100,
+    })
 }
 
 fn grep(path: &str) -> Request {
@@ -243,7 +340,9 @@ fn verdict_of(broker: &mut Broker, request: Request) -> String {
     match done.outcome {
         Outcome::Refused(refused) => refused.rule,
         Outcome::Answered if file => {
-            match broker_protocol::frame::decode_whole::<broker_protocol::FileAnswer>(&done.parts).unwrap() {
+            match broker_protocol::frame::decode_whole::<broker_protocol::FileAnswer>(&done.parts)
+                .unwrap()
+            {
                 Ok(_) => "ok".into(),
                 Err(failed) => failed.kind.name().into(),
             }
@@ -300,29 +399,52 @@ fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
     let tools = ["file_read", "file_write", "file_list", "glob", "grep"];
     let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
     for (request, want) in &cases {
-        assert_eq!(verdict_of(&mut broker, request.clone()), *want, "{request:?}");
+        assert_eq!(
+            verdict_of(&mut broker, request.clone()),
+            *want,
+            "{request:?}"
+        );
     }
     assert_eq!(world.get("docs/a"), b"text");
     assert!(!world.project.join("docs/b").exists() && !world.project.join("b").exists());
     // The control: all of it works where the scope is everything.
     let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &["**"])).into());
-    for (request, want) in cases.iter().filter(|(request, _)| !matches!(request, Request::Bash(_))) {
-        let missing = matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
+    for (request, want) in cases
+        .iter()
+        .filter(|(request, _)| !matches!(request, Request::Bash(_)))
+    {
+        let missing =
+            matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
         // What is there already is written only by who has read it.
         if let Request::FileWrite(write) = request {
             verdict_of(&mut broker, read(write.path.relative()));
         }
         let got = verdict_of(&mut broker, request.clone());
-        assert_eq!(got, if missing { "not_found" } else { "ok" }, "{want} {request:?}");
+        assert_eq!(
+            got,
+            if missing { "not_found" } else { "ok" },
+            "{want} {request:?}"
+        );
     }
 }
 
 fn a_scope_sets_and_bounds_the_time_of_a_command() {
     let world = World::new(Place::any());
-    let limited = |seconds| vec![Permission { timeout_s: Some(seconds), ..permission("bash", &[]) }];
+    let limited = |seconds| {
+        vec![Permission {
+            timeout_s: Some(seconds),
+            ..permission("bash", &[])
+        }]
+    };
     let mut broker = narrowed(&world, limited(120));
     let time = |broker: &mut Broker, asked| {
-        let done = broker.call(1, Request::Bash(Bash { timeout_s: asked, ..shell("true") }));
+        let done = broker.call(
+            1,
+            Request::Bash(Bash {
+                timeout_s: asked,
+                ..shell("true")
+            }),
+        );
         match done.outcome {
             Outcome::Ran(ran) => ran.timeout_s,
             other => panic!("{other:?}"),
@@ -332,20 +454,42 @@ fn a_scope_sets_and_bounds_the_time_of_a_command() {
     assert_eq!(time(&mut broker, Some(5)), Some(5));
     assert_eq!(time(&mut broker, Some(500)), Some(120));
     let mut broker = narrowed(&world, limited(1));
-    let done = broker.call(1, Request::Bash(Bash { timeout_s: Some(60), ..shell("sleep 300") }));
-    assert!(matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::TimedOut), "{:?}", done.outcome);
+    let done = broker.call(
+        1,
+        Request::Bash(Bash {
+            timeout_s: Some(60),
+            ..shell("sleep 300")
+        }),
+    );
+    assert!(
+        matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::TimedOut),
+        "{:?}",
+        done.outcome
+    );
     // In the background too, where there is no limit else: what began before it without one outlives it.
     let behind = |broker: &mut Broker| {
         let marker = long_sleep();
-        let bash = Bash { background: true, ..shell(&format!("sleep {marker}")) };
-        assert!(broker.call(2, Request::Bash(bash)).outcome.error().is_none());
+        let bash = Bash {
+            background: true,
+            ..shell(&format!("sleep {marker}"))
+        };
+        assert!(
+            broker
+                .call(2, Request::Bash(bash))
+                .outcome
+                .error()
+                .is_none()
+        );
         assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
         marker
     };
     let mut unlimited = narrowed(&world, vec![permission("bash", &[])]);
     let (endless, ended) = (behind(&mut unlimited), behind(&mut broker));
     let is_gone = |marker: &str| process::with_marker(marker).is_empty();
-    assert!(until(LIMIT, || is_gone(&ended)), "a scope's time does not hold in the background");
+    assert!(
+        until(LIMIT, || is_gone(&ended)),
+        "a scope's time does not hold in the background"
+    );
     assert!(!is_gone(&endless));
 }
 
@@ -353,8 +497,11 @@ fn a_scope_that_cannot_be_held_opens_no_session() {
     let world = World::new(Place::any());
     world.put("docs/a", "");
     symlink("docs", world.project.join("link")).unwrap();
-    let many =
-        |count: usize| (0..count).map(|number| permission(&format!("t{number}"), &[])).collect::<Vec<_>>();
+    let many = |count: usize| {
+        (0..count)
+            .map(|number| permission(&format!("t{number}"), &[]))
+            .collect::<Vec<_>>()
+    };
     for permissions in [
         many(limit::PERMISSIONS + 1),
         vec![permission("bash", &[]), permission("bash", &[])],
@@ -362,7 +509,10 @@ fn a_scope_that_cannot_be_held_opens_no_session() {
         vec![permission("grep", &[&"x".repeat(limit::SCOPE_PATH + 1)])],
         vec![permission("grep", &["../x"])],
         vec![permission("grep", &["[x"])],
-        vec![Permission { timeout_s: Some(0), ..permission("bash", &[]) }],
+        vec![Permission {
+            timeout_s: Some(0),
+            ..permission("bash", &[])
+        }],
         // Commands are held to directories that exist, by no link.
         vec![permission("bash", &["*.md"])],
         vec![permission("bash", &["nowhere/**"])],
@@ -371,9 +521,13 @@ fn a_scope_that_cannot_be_held_opens_no_session() {
     ] {
         let mut broker = Broker::greeted(&world);
         let scope = Some(Scope { permissions });
-        broker.send(&ToBroker::Open(Open { scope: scope.clone(), ..opening(&world) }));
+        broker.send(&ToBroker::Open(Open {
+            scope: scope.clone(),
+            ..opening(&world)
+        }));
         let answer = broker.message();
-        let invalid = matches!(&answer, FromBroker::Fault(failed) if failed.kind == ErrorKind::InvalidInput);
+        let invalid =
+            matches!(&answer, FromBroker::Fault(failed) if failed.kind == ErrorKind::InvalidInput);
         assert!(invalid, "{scope:?}: {answer:?}");
     }
     drop(narrowed(&world, many(limit::PERMISSIONS)));
@@ -412,7 +566,10 @@ const READS: [&str; 8] = [
 fn reads(world: &World, broker: &mut Broker) -> Vec<&'static str> {
     let central = world.central.display().to_string();
     let tries = READS.iter().filter(|script| {
-        let done = broker.call(1, Request::Bash(shell(&script.replace("C/", &format!("{central}/")))));
+        let done = broker.call(
+            1,
+            Request::Bash(shell(&script.replace("C/", &format!("{central}/")))),
+        );
         matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(0))
     });
     tries.copied().collect()
@@ -420,7 +577,9 @@ fn reads(world: &World, broker: &mut Broker) -> Vec<&'static str> {
 
 /// A picture of one name: it is the same after what did nothing.
 fn picture(path: &Path) -> Option<(u32, i64, u64)> {
-    fs::symlink_metadata(path).ok().map(|file| (file.mode(), file.mtime(), file.len()))
+    fs::symlink_metadata(path)
+        .ok()
+        .map(|file| (file.mode(), file.mtime(), file.len()))
 }
 
 fn furnish(world: &World) {
@@ -453,7 +612,10 @@ fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
         furnish(&world);
         let globs = ["src/**", "central:notes/**"];
         let mut permissions = vec![permission("bash", &globs), permission("file_read", &[])];
-        permissions.push(permission("file_write", if wide { &["**"] } else { &globs }));
+        permissions.push(permission(
+            "file_write",
+            if wide { &["**"] } else { &globs },
+        ));
         let mut broker = narrowed(&world, permissions);
         for script in [
             "echo x > src/made && echo y >> src/old && mkdir -p src/d/e && mv src/made src/d/e && rm src/old",
@@ -461,20 +623,35 @@ fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
             "cat src/there && ls src && cp src/there src/copy && cp src/there \"$TMPDIR/x\" && echo x > ~/x",
             "cd src && pwd && cat there",
         ] {
-            assert_eq!(verdict_of(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+            assert_eq!(
+                verdict_of(&mut broker, Request::Bash(shell(script))),
+                "ok",
+                "{script}"
+            );
         }
-        assert!(reads(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", reads(&world, &mut broker));
+        assert!(
+            reads(&world, &mut broker).is_empty(),
+            "{:?}, wide: {wide}",
+            reads(&world, &mut broker)
+        );
         let central = world.central.display();
         let in_central = |file: &str| Request::Bash(shell(&format!("echo x > '{central}/{file}'")));
         assert_eq!(verdict_of(&mut broker, in_central("notes/b")), "ok");
         assert_ne!(verdict_of(&mut broker, in_central("other/b")), "ok");
         assert_ne!(verdict_of(&mut broker, in_central("b")), "ok");
-        assert!(changed(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", changed(&world, &mut broker));
+        assert!(
+            changed(&world, &mut broker).is_empty(),
+            "{:?}, wide: {wide}",
+            changed(&world, &mut broker)
+        );
         // A file tool has its own paths.
         let want = if wide { "ok" } else { "scope:file_write" };
         assert_eq!(verdict_of(&mut broker, write("docs/by-tool")), want);
         assert_eq!(verdict_of(&mut broker, write("src/by-tool")), "ok");
-        assert_eq!(verdict_of(&mut broker, write("central:notes/by-tool")), "ok");
+        assert_eq!(
+            verdict_of(&mut broker, write("central:notes/by-tool")),
+            "ok"
+        );
     }
     // The control: without paths every line of it changes something.
     let world = World::new(place);
@@ -491,8 +668,14 @@ fn a_whole_zone_of_a_scope_is_the_zone_itself(place: Place) {
     let mut broker = narrowed(&world, vec![permission("bash", &["central:**"])]);
     let write = format!("echo x > '{}/made'", world.central.display());
     assert_eq!(verdict_of(&mut broker, Request::Bash(shell(&write))), "ok");
-    assert_eq!(std::fs::read_to_string(world.central.join("made")).unwrap(), "x\n");
-    assert_ne!(verdict_of(&mut broker, Request::Bash(shell("echo x > made"))), "ok");
+    assert_eq!(
+        std::fs::read_to_string(world.central.join("made")).unwrap(),
+        "x\n"
+    );
+    assert_ne!(
+        verdict_of(&mut broker, Request::Bash(shell("echo x > made"))),
+        "ok"
+    );
     assert!(!world.project.join("made").exists());
 }
 
@@ -507,10 +690,23 @@ fn a_scope_opens_no_protected_name(place: Place) {
     assert_eq!(verdict_of(&mut broker, read("src/.env")), "protect:.env");
     assert_eq!(verdict_of(&mut broker, write("src/.env")), "protect:.env");
     let edits = vec![];
-    let edit = FileEdit { path: zone(".git/hooks/pre-commit"), edits, expected_sha256: None };
+    let edit = FileEdit {
+        path: zone(".git/hooks/pre-commit"),
+        edits,
+        expected_sha256: None,
+    };
     assert_ne!(verdict_of(&mut broker, Request::FileEdit(edit)), "ok");
-    for script in ["cat src/.env", "echo x > src/.env", "echo x > .git/hooks/pre-commit", "rm src/.env"] {
-        assert_ne!(verdict_of(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+    for script in [
+        "cat src/.env",
+        "echo x > src/.env",
+        "echo x > .git/hooks/pre-commit",
+        "rm src/.env",
+    ] {
+        assert_ne!(
+            verdict_of(&mut broker, Request::Bash(shell(script))),
+            "ok",
+            "{script}"
+        );
     }
     assert_eq!(
         (world.get("src/.env"), world.get(".git/hooks/pre-commit")),
@@ -523,7 +719,9 @@ fn a_scope_opens_no_protected_name(place: Place) {
 /// `lazaret policy …` with the policy files of `world`.
 fn policy(world: &World, words: &[&str]) -> lazaret_tests::Finished {
     let mut command = world.lazaret("policy");
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).args(words);
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(words);
     run(&mut command, LIMIT)
 }
 
@@ -535,25 +733,36 @@ fn own_policy(world: &World, text: &str) {
 fn called_under(world: &World, text: &str) -> process::Finished {
     own_policy(world, text);
     let mut call = world.lazaret("call");
-    call.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["bash", r#"{"command":"true"}"#]);
+    call.env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(["bash", r#"{"command":"true"}"#]);
     run(&mut call, LIMIT)
 }
 
 fn a_required_layer_forbids_a_tier_without_it(place: Place) {
     let world = World::new(place);
     // The namespaced tier is tried first: what only the flat one has forbids both.
-    for (layer, has_it) in [("mount-namespace", place.tier == Tier::Namespaced), ("landlock-network", false)]
-    {
+    for (layer, has_it) in [
+        ("mount-namespace", place.tier == Tier::Namespaced),
+        ("landlock-network", false),
+    ] {
         let done = called_under(&world, &format!("version = 1\nrequired = ['{layer}']\n"));
-        let refused = done.errors().contains(&format!("the policy requires the layer {layer}"));
-        assert_eq!((done.code() == 0, refused), (has_it, !has_it), "{layer}: {}", done.errors());
+        let refused = done
+            .errors()
+            .contains(&format!("the policy requires the layer {layer}"));
+        assert_eq!(
+            (done.code() == 0, refused),
+            (has_it, !has_it),
+            "{layer}: {}",
+            done.errors()
+        );
     }
     // The control: what a profile only expects of a tier that could have it forbids none.
     called_under(&world, "version = 1\n").success();
     let text = "version = 1\n[profile.mine]\nexpected = ['mount-namespace', 'landlock-network']\n";
     own_policy(&world, text);
     let mut call = world.lazaret("call");
-    call.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "mine"]);
+    call.env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(["--profile", "mine"]);
     run(call.args(["bash", r#"{"command":"true"}"#]), LIMIT).success();
 }
 
@@ -571,13 +780,21 @@ fn the_matrix_is_the_golden_table() {
     );
     // It has every tool, and the risk decides wherever there is anything to ask about.
     let unasked = ["batch", "thinking", "finish_task"];
-    let rows: Vec<Value> = serde_json::from_str(&policy(&world, &["matrix", "--json"]).success()).unwrap();
-    let named: BTreeSet<String> = rows.iter().map(|row| row["tool"].as_str().unwrap().to_owned()).collect();
+    let rows: Vec<Value> =
+        serde_json::from_str(&policy(&world, &["matrix", "--json"]).success()).unwrap();
+    let named: BTreeSet<String> = rows
+        .iter()
+        .map(|row| row["tool"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(named, tools(&world, &[]));
     for row in &rows {
         let low = row["risk"] == "low";
         let asked = !unasked.contains(&row["tool"].as_str().unwrap());
-        assert_eq!(row["supervised"], if asked { "ask" } else { "allow" }, "{row}");
+        assert_eq!(
+            row["supervised"],
+            if asked { "ask" } else { "allow" },
+            "{row}"
+        );
         assert_eq!(row["guided"], if low { "allow" } else { "ask" }, "{row}");
         assert_eq!(row["autonomous"], "allow", "{row}");
     }
@@ -585,16 +802,38 @@ fn the_matrix_is_the_golden_table() {
 
 fn the_matrix_knows_scope_and_rules() {
     let world = World::new(Place::any());
-    own_policy(&world, "version = 1\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n");
-    let scope =
-        world.put("s.yaml", "tool_permissions:\n  grep: { allowed: true }\n  bash: { allowed: true }\n");
-    let rows = policy(&world, &["matrix", "--json", "--scope", scope.to_str().unwrap()]).success();
+    own_policy(
+        &world,
+        "version = 1\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
+    );
+    let scope = world.put(
+        "s.yaml",
+        "tool_permissions:\n  grep: { allowed: true }\n  bash: { allowed: true }\n",
+    );
+    let rows = policy(
+        &world,
+        &["matrix", "--json", "--scope", scope.to_str().unwrap()],
+    )
+    .success();
     let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
     // A test suite is a command: a scope has to permit both, and a rule knows it as one.
-    let suites = world.put("t.yaml", "tool_permissions:\n  run_tests: { allowed: true }\n");
-    let suite = ["explain", "run_tests", "{}", "--json", "--scope", suites.to_str().unwrap()];
+    let suites = world.put(
+        "t.yaml",
+        "tool_permissions:\n  run_tests: { allowed: true }\n",
+    );
+    let suite = [
+        "explain",
+        "run_tests",
+        "{}",
+        "--json",
+        "--scope",
+        suites.to_str().unwrap(),
+    ];
     let printed: Value = serde_json::from_str(&policy(&world, &suite).success()).unwrap();
-    assert_eq!((&printed["verdict"], &printed["rule"]), (&json!("deny"), &json!("scope:bash")));
+    assert_eq!(
+        (&printed["verdict"], &printed["rule"]),
+        (&json!("deny"), &json!("scope:bash"))
+    );
     let mut call = world.lazaret_call("run_tests", &json!({}));
     run(call.arg("--scope").arg(&suites), LIMIT).expect(126);
     for (name, reason) in [
@@ -602,17 +841,32 @@ fn the_matrix_knows_scope_and_rules() {
         ("Bash", "rules know this tool as `bash`"),
         ("thinking", "rules do not apply to this tool"),
     ] {
-        own_policy(&world, &format!("version = 1\n[[rule]]\ntool = '{name}'\naction = 'deny'\nwhy = 'w'\n"));
+        own_policy(
+            &world,
+            &format!("version = 1\n[[rule]]\ntool = '{name}'\naction = 'deny'\nwhy = 'w'\n"),
+        );
         let checked = policy(&world, &["check"]);
-        assert!(checked.code() == 1 && checked.text().contains(reason), "{name}: {}", checked.text());
+        assert!(
+            checked.code() == 1 && checked.text().contains(reason),
+            "{name}: {}",
+            checked.text()
+        );
     }
-    own_policy(&world, "version = 1\n[[rule]]\ntool = 'undo'\naction = 'ask'\nwhy = 'w'\n");
+    own_policy(
+        &world,
+        "version = 1\n[[rule]]\ntool = 'undo'\naction = 'ask'\nwhy = 'w'\n",
+    );
     let noted = policy(&world, &["check"]).success();
     assert!(!noted.contains("undo"), "{noted}");
     for row in &rows {
-        let want = if row["tool"] == "bash" { ["ask", "ask", "allow"] } else { ["deny"; 3] };
+        let want = if row["tool"] == "bash" {
+            ["ask", "ask", "allow"]
+        } else {
+            ["deny"; 3]
+        };
         assert_eq!(
-            [&row["supervised"], &row["guided"], &row["autonomous"]].map(|cell| cell.as_str().unwrap()),
+            [&row["supervised"], &row["guided"], &row["autonomous"]]
+                .map(|cell| cell.as_str().unwrap()),
             want,
             "{row}"
         );
@@ -631,19 +885,41 @@ fn explain_names_the_rule_its_reason_and_its_place() {
     let world = World::new(Place::any());
     let text = policy(&world, &["explain", "bash", r#"{"command":"rm -rf x"}"#]).success();
     let shipped = include_str!("../../../policies/profiles/rules.toml");
-    let line = text.lines().find_map(|line| line.strip_prefix("where    shipped rules.toml:")).expect(&text);
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("where    shipped rules.toml:"))
+        .expect(&text);
     let line: usize = line.parse().unwrap();
-    let rule = shipped.lines().skip(line - 1).take(6).collect::<Vec<_>>().join("\n");
-    assert!(rule.starts_with("[[rule]]") && rule.contains("program = \"rm\""), "{rule}");
-    assert!(text.contains("verdict  ask") && text.contains(&format!("rule:shipped:{line}")), "{text}");
-    let why = rule.lines().find_map(|line| line.strip_prefix("why = ")).unwrap().trim_matches('"');
+    let rule = shipped
+        .lines()
+        .skip(line - 1)
+        .take(6)
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        rule.starts_with("[[rule]]") && rule.contains("program = \"rm\""),
+        "{rule}"
+    );
+    assert!(
+        text.contains("verdict  ask") && text.contains(&format!("rule:shipped:{line}")),
+        "{text}"
+    );
+    let why = rule
+        .lines()
+        .find_map(|line| line.strip_prefix("why = "))
+        .unwrap()
+        .trim_matches('"');
     assert!(text.contains(why), "{text}");
     // One of the user's own, an alias of the tool, as JSON.
     own_policy(
         &world,
         "version = 1\n\n[[rule]]\ntool = 'file_read'\naction = 'deny'\nwhy = 'Not this.'\nwhen = [{ param = 'path', matches = 'x/**' }]\n",
     );
-    let json = policy(&world, &["explain", "read_file", r#"{"path":"x/y"}"#, "--json"]).success();
+    let json = policy(
+        &world,
+        &["explain", "read_file", r#"{"path":"x/y"}"#, "--json"],
+    )
+    .success();
     let json: Value = serde_json::from_str(&json).unwrap();
     let file = world.home.join("settings/lazaret/policy.toml");
     assert_eq!(
@@ -663,12 +939,20 @@ fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     let world = World::new(Place::any());
     let explain = |command: &str, trust: &str| {
         let input = json!({ "command": command }).to_string();
-        let printed = policy(&world, &["explain", "bash", &input, "--json", "--trust", trust]).success();
+        let printed = policy(
+            &world,
+            &["explain", "bash", &input, "--json", "--trust", trust],
+        )
+        .success();
         serde_json::from_str::<Value>(&printed).unwrap()
     };
     let programs = "vim vi nvim view vimdiff nano pico emacs less more most man top htop";
     for program in programs.split(' ') {
-        assert_eq!(explain(&format!("{program} x"), "autonomous")["verdict"], "allow", "{program}");
+        assert_eq!(
+            explain(&format!("{program} x"), "autonomous")["verdict"],
+            "allow",
+            "{program}"
+        );
     }
     own_policy(&world, &format!("version = 1\n{RULES}"));
     policy(&world, &["check"]).success();
@@ -686,22 +970,46 @@ fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
                 "{line}"
             );
             let why = printed["why"].as_str().unwrap();
-            assert!(why.contains("terminal") && RULES.contains(why), "{line}: {why}");
+            assert!(
+                why.contains("terminal") && RULES.contains(why),
+                "{line}: {why}"
+            );
             let at = printed["line"].as_u64().unwrap() as usize;
-            let rule: Vec<_> =
-                fs::read_to_string(&file).unwrap().lines().skip(at - 1).map(str::to_owned).collect();
+            let rule: Vec<_> = fs::read_to_string(&file)
+                .unwrap()
+                .lines()
+                .skip(at - 1)
+                .map(str::to_owned)
+                .collect();
             assert_eq!(rule[0], "[[rule]]");
-            assert!(rule[3].starts_with("program = ") && rule[3].contains(program), "{line}: {}", rule[3]);
+            assert!(
+                rule[3].starts_with("program = ") && rule[3].contains(program),
+                "{line}: {}",
+                rule[3]
+            );
         }
     }
-    for fine in ["cd src && make", "echo vim", "ls less", "topology x", "cat view"] {
+    for fine in [
+        "cd src && make",
+        "echo vim",
+        "ls less",
+        "topology x",
+        "cat view",
+    ] {
         assert_eq!(explain(fine, "autonomous")["verdict"], "allow", "{fine}");
     }
     // The model gets the same reason, before anything has run.
     let mut command = world.lazaret_call("bash", &json!({ "command": "touch ran; vim x" }));
-    let refused = run(command.env("XDG_CONFIG_HOME", world.home.join("settings")), LIMIT);
+    let refused = run(
+        command.env("XDG_CONFIG_HOME", world.home.join("settings")),
+        LIMIT,
+    );
     assert_eq!(refused.code(), 126);
-    assert!(refused.errors().contains("file_edit"), "{}", refused.errors());
+    assert!(
+        refused.errors().contains("file_edit"),
+        "{}",
+        refused.errors()
+    );
     assert!(!world.project.join("ran").exists());
 }
 
@@ -716,30 +1024,51 @@ fn every_tool_is_explained() {
     let golden = fs::read_to_string(GOLDEN).unwrap();
     for row in golden.lines().skip(1) {
         let row: Vec<&str> = row.split_whitespace().collect();
-        let [tool, risk, verdicts @ ..] = &row[..] else { panic!("{row:?}") };
+        let [tool, risk, verdicts @ ..] = &row[..] else {
+            panic!("{row:?}")
+        };
         for (trust, verdict) in ["supervised", "guided", "autonomous"].iter().zip(verdicts) {
             // The example is one that the policy for hosts refuses.
-            let input =
-                if *tool == "web_fetch" { json!({ "url": "https://example.org/" }) } else { example(tool) };
+            let input = if *tool == "web_fetch" {
+                json!({ "url": "https://example.org/" })
+            } else {
+                example(tool)
+            };
             let printed = explain(tool, input, &["--trust", trust]);
-            assert_eq!((&printed["tool"], &printed["verdict"]), (&json!(tool), &json!(verdict)), "{printed}");
+            assert_eq!(
+                (&printed["tool"], &printed["verdict"]),
+                (&json!(tool), &json!(verdict)),
+                "{printed}"
+            );
             assert_eq!(printed["risk"], *risk, "{printed}");
         }
     }
     let call = |tool: &str, input: Value| json!({ "tool": tool, "input": input });
-    let calls = [call("ls", json!({})), call("bash", json!({ "command": "true" }))];
+    let calls = [
+        call("ls", json!({})),
+        call("bash", json!({ "command": "true" })),
+    ];
     let batch = explain("batch", json!({ "invocations": calls }), &[]);
-    let verdicts =
-        [&batch, &batch["calls"][0], &batch["calls"][1]].map(|call| call["verdict"].as_str().unwrap());
+    let verdicts = [&batch, &batch["calls"][0], &batch["calls"][1]]
+        .map(|call| call["verdict"].as_str().unwrap());
     assert_eq!(verdicts, ["allow", "allow", "ask"]);
     let unknown = policy(&world, &["explain", "mcp__bogus__x", "{}"]);
-    assert_eq!((unknown.code(), unknown.errors().contains("no server \"bogus\"")), (2, true));
+    assert_eq!(
+        (
+            unknown.code(),
+            unknown.errors().contains("no server \"bogus\"")
+        ),
+        (2, true)
+    );
     own_policy(
         &world,
         "version = 1\n[[rule]]\ntool = 'web_fetch'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'url', contains = 'x' }]\n",
     );
     let url = |url: &str| explain("fetch_url", json!({ "url": url }), &[])["verdict"].clone();
-    assert_eq!([url("https://x.example/"), url("https://a.org/")], [json!("deny"), json!("allow")]);
+    assert_eq!(
+        [url("https://x.example/"), url("https://a.org/")],
+        [json!("deny"), json!("allow")]
+    );
 }
 
 /// The broker says what `explain` says.
@@ -749,12 +1078,18 @@ fn what_is_explained_is_what_happens() {
         &world,
         "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'touch'\nwhy = 'No touching.'\n",
     );
-    for (command, verdict) in
-        [("touch a", "deny"), ("echo a && touch b", "deny"), ("echo touch", "allow"), ("$x; true", "allow")]
-    {
+    for (command, verdict) in [
+        ("touch a", "deny"),
+        ("echo a && touch b", "deny"),
+        ("echo touch", "allow"),
+        ("$x; true", "allow"),
+    ] {
         let input = json!({ "command": command }).to_string();
-        let printed =
-            policy(&world, &["explain", "bash", &input, "--json", "--trust", "autonomous"]).success();
+        let printed = policy(
+            &world,
+            &["explain", "bash", &input, "--json", "--trust", "autonomous"],
+        )
+        .success();
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["verdict"], verdict, "{command}");
         let mut call = world.lazaret("session");
@@ -780,7 +1115,12 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
         } else {
             serde_json::from_str(&run(program.arg("--json"), LIMIT).success()).unwrap()
         };
-        listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let all: BTreeSet<String> = listed(false);
     assert!(all.contains("bash") && all == listed(true));
@@ -795,20 +1135,37 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
 fn what_is_refused_without_a_rule_is_explained() {
     let world = World::new(Place::any());
-    own_policy(&world, "version = 1\n[web]\nallow = ['docs.rs', '*.local.example', '127.0.0.1']\n");
+    own_policy(
+        &world,
+        "version = 1\n[web]\nallow = ['docs.rs', '*.local.example', '127.0.0.1']\n",
+    );
     let url = |url: &str| json!({ "url": url });
     let path = |path: &str| json!({ "path": path });
     let mut session = world.lazaret("session");
-    session.args(["--max-violations", "99"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+    session
+        .args(["--max-violations", "99"])
+        .env("XDG_CONFIG_HOME", world.home.join("settings"));
     let mut session = Session::start(&mut session);
     for (tool, input, rule) in [
         ("web_fetch", url("https://evil.example/"), "denied_policy"),
         ("web_fetch", url("http://169.254.169.254/"), "denied_policy"),
         ("web_fetch", url("http://0x7f.1/"), "denied_policy"),
-        ("view_image", path("https://evil.example/a.png"), "denied_policy"),
-        ("view_image", path("http://169.254.169.254/a.png"), "denied_policy"),
+        (
+            "view_image",
+            path("https://evil.example/a.png"),
+            "denied_policy",
+        ),
+        (
+            "view_image",
+            path("http://169.254.169.254/a.png"),
+            "denied_policy",
+        ),
         ("file_read", path("../../etc/passwd"), "violation"),
-        ("file_write", json!({ "path": "../x", "content": "x" }), "violation"),
+        (
+            "file_write",
+            json!({ "path": "../x", "content": "x" }),
+            "violation",
+        ),
     ] {
         let printed = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
         let printed: Value = serde_json::from_str(&printed).unwrap();
@@ -819,11 +1176,25 @@ fn what_is_refused_without_a_rule_is_explained() {
         );
         let answer = session.call(tool, input.clone());
         assert_eq!(answer.kind(), rule, "{input}");
-        assert_eq!(answer.result["error"]["message"], printed["why"], "{input}: {}", answer.result);
+        assert_eq!(
+            answer.result["error"]["message"], printed["why"],
+            "{input}: {}",
+            answer.result
+        );
     }
-    let plain = policy(&world, &["explain", "web_fetch", &url("http://docs.rs/").to_string()]).success();
-    assert!(plain.contains("verdict  deny") && plain.contains("only with https://"), "{plain}");
-    for (tool, input) in [("web_fetch", url("https://docs.rs/x")), ("file_read", path("x"))] {
+    let plain = policy(
+        &world,
+        &["explain", "web_fetch", &url("http://docs.rs/").to_string()],
+    )
+    .success();
+    assert!(
+        plain.contains("verdict  deny") && plain.contains("only with https://"),
+        "{plain}"
+    );
+    for (tool, input) in [
+        ("web_fetch", url("https://docs.rs/x")),
+        ("file_read", path("x")),
+    ] {
         let printed = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
         assert!(printed.contains("\"allow\""), "{input}: {printed}");
     }
@@ -833,10 +1204,26 @@ fn check_says_where_a_file_is_wrong() {
     let world = World::new(Place::any());
     policy(&world, &["check"]).success();
     let files = [
-        ("good.toml", "version = 1\n[profile.a]\nproject = 'read'\n", ""),
-        ("good.yaml", "tool_permissions:\n  bash: { allowed: true, timeout: 120s, paths: ['src/**'] }\n", ""),
-        ("good-scope.toml", "[tool_permissions.bash]\nallowed = true\n", ""),
-        ("key.toml", "version = 1\n[[rule]]\ntol = 'bash'\n", "key.toml:3:1: unknown field `tol`"),
+        (
+            "good.toml",
+            "version = 1\n[profile.a]\nproject = 'read'\n",
+            "",
+        ),
+        (
+            "good.yaml",
+            "tool_permissions:\n  bash: { allowed: true, timeout: 120s, paths: ['src/**'] }\n",
+            "",
+        ),
+        (
+            "good-scope.toml",
+            "[tool_permissions.bash]\nallowed = true\n",
+            "",
+        ),
+        (
+            "key.toml",
+            "version = 1\n[[rule]]\ntol = 'bash'\n",
+            "key.toml:3:1: unknown field `tol`",
+        ),
         (
             "key.yaml",
             "tool_permissions:\n  bash: { allowed: true, pats: [] }\n",
@@ -847,35 +1234,69 @@ fn check_says_where_a_file_is_wrong() {
             "version = 1\n\n[[rule]]\ntool = '*'\naction = 'ask'\nwhy = ' '\n",
             "why.toml:3:1: a rule has a `why`",
         ),
-        ("base.toml", "version = 1\n[profile.a]\nextends = 'b'\n", "`b`"),
-        ("held.yaml", "tool_permissions:\n  bash: { allowed: true, paths: ['*.md'] }\n", "`*.md`"),
+        (
+            "base.toml",
+            "version = 1\n[profile.a]\nextends = 'b'\n",
+            "`b`",
+        ),
+        (
+            "held.yaml",
+            "tool_permissions:\n  bash: { allowed: true, paths: ['*.md'] }\n",
+            "`*.md`",
+        ),
     ];
     for (name, text, words) in files {
         let file = world.put(name, text);
         let checked = policy(&world, &["check", file.to_str().unwrap()]);
-        assert_eq!(checked.code(), i32::from(!words.is_empty()), "{name}: {}", checked.text());
+        assert_eq!(
+            checked.code(),
+            i32::from(!words.is_empty()),
+            "{name}: {}",
+            checked.text()
+        );
         assert!(checked.text().contains(words), "{name}: {}", checked.text());
     }
-    let all: Vec<String> =
-        files.iter().map(|(name, ..)| world.project.join(name).display().to_string()).collect();
-    let words: Vec<&str> = ["check", "--json"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let all: Vec<String> = files
+        .iter()
+        .map(|(name, ..)| world.project.join(name).display().to_string())
+        .collect();
+    let words: Vec<&str> = ["check", "--json"]
+        .into_iter()
+        .chain(all.iter().map(String::as_str))
+        .collect();
     let json: Vec<Value> = serde_json::from_str(&policy(&world, &words).text()).unwrap();
-    let good: Vec<bool> = json.iter().map(|row| row["ok"].as_bool().unwrap()).collect();
+    let good: Vec<bool> = json
+        .iter()
+        .map(|row| row["ok"].as_bool().unwrap())
+        .collect();
     assert_eq!(good, files.map(|(.., words)| words.is_empty()));
 }
 
 fn show_prints_the_policy_of_a_session() {
     let world = World::new(Place::any());
     own_policy(&world, "version = 1\n[approval]\ntrust = 'supervised'\n");
-    let json: Value =
-        serde_json::from_str(&policy(&world, &["show", "--profile", "read-only", "--json"]).success())
-            .unwrap();
+    let json: Value = serde_json::from_str(
+        &policy(&world, &["show", "--profile", "read-only", "--json"]).success(),
+    )
+    .unwrap();
     assert_eq!(
         (&json["profile"], &json["project"], &json["trust"]),
         (&json!("read-only"), &json!("read"), &json!("supervised"))
     );
-    assert!(json["protect"].as_array().unwrap().iter().any(|name| name["name"] == ".env"));
+    assert!(
+        json["protect"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|name| name["name"] == ".env")
+    );
     let text = policy(&world, &["show"]).success();
-    assert!(text.contains("[[rule]]") && text.contains("where = \"shipped rules.toml:"), "{text}");
-    assert_eq!(policy(&world, &["show", "--profile", "none-of-this"]).code(), 2);
+    assert!(
+        text.contains("[[rule]]") && text.contains("where = \"shipped rules.toml:"),
+        "{text}"
+    );
+    assert_eq!(
+        policy(&world, &["show", "--profile", "none-of-this"]).code(),
+        2
+    );
 }

@@ -41,7 +41,10 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/tools.json");
 fn call(world: &World, tool: &str, input: Value) -> (i32, Value) {
     let done = run(world.lazaret_call(tool, &input).arg("--json"), LIMIT);
     let result = serde_json::from_str(&done.text());
-    (done.code(), result.unwrap_or_else(|error| panic!("{error}: {} {}", done.text(), done.errors())))
+    (
+        done.code(),
+        result.unwrap_or_else(|error| panic!("{error}: {} {}", done.text(), done.errors())),
+    )
 }
 
 fn sorted(tools: &[Value]) -> Value {
@@ -69,13 +72,21 @@ fn tool_definitions_are_camel_case(place: Place) {
     let world = World::new(place);
     let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
     // Clients and vendors that follow no reference would not see what it stands for.
-    assert!(!listed.contains("$ref") && !listed.contains("$defs"), "{listed}");
+    assert!(
+        !listed.contains("$ref") && !listed.contains("$defs"),
+        "{listed}"
+    );
     let tools: Vec<Value> = serde_json::from_str(&listed).unwrap();
     for tool in &tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
-        assert_eq!(tool["inputSchema"]["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert_eq!(
+            tool["inputSchema"]["$schema"],
+            "https://json-schema.org/draft/2020-12/schema"
+        );
         assert!(
-            tool["name"].is_string() && tool["description"].is_string() && tool.get("input_schema").is_none()
+            tool["name"].is_string()
+                && tool["description"].is_string()
+                && tool.get("input_schema").is_none()
         );
     }
     assert!(tools.len() >= 20);
@@ -85,10 +96,18 @@ fn tool_definitions_are_camel_case(place: Place) {
         std::fs::write(GOLDEN, &now).unwrap();
     }
     let then = std::fs::read_to_string(GOLDEN).unwrap_or_default();
-    assert!(then == now, "{GOLDEN}: write it again with LAZARET_GOLDEN=write, and look");
+    assert!(
+        then == now,
+        "{GOLDEN}: write it again with LAZARET_GOLDEN=write, and look"
+    );
     // And what the executor answers.
     let (_, result) = call(&world, "bash", bash("true"));
-    for (name, _) in result["metadata"].as_object().unwrap().iter().chain(result.as_object().unwrap()) {
+    for (name, _) in result["metadata"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .chain(result.as_object().unwrap())
+    {
         assert!(!name.contains('_'), "{name}");
     }
     assert!(result["metadata"]["usage"]["wallUs"].is_u64(), "{result}");
@@ -96,10 +115,21 @@ fn tool_definitions_are_camel_case(place: Place) {
 
 fn a_path_that_climbs_is_a_violation(place: Place) {
     let world = World::new(place);
-    for path in ["../../etc/passwd", "/etc/passwd", "a/../../../etc/passwd", "central:../../etc/passwd"] {
+    for path in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "a/../../../etc/passwd",
+        "central:../../etc/passwd",
+    ] {
         let (code, result) = call(&world, "file_read", json!({ "path": path }));
         assert_eq!((code, kind(&result)), (3, "violation"), "{path}");
-        assert!(result["error"]["message"].as_str().unwrap().contains("outside sandbox"), "{result}");
+        assert!(
+            result["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("outside sandbox"),
+            "{result}"
+        );
     }
 }
 
@@ -117,24 +147,43 @@ fn a_link_that_leads_out_opens_nothing_to_tool_or_shell(place: Place) {
     }
     // The shell reads by a link what it could read by its own name, and nothing else: neither a file outside, nor one that
     // is root's. What the profile lets every cell read, as the list of users, is none that a link would open.
-    let own = ["/etc/shadow".to_owned(), outside.display().to_string(), "/etc/passwd".into()];
+    let own = [
+        "/etc/shadow".to_owned(),
+        outside.display().to_string(),
+        "/etc/passwd".into(),
+    ];
     for (link, own) in ["shadow", "out", "link"].iter().zip(&own) {
         let read = |name: &str| {
             let (code, result) = call(&world, "bash", bash(&format!("cat {name} 2>/dev/null")));
             // What was denied is told by the name in the command, and a link has another.
             let text = result["result"].as_str().unwrap_or_default();
-            (code, text.split(" [denied: ").next().unwrap_or_default().to_owned())
+            (
+                code,
+                text.split(" [denied: ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
         };
         let by_link = read(link);
         assert_eq!(by_link, read(own), "{own}");
-        assert_eq!(by_link.0, i32::from(*link != "link"), "{own}: {}", by_link.1);
+        assert_eq!(
+            by_link.0,
+            i32::from(*link != "link"),
+            "{own}: {}",
+            by_link.1
+        );
         assert!(!by_link.1.contains("OUTSIDE"), "{own}");
     }
 }
 
 fn a_path_inside_may_be_written_and_is_named_in_full(place: Place) {
     let world = World::new(place);
-    let (code, result) = call(&world, "file_write", json!({"path": "sub/a.txt", "content": "x"}));
+    let (code, result) = call(
+        &world,
+        "file_write",
+        json!({"path": "sub/a.txt", "content": "x"}),
+    );
     assert_eq!(code, 0, "{result}");
     let path = world.project.canonicalize().unwrap().join("sub/a.txt");
     assert_eq!(result["metadata"]["path"], path.to_str().unwrap());
@@ -144,7 +193,11 @@ fn a_path_inside_may_be_written_and_is_named_in_full(place: Place) {
 fn a_protected_name_is_written_by_neither_tool_nor_shell(place: Place) {
     let world = World::new(place);
     world.put(".env", "KEY=1\n");
-    let (code, result) = call(&world, "file_write", json!({"path": ".env", "content": "x"}));
+    let (code, result) = call(
+        &world,
+        "file_write",
+        json!({"path": ".env", "content": "x"}),
+    );
     assert_eq!((code, kind(&result)), (126, "denied_policy"), "{result}");
     let (code, result) = call(&world, "bash", bash("echo x > .env"));
     assert_ne!(code, 0, "{result}");
@@ -153,7 +206,11 @@ fn a_protected_name_is_written_by_neither_tool_nor_shell(place: Place) {
 
 fn the_environment_has_a_path_and_no_keys(place: Place) {
     let world = World::new(place);
-    let (code, result) = call(&world, "bash", bash("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'"));
+    let (code, result) = call(
+        &world,
+        "bash",
+        bash("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'"),
+    );
     let text = result["result"].as_str().unwrap();
     assert!(
         text.contains("PATH=") && !text.contains("MY_API_KEY") && !text.contains(&world.canary),
@@ -172,19 +229,37 @@ fn a_file_is_read(place: Place) {
     let world = World::new(place);
     world.put("test.txt", "hello");
     let (code, result) = call(&world, "file_read", json!({"path": "test.txt"}));
-    assert_eq!((code, &result["result"], &result["status"]), (0, &json!("hello"), &json!("success")));
+    assert_eq!(
+        (code, &result["result"], &result["status"]),
+        (0, &json!("hello"), &json!("success"))
+    );
 }
 
 fn a_file_that_is_not_there_is_an_error_of_the_result(place: Place) {
-    let (code, result) = call(&World::new(place), "file_read", json!({"path": "missing.txt"}));
-    assert_eq!((code, kind(&result), &result["error"]["layer"]), (1, "not_found", &json!("result")));
+    let (code, result) = call(
+        &World::new(place),
+        "file_read",
+        json!({"path": "missing.txt"}),
+    );
+    assert_eq!(
+        (code, kind(&result), &result["error"]["layer"]),
+        (1, "not_found", &json!("result"))
+    );
     assert_eq!(result["result"], "file not found: missing.txt");
 }
 
 fn parents_are_made(place: Place) {
     let world = World::new(place);
-    let (code, result) = call(&world, "file_write", json!({"path": "new/dir/file.txt", "content": "data"}));
-    assert_eq!((code, world.get("new/dir/file.txt").as_slice()), (0, &b"data"[..]), "{result}");
+    let (code, result) = call(
+        &world,
+        "file_write",
+        json!({"path": "new/dir/file.txt", "content": "data"}),
+    );
+    assert_eq!(
+        (code, world.get("new/dir/file.txt").as_slice()),
+        (0, &b"data"[..]),
+        "{result}"
+    );
 }
 
 fn a_command_says_what_it_printed_and_its_code(place: Place) {
@@ -195,7 +270,10 @@ fn a_command_says_what_it_printed_and_its_code(place: Place) {
 
 fn another_code_is_an_error(place: Place) {
     let (code, result) = call(&World::new(place), "bash", bash("exit 42"));
-    assert_eq!((code, kind(&result), &result["status"]), (1, "exit_nonzero", &json!("error")));
+    assert_eq!(
+        (code, kind(&result), &result["status"]),
+        (1, "exit_nonzero", &json!("error"))
+    );
     assert_eq!(
         (&result["metadata"]["exitCode"], &result["result"]),
         (&json!(42), &json!("the command exited with code 42"))
@@ -215,8 +293,16 @@ fn a_time_limit_kills_everything(place: Place) {
         let input = json!({"command": shape.replace('N', &marker), "timeout": 1});
         let answer = session.call("bash", input);
         let took = start.elapsed();
-        assert_eq!((answer.kind(), answer.exit_code()), ("timeout", None), "{}", answer.result);
-        assert!((Duration::from_secs(1)..LIMIT / 2).contains(&took), "{shape}: {took:?}");
+        assert_eq!(
+            (answer.kind(), answer.exit_code()),
+            ("timeout", None),
+            "{}",
+            answer.result
+        );
+        assert!(
+            (Duration::from_secs(1)..LIMIT / 2).contains(&took),
+            "{shape}: {took:?}"
+        );
         assert_gone(&marker, LIMIT);
         assert!(with_marker(&marker).is_empty());
     }
@@ -230,38 +316,79 @@ fn a_command_with_the_fields_of_other_systems(place: Place) {
     let line = "cd src && ls || echo no; echo x | cat";
     let input = json!({"description": "d", "command": line, "timeout": 10, "background": false});
     let answer = session.call("bash", input);
-    assert_eq!((answer.success(), &answer.result["metadata"]["timeout"]), ("a\nx\n", &json!(10)));
+    assert_eq!(
+        (answer.success(), &answer.result["metadata"]["timeout"]),
+        ("a\nx\n", &json!(10))
+    );
     // Seconds here, milliseconds there: never more than the policy's maximum, and the result says what it was.
     for (timeout, idle, want, note) in [
-        (9999, 5000, 600, "[timeout: 600 s is in force, 9999 s were asked for"),
-        (30_000, 30_000, 30, "[timeout: 30 s; 30000 was read as milliseconds"),
-        (120_000, 120_000, 120, "[timeout: 120 s; 120000 was read as milliseconds"),
+        (
+            9999,
+            5000,
+            600,
+            "[timeout: 600 s is in force, 9999 s were asked for",
+        ),
+        (
+            30_000,
+            30_000,
+            30,
+            "[timeout: 30 s; 30000 was read as milliseconds",
+        ),
+        (
+            120_000,
+            120_000,
+            120,
+            "[timeout: 120 s; 120000 was read as milliseconds",
+        ),
         (700, 700, 600, "[timeout: 600 s"),
     ] {
-        let input = json!({"command": "pwd", "cwd": "src", "timeout": timeout, "idleTimeout": idle});
+        let input =
+            json!({"command": "pwd", "cwd": "src", "timeout": timeout, "idleTimeout": idle});
         let answer = session.call("shell", input);
-        assert!(answer.success().contains("/src\n") && answer.success().contains(note), "{}", answer.result);
+        assert!(
+            answer.success().contains("/src\n") && answer.success().contains(note),
+            "{}",
+            answer.result
+        );
         assert_eq!(answer.result["metadata"]["timeout"], want, "{timeout}");
     }
     let lost = session.call("shell", json!({"command": "true", "cwd": "nope"}));
     assert_eq!(lost.kind(), "not_found");
-    assert!(lost.result.to_string().contains("/nope cannot be entered"), "{}", lost.result);
+    assert!(
+        lost.result.to_string().contains("/nope cannot be entered"),
+        "{}",
+        lost.result
+    );
     let argv = session.call("shell", json!({"cmd": ["echo", "a  b"], "timeout_s": 120}));
-    assert_eq!((argv.success(), &argv.result["metadata"]["timeout"]), ("a  b\n", &json!(120)));
+    assert_eq!(
+        (argv.success(), &argv.result["metadata"]["timeout"]),
+        ("a  b\n", &json!(120))
+    );
     // In the background there is no time limit, which others say with a 0.
     let marker = long_sleep();
-    let input =
-        json!({"description": "d", "command": format!("sleep {marker}"), "background": true, "timeout": 0});
+    let input = json!({"description": "d", "command": format!("sleep {marker}"), "background": true, "timeout": 0});
     let started = session.call("bash", input);
     let metadata = &started.result["metadata"];
-    assert_eq!((&metadata["background"], &metadata["timeout"]), (&json!(1), &Value::Null));
+    assert_eq!(
+        (&metadata["background"], &metadata["timeout"]),
+        (&json!(1), &Value::Null)
+    );
     let log = metadata["log"].as_str().unwrap();
-    assert_eq!(started.success(), format!("started background process 1; its output goes to {log}"));
+    assert_eq!(
+        started.success(),
+        format!("started background process 1; its output goes to {log}")
+    );
     let listed = session.call("view_background_processes", json!({}));
     let text = listed.success();
     assert!(text.starts_with("1: alive, started 2"), "{text}");
-    assert!(text.ends_with(&format!(" to {log}: sleep {marker}")), "{text}");
-    assert_eq!(session.call("file_read", json!({ "path": log })).success(), "");
+    assert!(
+        text.ends_with(&format!(" to {log}: sleep {marker}")),
+        "{text}"
+    );
+    assert_eq!(
+        session.call("file_read", json!({ "path": log })).success(),
+        ""
+    );
     session.close(LIMIT);
     assert_gone(&marker, LIMIT);
 }
@@ -285,35 +412,64 @@ fn refusals_inside_the_roots_end_no_session(place: Place) {
     let world = World::new(place);
     world.put(".env", "KEY=1\n");
     symlink(".env", world.project.join("notes")).unwrap();
-    let mut session =
-        Session::start(world.lazaret("session").args(["--trust", "autonomous", "--max-violations", "1"]));
+    let mut session = Session::start(world.lazaret("session").args([
+        "--trust",
+        "autonomous",
+        "--max-violations",
+        "1",
+    ]));
     for (tool, input) in [
         ("file_read", json!({"path": ".env"})),
-        ("file_write", json!({"path": ".git/hooks/pre-commit", "content": "x"})),
-        ("file_edit", json!({"path": ".env", "edits": [{"old": "KEY", "new": "x"}]})),
+        (
+            "file_write",
+            json!({"path": ".git/hooks/pre-commit", "content": "x"}),
+        ),
+        (
+            "file_edit",
+            json!({"path": ".env", "edits": [{"old": "KEY", "new": "x"}]}),
+        ),
         ("file_read", json!({"path": "notes"})),
         ("view_image", json!({"path": ".env"})),
         ("web_fetch", json!({"url": "http://169.254.169.254/"})),
     ] {
         let answer = session.call(tool, input.clone());
-        assert_eq!((answer.kind(), answer.events.len()), ("denied_policy", 0), "{input}: {}", answer.result);
+        assert_eq!(
+            (answer.kind(), answer.events.len()),
+            ("denied_policy", 0),
+            "{input}: {}",
+            answer.result
+        );
     }
     session.bash("true").success();
-    assert_eq!(session.call("file_read", json!({"path": "../x"})).kind(), "violation");
+    assert_eq!(
+        session.call("file_read", json!({"path": "../x"})).kind(),
+        "violation"
+    );
     assert_eq!(session.bash("true").kind(), "denied_policy");
 }
 
 fn violations_end_the_session_and_tool_errors_do_not(place: Place) {
     let world = World::new(place);
-    let mut session =
-        Session::start(world.lazaret("session").args(["--trust", "autonomous", "--max-violations", "3"]));
-    (0..5).for_each(|_| assert_eq!(session.call("file_read", json!({"path": "no"})).kind(), "not_found"));
+    let mut session = Session::start(world.lazaret("session").args([
+        "--trust",
+        "autonomous",
+        "--max-violations",
+        "3",
+    ]));
+    (0..5).for_each(|_| {
+        assert_eq!(
+            session.call("file_read", json!({"path": "no"})).kind(),
+            "not_found"
+        )
+    });
     // Seen by the orchestrator, by the broker's policy, and by the file worker.
     symlink("/etc/passwd", world.project.join("link")).unwrap();
     for (count, path) in ["../x", "/etc/passwd", "link"].into_iter().enumerate() {
         let answer = session.call("file_read", json!({ "path": path }));
         assert_eq!(answer.kind(), "violation", "{path}");
-        let [event] = &answer.events[..] else { panic!("{:?}", answer.events) };
+        let [event] = &answer.events[..] else {
+            panic!("{:?}", answer.events)
+        };
         assert_eq!(event["event"], "security_event");
         assert_eq!(event["securityEvent"]["violations"], count + 1);
     }
@@ -335,10 +491,19 @@ fn the_calls_of_a_batch_run_at_once(place: Place) {
     };
     let input = json!({"description": "three", "invocations": [meet("a"), meet("b"), meet("c")]});
     let answer = session.call("batch", input);
-    let order: Vec<_> = answer.success().lines().filter_map(|line| line.strip_prefix("<result>")).collect();
+    let order: Vec<_> = answer
+        .success()
+        .lines()
+        .filter_map(|line| line.strip_prefix("<result>"))
+        .collect();
     assert_eq!(order, ["a", "b", "c"]);
     let nested = json!({"tool_name": "batch", "parameters": {"invocations": [meet("d")]}});
-    assert_eq!(session.call("batch", json!({"invocations": [nested]})).kind(), "invalid_input");
+    assert_eq!(
+        session
+            .call("batch", json!({"invocations": [nested]}))
+            .kind(),
+        "invalid_input"
+    );
 }
 
 fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
@@ -346,24 +511,57 @@ fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
     let mut first = Session::open(&world);
     let todos = json!([{"content": "one", "status": "in_progress", "priority": "high"}]);
     first.call("todo_write", json!({"todos": todos})).success();
-    first.call("memory", json!({"action": "set", "key": "colour", "value": "blue"})).success();
-    first.call("create_goal", json!({"description": "done by noon"})).success();
-    first.call("checkpoint", json!({"description": "half way"})).success();
+    first
+        .call(
+            "memory",
+            json!({"action": "set", "key": "colour", "value": "blue"}),
+        )
+        .success();
+    first
+        .call("create_goal", json!({"description": "done by noon"}))
+        .success();
+    first
+        .call("checkpoint", json!({"description": "half way"}))
+        .success();
     assert!(first.close(LIMIT).success());
     let mut second = Session::open(&world);
-    assert_eq!(second.call("todo_read", json!({})).success(), "1. [in_progress] (high) one");
-    assert_eq!(second.call("memory", json!({"action": "get", "key": "colour"})).success(), "blue");
+    assert_eq!(
+        second.call("todo_read", json!({})).success(),
+        "1. [in_progress] (high) one"
+    );
+    assert_eq!(
+        second
+            .call("memory", json!({"action": "get", "key": "colour"}))
+            .success(),
+        "blue"
+    );
     let goals = second.call("goal_list", json!({}));
-    assert_eq!(goals.success(), "g1 [active] (medium) done by noon\n  at: half way");
+    assert_eq!(
+        goals.success(),
+        "g1 [active] (medium) done by noon\n  at: half way"
+    );
     // A command may write there: what it leaves is neither believed nor shown.
-    second.bash(&format!("printf '\\033]52;c;x\\a' > {}/state/todo.json", world.central.display())).success();
+    second
+        .bash(&format!(
+            "printf '\\033]52;c;x\\a' > {}/state/todo.json",
+            world.central.display()
+        ))
+        .success();
     let spoilt = second.call("todo_read", json!({}));
     assert_eq!(spoilt.kind(), "io");
-    assert!(spoilt.text().contains("central:state/todo.json"), "{}", spoilt.result);
+    assert!(
+        spoilt.text().contains("central:state/todo.json"),
+        "{}",
+        spoilt.result
+    );
     // Two changes at once are both kept.
-    let set =
-        |key: &str| json!({"tool_name": "memory", "parameters": {"action": "set", "key": key, "value": 1}});
-    second.call("batch", json!({"invocations": [set("a"), set("b"), set("c"), set("d")]})).success();
+    let set = |key: &str| json!({"tool_name": "memory", "parameters": {"action": "set", "key": key, "value": 1}});
+    second
+        .call(
+            "batch",
+            json!({"invocations": [set("a"), set("b"), set("c"), set("d")]}),
+        )
+        .success();
     assert_eq!(
         second.call("memory", json!({"action": "list"})).success(),
         "a\nb\ncolour\nc\nd".replace("colour\nc", "c\ncolour")
@@ -380,63 +578,123 @@ fn an_image_is_shown_and_a_text_that_is_called_one_is_not(place: Place) {
     assert_eq!(answer.success(), "image/png, 2500000 bytes: a.png");
     let rendered = &answer.result["image"];
     assert_eq!(
-        (&rendered["mediaType"], rendered["dataBase64"].as_str().unwrap().len()),
+        (
+            &rendered["mediaType"],
+            rendered["dataBase64"].as_str().unwrap().len()
+        ),
         (&json!("image/png"), 3_333_336)
     );
-    assert_eq!(session.call("view_image", json!({"path": "b.png"})).kind(), "invalid_input");
-    assert_eq!(session.call("view_image", json!({"path": ".env"})).kind(), "denied_policy");
+    assert_eq!(
+        session.call("view_image", json!({"path": "b.png"})).kind(),
+        "invalid_input"
+    );
+    assert_eq!(
+        session.call("view_image", json!({"path": ".env"})).kind(),
+        "denied_policy"
+    );
     world.put("c.png", png(5_000_001));
-    assert_eq!(session.call("view_image", json!({"path": "c.png"})).kind(), "invalid_input");
+    assert_eq!(
+        session.call("view_image", json!({"path": "c.png"})).kind(),
+        "invalid_input"
+    );
 }
 
 fn tests_run_in_a_cell_and_are_counted(place: Place) {
     let world = World::new(place);
-    world.put("package.json", r#"{"name":"x","scripts":{"test":"node --test"}}"#);
+    world.put(
+        "package.json",
+        r#"{"name":"x","scripts":{"test":"node --test"}}"#,
+    );
     world.put(
         "a.test.js",
         "const t=require('node:test');t('good',()=>{});t('bad',()=>{throw new Error('x')});",
     );
     let mut session = Session::open(&world);
     let answer = session.call("run_tests", json!({}));
-    assert_eq!((answer.kind(), &answer.result["metadata"]["tool"]), ("exit_nonzero", &json!("run_tests")));
+    assert_eq!(
+        (answer.kind(), &answer.result["metadata"]["tool"]),
+        ("exit_nonzero", &json!("run_tests"))
+    );
     let tests = &answer.result["metadata"]["tests"];
-    assert_eq!((&tests["passed"], &tests["failed"]), (&json!(1), &json!(1)), "{}", answer.result);
+    assert_eq!(
+        (&tests["passed"], &tests["failed"]),
+        (&json!(1), &json!(1)),
+        "{}",
+        answer.result
+    );
     // With pytest or without it.
     let suite = "import unittest\nclass T(unittest.TestCase):\n  def test_good(self): pass\n  def test_bad(self): self.fail()\n";
     world.put("py/tests/test_it.py", suite);
     let answer = session.call("run_tests", json!({"path": "py"}));
     let tests = &answer.result["metadata"]["tests"];
-    assert_eq!((&tests["passed"], &tests["failed"]), (&json!(1), &json!(1)), "{}", answer.result);
+    assert_eq!(
+        (&tests["passed"], &tests["failed"]),
+        (&json!(1), &json!(1)),
+        "{}",
+        answer.result
+    );
     let none = session.call("run_tests", json!({"path": "central:"}));
     // 127 would mean a missing program, for which a profile is suggested.
     assert_eq!(none.exit_code(), Some(1), "{}", none.result);
-    assert!(!none.result.to_string().contains("--profile"), "{}", none.result);
+    assert!(
+        !none.result.to_string().contains("--profile"),
+        "{}",
+        none.result
+    );
 }
 
 fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file(place: Place) {
     let world = World::new(place);
     world.put("at", "x".repeat(10_240));
     world.put("over", "x".repeat(10_241));
-    let mut session = Session::start(world.lazaret("session").args(["--model-profile", "compact"]));
-    assert_eq!(session.call("file_read", json!({"path": "at"})).success().len(), 10_240);
+    let mut session = Session::start(
+        world
+            .lazaret("session")
+            .args(["--model-profile", "compact"]),
+    );
+    assert_eq!(
+        session
+            .call("file_read", json!({"path": "at"}))
+            .success()
+            .len(),
+        10_240
+    );
     let over = session.call("file_read", json!({"path": "over"}));
-    assert!(over.success().contains("[truncated: total=10241 shown=5120 strategy=head full="));
-    assert_eq!(session.bash("head -c 10240 /dev/zero | tr '\\0' x").success().len(), 10_240);
+    assert!(
+        over.success()
+            .contains("[truncated: total=10241 shown=5120 strategy=head full=")
+    );
+    assert_eq!(
+        session
+            .bash("head -c 10240 /dev/zero | tr '\\0' x")
+            .success()
+            .len(),
+        10_240
+    );
     let over = session.bash("head -c 10241 /dev/zero | tr '\\0' x; echo");
     let note = over.success().lines().next().unwrap();
-    let full = note.strip_prefix("[truncated: total=10242 shown=5120 strategy=tail full=").unwrap();
+    let full = note
+        .strip_prefix("[truncated: total=10242 shown=5120 strategy=tail full=")
+        .unwrap();
     // Read by lines, which has no digest to say that it is whole, and cut as well.
     let whole = session.call("file_read", json!({"path": full.trim_end_matches(']')}));
     assert_eq!(whole.result["metadata"]["size"], 10_242, "{}", whole.result);
     for count in [1000, 1001] {
         let folder = format!("d{count}");
-        session.bash(&format!("mkdir {folder}; cd {folder}; touch $(seq 1 {count})")).success();
+        session
+            .bash(&format!(
+                "mkdir {folder}; cd {folder}; touch $(seq 1 {count})"
+            ))
+            .success();
         let listed = session.call("file_list", json!({ "path": folder }));
         let lines = listed.success().lines().count();
         let cut = &listed.result["metadata"]["truncated"];
         match count {
             1000 => assert_eq!((lines, cut), (1000, &Value::Null)),
-            _ => assert_eq!((lines, &cut["total"], &cut["shown"]), (501, &json!(1001), &json!(500))),
+            _ => assert_eq!(
+                (lines, &cut["total"], &cut["shown"]),
+                (501, &json!(1001), &json!(500))
+            ),
         }
     }
     for count in [100, 101] {
@@ -455,9 +713,16 @@ fn nothing_that_is_not_seen_reaches_a_model(place: Place) {
     let evil = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\u{202e}d\u{200b}e\u{9b}31mf";
     world.put("evil", evil);
     let mut session = Session::open(&world);
-    for answer in [session.bash("cat evil"), session.call("file_read", json!({"path": "evil"}))] {
+    for answer in [
+        session.bash("cat evil"),
+        session.call("file_read", json!({"path": "evil"})),
+    ] {
         assert_eq!(answer.success(), "abcdef");
-        assert!(answer.events.iter().all(|event| event["chunk"] == "abcdef"), "{:?}", answer.events);
+        assert!(
+            answer.events.iter().all(|event| event["chunk"] == "abcdef"),
+            "{:?}",
+            answer.events
+        );
     }
     let found = session.call("grep", json!({"pattern": "a", "path": "evil"}));
     assert_eq!(found.success(), "evil:1:abcdef");

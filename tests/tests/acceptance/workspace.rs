@@ -14,7 +14,9 @@ const BUILD: Duration = Duration::from_secs(1800);
 fn the_workspace_builds_without_a_warning_and_what_is_built_runs(place: Place) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut cargo = programs::cargo();
-    cargo.current_dir(root).args(["build", "--locked", "--workspace"]);
+    cargo
+        .current_dir(root)
+        .args(["build", "--locked", "--workspace"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
@@ -24,5 +26,8 @@ fn the_workspace_builds_without_a_warning_and_what_is_built_runs(place: Place) {
     assert_eq!(built.code(), 0, "{printed}");
     assert!(!printed.contains("warning"), "{printed}");
     let world = World::new(place);
-    assert_eq!(run(&mut world.cell("echo built"), BUILD).success(), "built\n");
+    assert_eq!(
+        run(&mut world.cell("echo built"), BUILD).success(),
+        "built\n"
+    );
 }

@@ -10,6 +10,13 @@ mod whole;
 use lazaret_tests::suite::Test;
 
 pub fn tests() -> Vec<Test> {
-    [shell::tests(), hook::tests(), mcp::tests(), install::tests(), projects::tests(), whole::tests()]
-        .concat()
+    [
+        shell::tests(),
+        hook::tests(),
+        mcp::tests(),
+        install::tests(),
+        projects::tests(),
+        whole::tests(),
+    ]
+    .concat()
 }

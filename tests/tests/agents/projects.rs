@@ -45,7 +45,11 @@ fn hook(world: &World, agent: &str) -> String {
     let call = json!({ "hook_event_name": "PreToolUse", "cwd": world.project, "tool_name": "Bash",
         "tool_input": { "command": "true" } });
     let mut command = world.program("lazaret");
-    let finished = run_with_input(command.args(["hook", agent]), call.to_string().as_bytes(), LIMIT);
+    let finished = run_with_input(
+        command.args(["hook", agent]),
+        call.to_string().as_bytes(),
+        LIMIT,
+    );
     let answer: Value = serde_json::from_slice(&finished.stdout).unwrap_or_default();
     let output = &answer["hookSpecificOutput"];
     format!(
@@ -71,12 +75,19 @@ fn served(world: &World, arguments: &[&str]) -> String {
 
 /// All that a server prints until it has answered the second request: at the end of its input it would end the call.
 fn answered(server: &mut Command, input: &str) -> String {
-    let mut child =
-        server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut child = server
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input.as_bytes()).unwrap();
     let mut printed = String::new();
-    for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+    for line in BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+    {
         printed.push_str(&line);
         if line.contains("\"id\":2") {
             break;
@@ -89,19 +100,67 @@ fn answered(server: &mut Command, input: &str) -> String {
 
 /// Each kind of file, and what is said of it.
 const SETTINGS: [(&str, &str, &str); 14] = [
-    ("opencode.json", r#"{"permission":{"bash":"allow"}}"#, "`permission.bash`"),
-    (".opencode/plugin/p.js", "export const P = async () => ({})", ".opencode/plugin is there"),
-    (".mcp.json", r#"{"mcpServers":{"lazaret":{"command":"sh"}}}"#, "`mcpServers.lazaret`"),
-    (".claude/settings.json", r#"{"env":{"LAZARET_EXECUTOR":"/x"}}"#, "`env.LAZARET_EXECUTOR`"),
-    (".claude/settings.json", r#"{"disableAllHooks":true}"#, "`disableAllHooks`"),
-    (".claude/settings.local.json", r#"{"permissions":{"allow":["Bash"]}}"#, "`permissions.allow`"),
-    (".claude/settings.json", r#"{"enableAllProjectMcpServers":true}"#, "`enableAllProjectMcpServers`"),
-    (".codex/config.toml", "sandbox_mode = 'danger-full-access'\n", "`sandbox_mode`"),
-    (".gemini/settings.json", r#"{"mcpServers":{"lazaret":{"command":"sh"}}}"#, "`mcpServers.lazaret`"),
-    (".qwen/settings.json", r#"{"tools":{"core":["x"]}}"#, "`tools.core`"),
-    (".goose/config.yaml", "extensions:\n  developer:\n    enabled: true\n", "`extensions.developer`"),
+    (
+        "opencode.json",
+        r#"{"permission":{"bash":"allow"}}"#,
+        "`permission.bash`",
+    ),
+    (
+        ".opencode/plugin/p.js",
+        "export const P = async () => ({})",
+        ".opencode/plugin is there",
+    ),
+    (
+        ".mcp.json",
+        r#"{"mcpServers":{"lazaret":{"command":"sh"}}}"#,
+        "`mcpServers.lazaret`",
+    ),
+    (
+        ".claude/settings.json",
+        r#"{"env":{"LAZARET_EXECUTOR":"/x"}}"#,
+        "`env.LAZARET_EXECUTOR`",
+    ),
+    (
+        ".claude/settings.json",
+        r#"{"disableAllHooks":true}"#,
+        "`disableAllHooks`",
+    ),
+    (
+        ".claude/settings.local.json",
+        r#"{"permissions":{"allow":["Bash"]}}"#,
+        "`permissions.allow`",
+    ),
+    (
+        ".claude/settings.json",
+        r#"{"enableAllProjectMcpServers":true}"#,
+        "`enableAllProjectMcpServers`",
+    ),
+    (
+        ".codex/config.toml",
+        "sandbox_mode = 'danger-full-access'\n",
+        "`sandbox_mode`",
+    ),
+    (
+        ".gemini/settings.json",
+        r#"{"mcpServers":{"lazaret":{"command":"sh"}}}"#,
+        "`mcpServers.lazaret`",
+    ),
+    (
+        ".qwen/settings.json",
+        r#"{"tools":{"core":["x"]}}"#,
+        "`tools.core`",
+    ),
+    (
+        ".goose/config.yaml",
+        "extensions:\n  developer:\n    enabled: true\n",
+        "`extensions.developer`",
+    ),
     (".crush.json", r#"{"mcp":{"x":{}}}"#, "`mcp.x`"),
-    (".zed/settings.json", r#"{"agent":{"default_profile":"write"}}"#, "`agent`"),
+    (
+        ".zed/settings.json",
+        r#"{"agent":{"default_profile":"write"}}"#,
+        "`agent`",
+    ),
     (
         ".vscode/settings.json",
         r#"{"terminal.integrated.env.linux":{"PATH":"."}}"#,
@@ -122,22 +181,42 @@ fn each_way_in_refuses_what_a_project_sets() {
         let shell = in_shell(&world, "touch made");
         assert_eq!((shell.code(), shell.text()), (125, String::new()), "{path}");
         let file = world.project.join(path.split("/p.js").next().unwrap());
-        for what in
-            [DENIED, said, &file.display().to_string(), "lazaret accept", "--profile claude -- claude"]
-        {
-            assert!(shell.errors().contains(what), "{path}: {what} in {}", shell.errors());
+        for what in [
+            DENIED,
+            said,
+            &file.display().to_string(),
+            "lazaret accept",
+            "--profile claude -- claude",
+        ] {
+            assert!(
+                shell.errors().contains(what),
+                "{path}: {what} in {}",
+                shell.errors()
+            );
         }
         let answer = served(&world, &[]);
         assert!(
             answer.contains(DENIED) && answer.contains(said) && !answer.contains("it-ran"),
             "{path}: {answer}"
         );
-        let acp = run(world.program("lazaret").args(["acp", "--", "touch", "made"]), LIMIT);
-        assert!(acp.code() == 2 && acp.errors().contains(said), "{path}: {}", acp.errors());
+        let acp = run(
+            world
+                .program("lazaret")
+                .args(["acp", "--", "touch", "made"]),
+            LIMIT,
+        );
+        assert!(
+            acp.code() == 2 && acp.errors().contains(said),
+            "{path}: {}",
+            acp.errors()
+        );
         assert!(!world.project.join("made").exists(), "{path}");
         if path.starts_with(".claude") || path == ".mcp.json" {
             let hook = hook(&world, "claude");
-            assert!(hook.starts_with("deny") && hook.contains(said), "{path}: {hook}");
+            assert!(
+                hook.starts_with("deny") && hook.contains(said),
+                "{path}: {hook}"
+            );
         }
         fs::remove_file(world.project.join(path)).unwrap();
     }
@@ -146,21 +225,44 @@ fn each_way_in_refuses_what_a_project_sets() {
 
 fn what_is_accepted_holds_until_it_changes() {
     let world = repository(Place::any());
-    let accept = |arguments: &[&str]| run(world.program("lazaret").arg("accept").args(arguments), LIMIT);
+    let accept = |arguments: &[&str]| {
+        run(
+            world.program("lazaret").arg("accept").args(arguments),
+            LIMIT,
+        )
+    };
     assert!(accept(&[]).success().contains("nothing to accept"));
-    world.put(".claude/settings.json", r#"{"hooks":{"PreToolUse":[]},"env":{"A":"b"}}"#);
+    world.put(
+        ".claude/settings.json",
+        r#"{"hooks":{"PreToolUse":[]},"env":{"A":"b"}}"#,
+    );
     let asked = accept(&[]);
-    assert!(asked.code() == 2 && asked.text().contains("`env.A`"), "{}", asked.text());
-    assert_eq!(in_shell(&world, "true").code(), 125, "a question without a terminal accepts nothing");
+    assert!(
+        asked.code() == 2 && asked.text().contains("`env.A`"),
+        "{}",
+        asked.text()
+    );
+    assert_eq!(
+        in_shell(&world, "true").code(),
+        125,
+        "a question without a terminal accepts nothing"
+    );
     accept(&["--yes"]).success();
     in_shell(&world, "true").success();
     assert!(served(&world, &[]).contains("it-ran"));
-    world.put(".claude/settings.json", r#"{"hooks":{"PreToolUse":[]},"env":{"A":"c"}}"#);
+    world.put(
+        ".claude/settings.json",
+        r#"{"hooks":{"PreToolUse":[]},"env":{"A":"c"}}"#,
+    );
     assert_eq!(in_shell(&world, "true").code(), 125);
     fs::remove_file(world.project.join(".claude/settings.json")).unwrap();
     symlink("elsewhere", world.project.join(".claude/settings.json")).unwrap();
     let broken = accept(&["--yes"]);
-    assert!(broken.code() == 2 && broken.errors().contains("remove it"), "{}", broken.errors());
+    assert!(
+        broken.code() == 2 && broken.errors().contains("remove it"),
+        "{}",
+        broken.errors()
+    );
     assert_eq!(in_shell(&world, "true").code(), 125);
 }
 
@@ -172,7 +274,13 @@ fn an_agents_own_settings_count_and_those_of_others_do_not() {
     assert!(served(&world, &["--client", "opencode"]).contains(DENIED));
     assert!(hook(&world, "claude").starts_with("allow"));
     let mut switched = world.program("lazaret-bash");
-    run(switched.env("OPENCODE_DISABLE_PROJECT_CONFIG", "1").args(["-c", "true"]), LIMIT).success();
+    run(
+        switched
+            .env("OPENCODE_DISABLE_PROJECT_CONFIG", "1")
+            .args(["-c", "true"]),
+        LIMIT,
+    )
+    .success();
 }
 
 fn a_way_in_looks_above_its_directory_and_behind_no_link() {
@@ -180,24 +288,46 @@ fn a_way_in_looks_above_its_directory_and_behind_no_link() {
     world.put("a/b/file", "");
     let below = |world: &World| {
         let mut shell = world.program("lazaret-bash");
-        run(shell.current_dir(world.project.join("a/b")).args(["-c", "true"]), LIMIT)
+        run(
+            shell
+                .current_dir(world.project.join("a/b"))
+                .args(["-c", "true"]),
+            LIMIT,
+        )
     };
     below(&world).success();
     let above = world.base().join(".mcp.json");
     world.write(&above, r#"{"mcpServers":{"lazaret":{"command":"sh"}}}"#);
-    assert!(below(&world).errors().contains(&above.display().to_string()));
+    assert!(
+        below(&world)
+            .errors()
+            .contains(&above.display().to_string())
+    );
     fs::remove_file(above).unwrap();
     world.put("a/settings.json", "{}");
     world.make_folder(&world.project.join(".claude"));
-    symlink("../a/settings.json", world.project.join(".claude/settings.json")).unwrap();
+    symlink(
+        "../a/settings.json",
+        world.project.join(".claude/settings.json"),
+    )
+    .unwrap();
     let linked = below(&world);
-    assert!(linked.code() == 125 && linked.errors().contains("it is a link"), "{}", linked.errors());
+    assert!(
+        linked.code() == 125 && linked.errors().contains("it is a link"),
+        "{}",
+        linked.errors()
+    );
 }
 
 fn an_agent_as_a_whole_is_told_what_the_project_sets() {
     let world = repository(Place::any());
     world.put(".claude/settings.json", r#"{"env":{"A":"b"}}"#);
-    let whole = run(world.program("lazaret").args(["run", "--profile", "claude", "--", "true"]), LIMIT);
+    let whole = run(
+        world
+            .program("lazaret")
+            .args(["run", "--profile", "claude", "--", "true"]),
+        LIMIT,
+    );
     whole.success();
     assert!(
         whole.errors().contains("`env.A`") && whole.errors().contains("within its cell"),
@@ -205,21 +335,40 @@ fn an_agent_as_a_whole_is_told_what_the_project_sets() {
         whole.errors()
     );
     let plain = run(world.program("lazaret").args(["run", "--", "true"]), LIMIT);
-    assert!(plain.code() == 0 && !plain.errors().contains("env.A"), "{}", plain.errors());
+    assert!(
+        plain.code() == 0 && !plain.errors().contains("env.A"),
+        "{}",
+        plain.errors()
+    );
 }
 
 fn status_does_not_say_installed_where_a_project_overrides_it() {
     let world = repository(Place::any());
     world.write(&world.home.join(".config/opencode/opencode.json"), "{}");
-    run(world.program("lazaret").args(["install", "opencode", "--yes"]), LIMIT).success();
+    run(
+        world
+            .program("lazaret")
+            .args(["install", "opencode", "--yes"]),
+        LIMIT,
+    )
+    .success();
     let status = || run(world.program("lazaret").arg("status"), LIMIT).success();
     assert!(status().contains("installed by server"), "{}", status());
     world.put("opencode.json", r#"{"permission":{"bash":"allow"}}"#);
     let overridden = status();
-    assert!(!overridden.contains("installed") && overridden.contains("`permission.bash`"), "{overridden}");
+    assert!(
+        !overridden.contains("installed") && overridden.contains("`permission.bash`"),
+        "{overridden}"
+    );
     let json = run(world.program("lazaret").args(["status", "--json"]), LIMIT).success();
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert!(json[0]["project"][0].as_str().unwrap().contains("permission.bash"), "{json}");
+    assert!(
+        json[0]["project"][0]
+            .as_str()
+            .unwrap()
+            .contains("permission.bash"),
+        "{json}"
+    );
 }
 
 /// An executor that is somebody else's: it leaves a trace, and speaks no protocol.
@@ -233,9 +382,15 @@ fn an_executor_of_a_project_is_not_started(place: Place) {
     let world = repository(place);
     let (own, other) = (world.project.join("evil"), world.outside.join("clone"));
     world.make_folder(&other);
-    run(world.host("git").args(["init", "-q"]).current_dir(&other), LIMIT).success();
+    run(
+        world.host("git").args(["init", "-q"]).current_dir(&other),
+        LIMIT,
+    )
+    .success();
     let free = world.outside.join("free/evil");
-    [&own, &other.join("evil"), &free].into_iter().for_each(|path| put_executor(&world, path));
+    [&own, &other.join("evil"), &free]
+        .into_iter()
+        .for_each(|path| put_executor(&world, path));
     symlink(&own, world.outside.join("link")).unwrap();
     let started = || fs::remove_file(world.outside.join("started")).is_ok();
     let ways: [(&str, &[&str]); 4] = [
@@ -247,10 +402,16 @@ fn an_executor_of_a_project_is_not_started(place: Place) {
     for (program, arguments) in ways {
         let with = |value: &std::path::Path| {
             let mut command = world.program(program);
-            run(command.args(arguments).env("LAZARET_EXECUTOR", value), LIMIT)
+            run(
+                command.args(arguments).env("LAZARET_EXECUTOR", value),
+                LIMIT,
+            )
         };
         with(&free);
-        assert!(started(), "{program} {arguments:?}: the control starts what the variable names");
+        assert!(
+            started(),
+            "{program} {arguments:?}: the control starts what the variable names"
+        );
         for evil in [
             own.clone(),
             other.join("evil"),
@@ -278,7 +439,9 @@ fn an_executor_of_a_project_is_not_started(place: Place) {
         let call = json!({ "hook_event_name": "PreToolUse", "cwd": world.project, "tool_name": "Bash", "tool_input": { "command": "true" } });
         let mut command = world.program("lazaret");
         run_with_input(
-            command.args(["hook", "claude"]).env("LAZARET_EXECUTOR", value),
+            command
+                .args(["hook", "claude"])
+                .env("LAZARET_EXECUTOR", value),
             call.to_string().as_bytes(),
             LIMIT,
         )
@@ -296,15 +459,28 @@ fn a_policy_of_a_project_is_not_read() {
     );
     let (clone, free) = (world.outside.join("clone"), world.outside.join("cfg"));
     world.make_folder(&clone);
-    run(world.host("git").args(["init", "-q"]).current_dir(&clone), LIMIT).success();
+    run(
+        world.host("git").args(["init", "-q"]).current_dir(&clone),
+        LIMIT,
+    )
+    .success();
     for directory in [&clone, &free, &world.project.join("cfg")] {
         world.write(&directory.join("lazaret/policy.toml"), &policy);
     }
     let show = |directory: &std::path::Path| {
         let mut shell = world.program("lazaret-bash");
-        run(shell.env("XDG_CONFIG_HOME", directory).args(["-c", &format!("cat {}", secret.display())]), LIMIT)
+        run(
+            shell
+                .env("XDG_CONFIG_HOME", directory)
+                .args(["-c", &format!("cat {}", secret.display())]),
+            LIMIT,
+        )
     };
-    assert!(show(&free).text().contains(&world.canary), "the control: {}", show(&free).errors());
+    assert!(
+        show(&free).text().contains(&world.canary),
+        "the control: {}",
+        show(&free).errors()
+    );
     for directory in [&clone, &world.project.join("cfg")] {
         let refused = show(directory);
         assert!(
@@ -323,19 +499,38 @@ fn options_of_the_environment_are_believed_from_nobody_but_acp() {
     for value in [options.to_string(), "{}".to_owned(), String::new()] {
         let mut shell = world.program("lazaret-bash");
         let refused = run(
-            shell.env("LAZARET_OPTIONS", &value).args(["-c", &format!("cat {}", secret.display())]),
+            shell
+                .env("LAZARET_OPTIONS", &value)
+                .args(["-c", &format!("cat {}", secret.display())]),
             LIMIT,
         );
-        assert!(refused.code() == 125 && !refused.text().contains(&world.canary), "{value}");
-        assert!(refused.errors().contains("LAZARET_OPTIONS is believed only from"), "{}", refused.errors());
+        assert!(
+            refused.code() == 125 && !refused.text().contains(&world.canary),
+            "{value}"
+        );
+        assert!(
+            refused
+                .errors()
+                .contains("LAZARET_OPTIONS is believed only from"),
+            "{}",
+            refused.errors()
+        );
     }
     // A process that only looks like one that holds an agent.
     let mut fake = Command::new("bash");
     let shell = world.program("lazaret-bash");
-    fake.args(["-c", "exec -a lazaret bash -c '\"$0\" -c true; exit $?' \"$0\" acp --hold"])
-        .arg(programs::path("lazaret-bash"));
-    fake.env_clear().envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    fake.env("LAZARET_OPTIONS", options.to_string()).current_dir(&world.project);
+    fake.args([
+        "-c",
+        "exec -a lazaret bash -c '\"$0\" -c true; exit $?' \"$0\" acp --hold",
+    ])
+    .arg(programs::path("lazaret-bash"));
+    fake.env_clear().envs(
+        shell
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    fake.env("LAZARET_OPTIONS", options.to_string())
+        .current_dir(&world.project);
     world.place.as_user(&mut fake);
     assert_eq!(run(&mut fake, LIMIT).code(), 125);
 }
@@ -348,7 +543,9 @@ fn a_profile_of_the_environment_opens_no_more() {
     );
     let with = |profile: &str| {
         let mut shell = world.program("lazaret-bash");
-        shell.env("XDG_CONFIG_HOME", world.home.join(".config")).env("LAZARET_PROFILE", profile);
+        shell
+            .env("XDG_CONFIG_HOME", world.home.join(".config"))
+            .env("LAZARET_PROFILE", profile);
         run(shell.args(["-c", "touch made"]), LIMIT)
     };
     for profile in ["wide", "dev", "claude"] {
@@ -362,7 +559,9 @@ fn a_profile_of_the_environment_opens_no_more() {
     assert_eq!(with("read-only").code(), 1, "it narrows");
     with("default").success();
     let mut named = world.program("lazaret-bash");
-    named.env("XDG_CONFIG_HOME", world.home.join(".config")).args(["--lazaret-profile=wide", "-c", "true"]);
+    named
+        .env("XDG_CONFIG_HOME", world.home.join(".config"))
+        .args(["--lazaret-profile=wide", "-c", "true"]);
     run(&mut named, LIMIT).success();
 }
 
@@ -371,7 +570,9 @@ fn a_project_of_the_environment_is_no_larger() {
     world.put("sub/file", "");
     let with = |project: &std::path::Path, directory: &str| {
         let mut shell = world.program("lazaret-bash");
-        shell.env("LAZARET_PROJECT", project).current_dir(world.project.join(directory));
+        shell
+            .env("LAZARET_PROJECT", project)
+            .current_dir(world.project.join(directory));
         run(shell.args(["-c", "ls .. | tr '\\n' ' '"]), LIMIT)
     };
     with(&world.project.join("sub"), "sub").success();
@@ -382,10 +583,20 @@ fn a_project_of_the_environment_is_no_larger() {
         refused.errors()
     );
     let mut server = world.program("lazaret");
-    let wide = answered(server.arg("mcp").env("CLAUDE_PROJECT_DIR", world.base()), CALL);
-    assert!(wide.contains("CLAUDE_PROJECT_DIR names") && !wide.contains("it-ran"), "{}", wide);
+    let wide = answered(
+        server.arg("mcp").env("CLAUDE_PROJECT_DIR", world.base()),
+        CALL,
+    );
+    assert!(
+        wide.contains("CLAUDE_PROJECT_DIR names") && !wide.contains("it-ran"),
+        "{}",
+        wide
+    );
     let mut server = world.program("lazaret");
-    let own = answered(server.arg("mcp").env("CLAUDE_PROJECT_DIR", &world.project), CALL);
+    let own = answered(
+        server.arg("mcp").env("CLAUDE_PROJECT_DIR", &world.project),
+        CALL,
+    );
     assert!(own.contains("it-ran"), "{own}");
 }
 
@@ -402,10 +613,25 @@ fn an_agent_that_path_finds_in_the_project_is_not_started() {
     let world = repository(Place::any());
     world.put_program("bin/agent", "#!/bin/sh\ntouch ../outside/started\n");
     let mut acp = world.program("lazaret");
-    acp.env("PATH", format!("{}:/usr/bin:/bin", world.project.join("bin").display()));
+    acp.env(
+        "PATH",
+        format!("{}:/usr/bin:/bin", world.project.join("bin").display()),
+    );
     let refused = run(acp.args(["acp", "--", "agent"]), LIMIT);
-    assert!(refused.code() == 2 && refused.errors().contains("PATH finds the agent"), "{}", refused.errors());
+    assert!(
+        refused.code() == 2 && refused.errors().contains("PATH finds the agent"),
+        "{}",
+        refused.errors()
+    );
     let mut named = world.program("lazaret");
-    run(named.args(["acp", "--"]).arg(world.project.join("bin/agent")), LIMIT);
-    assert!(world.outside.join("started").exists(), "the control: its user has named it");
+    run(
+        named
+            .args(["acp", "--"])
+            .arg(world.project.join("bin/agent")),
+        LIMIT,
+    );
+    assert!(
+        world.outside.join("started").exists(),
+        "the control: its user has named it"
+    );
 }

@@ -22,7 +22,12 @@ const AGENTS: [(&str, Option<&str>, &str); 4] = [
     ("gemini", None, "GEMINI_API_KEY"),
     ("opencode", Some("XDG_DATA_HOME"), "OPENCODE_API_KEY"),
 ];
-const CREDENTIALS: [&str; 4] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENCODE_API_KEY"];
+const CREDENTIALS: [&str; 4] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENCODE_API_KEY",
+];
 
 /// Attempts one after the other: `NAME GOT` or `NAME`.
 const AGENT: &str = r#"
@@ -72,16 +77,28 @@ impl Bench {
             )
         };
         let profiles: String = AGENTS.iter().map(profile).collect();
-        world.write(&world.home.join("settings/lazaret/policy.toml"), format!("version = 1\n{profiles}"));
+        world.write(
+            &world.home.join("settings/lazaret/policy.toml"),
+            format!("version = 1\n{profiles}"),
+        );
         world.write(&world.home.join(".claude/settings.json"), "");
         world.put("agent.py", AGENT);
-        Self { world, model, elsewhere }
+        Self {
+            world,
+            model,
+            elsewhere,
+        }
     }
 
     /// With what a user of all these agents has.
     fn dressed(&self, mut command: Command) -> Command {
-        let (settings, data) = (self.world.home.join("settings"), self.world.home.join("data"));
-        command.env("XDG_CONFIG_HOME", settings).env("XDG_DATA_HOME", data);
+        let (settings, data) = (
+            self.world.home.join("settings"),
+            self.world.home.join("data"),
+        );
+        command
+            .env("XDG_CONFIG_HOME", settings)
+            .env("XDG_DATA_HOME", data);
         command.envs(CREDENTIALS.map(|name| (name, format!("credential of {name}"))));
         command
     }
@@ -95,9 +112,21 @@ impl Bench {
     /// The agent by `command`, beside one whose state is `other_state`.
     fn agent(&self, mut command: Command, profile: &str, other_state: &Path) -> Finished {
         let (_, state, credential) = AGENTS.iter().find(|(name, ..)| *name == profile).unwrap();
-        let others: Vec<_> = CREDENTIALS.into_iter().filter(|other| self.is_other(profile, other)).collect();
-        command.args(["python3", "agent.py", state.unwrap_or("NONE"), credential, &others.join(",")]);
-        command.args([self.model.url(), self.elsewhere.url()]).arg(&self.world.home).arg(other_state);
+        let others: Vec<_> = CREDENTIALS
+            .into_iter()
+            .filter(|other| self.is_other(profile, other))
+            .collect();
+        command.args([
+            "python3",
+            "agent.py",
+            state.unwrap_or("NONE"),
+            credential,
+            &others.join(","),
+        ]);
+        command
+            .args([self.model.url(), self.elsewhere.url()])
+            .arg(&self.world.home)
+            .arg(other_state);
         run(&mut command, LIMIT)
     }
 
@@ -105,7 +134,9 @@ impl Bench {
     fn is_other(&self, profile: &str, credential: &str) -> bool {
         match profile {
             "opencode" => credential == "GEMINI_API_KEY",
-            _ => AGENTS.iter().all(|(name, _, own)| *name != profile || *own != credential),
+            _ => AGENTS
+                .iter()
+                .all(|(name, _, own)| *name != profile || *own != credential),
         }
     }
 }
@@ -115,7 +146,11 @@ fn halves(finished: &Finished) -> (Vec<String>, Vec<String>, String) {
     let text = finished.success();
     let (own, rest) = text.split_once("--\n").unwrap();
     let (others, state) = rest.trim_end().rsplit_once("\nstate ").unwrap();
-    let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect();
+    let lines = |text: &str| {
+        text.lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    };
     (lines(own), lines(others), state.to_owned())
 }
 
@@ -126,11 +161,21 @@ fn an_agent_has_its_state_its_credential_and_its_host(place: Place) {
         let (first, ..) = halves(&run());
         assert_eq!(
             first,
-            ["remembers", "state GOT", "credential GOT", "model GOT", "project GOT"],
+            [
+                "remembers",
+                "state GOT",
+                "credential GOT",
+                "model GOT",
+                "project GOT"
+            ],
             "{profile}"
         );
         let (second, ..) = halves(&run());
-        let remembers = if state.is_some() { "remembers GOT" } else { "remembers" };
+        let remembers = if state.is_some() {
+            "remembers GOT"
+        } else {
+            "remembers"
+        };
         assert_eq!(second[0], remembers, "{profile}");
     }
     assert_eq!(bench.model.asked().len(), 8);
@@ -141,7 +186,10 @@ fn an_agent_gets_nothing_that_is_not_its_own(place: Place) {
     let bench = Bench::new(place);
     let world = &bench.world;
     let (.., of_codex) = halves(&bench.agent(bench.cell("codex"), "codex", Path::new("/none")));
-    assert!(fs::read_to_string(Path::new(&of_codex).join("memory")).is_ok(), "the other agent has state");
+    assert!(
+        fs::read_to_string(Path::new(&of_codex).join("memory")).is_ok(),
+        "the other agent has state"
+    );
     let mut plain = bench.dressed(world.host("env"));
     plain.env("CLAUDE_CONFIG_DIR", &world.outside);
     let (_, control, _) = halves(&bench.agent(plain, "claude", Path::new(&of_codex)));
@@ -160,9 +208,16 @@ fn an_agent_gets_nothing_that_is_not_its_own(place: Place) {
             "{profile}: {others:?}"
         );
         assert!(!finished.text().contains(&world.canary), "{profile}");
-        assert!(finished.errors().contains("refused: 127.0.0.2"), "{profile}: {}", finished.errors());
+        assert!(
+            finished.errors().contains("refused: 127.0.0.2"),
+            "{profile}: {}",
+            finished.errors()
+        );
     }
-    assert_eq!((fs::read(&settings).unwrap(), bench.elsewhere.asked().len()), (written, reached));
+    assert_eq!(
+        (fs::read(&settings).unwrap(), bench.elsewhere.asked().len()),
+        (written, reached)
+    );
 }
 
 fn an_agent_at_a_terminal_has_one(place: Place) {

@@ -18,7 +18,10 @@ pub fn start(world: &World, turns: &Value, arguments: &[&str]) -> Terminal {
     let path = world.home.join("script.json");
     world.write(&path, turns.to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "mock", "--script"]).arg(path).args(arguments);
+    command
+        .args(["--provider", "mock", "--script"])
+        .arg(path)
+        .args(arguments);
     Terminal::start(&mut command, 30, 100)
 }
 
@@ -38,26 +41,42 @@ pub fn type_line(terminal: &mut Terminal, line: &str, want: &str) {
 /// What the user has said in the conversation that was written to last, as a model is told it.
 pub fn user_messages(world: &World) -> Vec<String> {
     let folder = world.state.join("lazaret/chats");
-    let newest = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
+    let newest = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max()
+        .unwrap();
     let text = fs::read_to_string(newest).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let messages = lines.filter(|line| line["kind"] == "message").map(|line| line["payload"].clone());
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let messages = lines
+        .filter(|line| line["kind"] == "message")
+        .map(|line| line["payload"].clone());
     let users = messages.filter(|message| message["role"] == "user");
-    users.map(|message| message["text"].as_str().unwrap().to_owned()).collect()
+    users
+        .map(|message| message["text"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn the_last_change_is_undone_and_no_other(place: Place) {
     let world = World::new(place);
     world.put("kept.txt", "before\n");
-    let write = |path: &str, content: &str| ("file_write", json!({"path": path, "content": content}));
+    let write =
+        |path: &str, content: &str| ("file_write", json!({"path": path, "content": content}));
     let turns = script(&[
         ("Zero.", &[("file_read", json!({"path": "kept.txt"}))]),
-        ("One.", &[write("kept.txt", "after\n"), write("made.txt", "new\n")]),
+        (
+            "One.",
+            &[write("kept.txt", "after\n"), write("made.txt", "new\n")],
+        ),
         ("Two.", &[]),
     ]);
     // The change of somebody else.
     let others = script(&[("x", &[write("other.txt", "theirs\n")]), ("y", &[])]);
-    Printed::of(play(&world, &others).args(["--trust", "autonomous", "begin"])).finished.success();
+    Printed::of(play(&world, &others).args(["--trust", "autonomous", "begin"]))
+        .finished
+        .success();
     let mut terminal = start(&world, &turns, &["--trust", "autonomous", "begin"]);
     terminal.expect("Two.", LIMIT);
     terminal.expect("> ", LIMIT);
@@ -83,9 +102,16 @@ fn less_trust_holds_from_the_next_call_on_and_more_is_refused(place: Place) {
     let mut terminal = start(&world, &turns, &["--trust", "autonomous", "begin"]);
     terminal.expect("Two.", LIMIT);
     terminal.expect("> ", LIMIT);
-    assert!(world.project.join("first").exists(), "the control: it is not asked about");
+    assert!(
+        world.project.join("first").exists(),
+        "the control: it is not asked about"
+    );
     type_line(&mut terminal, "/trust", "autonomous");
-    type_line(&mut terminal, "/trust guided", "guided from the next call on");
+    type_line(
+        &mut terminal,
+        "/trust guided",
+        "guided from the next call on",
+    );
     type_line(&mut terminal, "/trust yolo", "never asked less");
     terminal.send("go on\n");
     terminal.expect("bash wants to run", LIMIT);
@@ -100,7 +126,10 @@ fn another_conversation_goes_on(place: Place) {
     let world = World::new(place);
     let turns = script(&[("First.", &[]), ("Second.", &[]), ("Third.", &[])]);
     let earlier = Printed::of(play(&world, &turns).arg("the secret word is plum"));
-    let id = earlier.one("stream-start")["conversationId"].as_str().unwrap().to_owned();
+    let id = earlier.one("stream-start")["conversationId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut terminal = start(&world, &turns, &[]);
     terminal.expect("> ", LIMIT);
     type_line(&mut terminal, "/resume", "the secret word is plum");
@@ -120,12 +149,19 @@ fn no_command_reaches_the_model(place: Place) {
     let mut terminal = start(&world, &turns, &[]);
     terminal.expect("> ", LIMIT);
     type_line(&mut terminal, "/help", "/resume [ID]");
-    type_line(&mut terminal, "/etc/hosts is wrong", "the model was not told");
+    type_line(
+        &mut terminal,
+        "/etc/hosts is wrong",
+        "the model was not told",
+    );
     type_line(&mut terminal, "/model", "answers; there are");
     type_line(&mut terminal, "//etc/hosts is wrong", "First.");
     terminal.send("in two \\\n");
     terminal.expect("… ", LIMIT);
     type_line(&mut terminal, "lines", "Second.");
     end(terminal);
-    assert_eq!(user_messages(&world), ["/etc/hosts is wrong", "in two \nlines"]);
+    assert_eq!(
+        user_messages(&world),
+        ["/etc/hosts is wrong", "in two \nlines"]
+    );
 }

@@ -51,38 +51,69 @@ fn world() -> World {
 
 /// Asks nothing, and bears violations.
 fn trusting(command: &mut Command) -> &mut Command {
-    command.args(["--trust", "autonomous", "--max-violations", "3", "--turn-timeout", "50"])
+    command.args([
+        "--trust",
+        "autonomous",
+        "--max-violations",
+        "3",
+        "--turn-timeout",
+        "50",
+    ])
 }
 
 fn commands_have_the_network_that_is_allowed(place: Place) {
     let world = World::new(place);
     let look = json!({ "command": "echo \"proxy:$HTTPS_PROXY\" > seen; curl -sS -m 20 https://other.example/ 2>> seen; true" });
     let turns = script(&[("Look.", &[("bash", look)]), ("Done.", &[])]);
-    Printed::of(trusting(&mut play(&world, &turns)).arg("go")).finished.success();
+    Printed::of(trusting(&mut play(&world, &turns)).arg("go"))
+        .finished
+        .success();
     // Without a word about hosts there is none.
     assert!(String::from_utf8_lossy(&world.get("seen")).starts_with("proxy:\n"));
     let mut allowed = play(&world, &turns);
-    Printed::of(trusting(allowed.args(["--allow-host", "allowed.example:443"])).arg("go")).finished.success();
+    Printed::of(trusting(allowed.args(["--allow-host", "allowed.example:443"])).arg("go"))
+        .finished
+        .success();
     let seen = String::from_utf8(world.get("seen")).unwrap();
-    assert!(seen.starts_with("proxy:http://") && seen.contains("403"), "{seen}");
+    assert!(
+        seen.starts_with("proxy:http://") && seen.contains("403"),
+        "{seen}"
+    );
 }
 
 fn the_tour_needs_no_key(place: Place) {
     let world = World::new(place);
     world.put("README.md", "# hello");
     let mut command = world.lazaret("chat");
-    let printed = Printed::of(trusting(command.args(["--json", "--provider", "mock"])).arg("Show me around"));
+    let printed =
+        Printed::of(trusting(command.args(["--json", "--provider", "mock"])).arg("Show me around"));
     printed.finished.success();
     assert_eq!(printed.reason(), "done");
-    let results: Vec<_> =
-        printed.all("tool-result").iter().map(|result| result["status"].as_str().unwrap()).collect();
+    let results: Vec<_> = printed
+        .all("tool-result")
+        .iter()
+        .map(|result| result["status"].as_str().unwrap())
+        .collect();
     assert_eq!(results, ["success", "success", "success", "error"]);
-    let shown = printed.all("tool-result")[2]["result"].as_str().unwrap().to_owned();
-    assert!(shown.contains("cannot access") && !shown.contains(&world.canary), "{shown}");
+    let shown = printed.all("tool-result")[2]["result"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        shown.contains("cannot access") && !shown.contains(&world.canary),
+        "{shown}"
+    );
     // As text, without a terminal: the model's words and nothing else.
     let mut command = world.lazaret("chat");
-    let finished = run(trusting(command.args(["--provider", "mock"])).arg("Show me around"), LIMIT);
-    assert!(finished.success().starts_with("Let me look around"), "{}", finished.text());
+    let finished = run(
+        trusting(command.args(["--provider", "mock"])).arg("Show me around"),
+        LIMIT,
+    );
+    assert!(
+        finished.success().starts_with("Let me look around"),
+        "{}",
+        finished.text()
+    );
     assert!(!finished.text().contains('●'));
 }
 
@@ -90,7 +121,13 @@ fn a_call_that_nobody_can_approve_is_denied(place: Place) {
     let world = World::new(place);
     world.put("a.txt", "content");
     let turns = script(&[
-        ("", &[("file_read", json!({"path": "a.txt"})), ("bash", json!({"command": "touch made"}))]),
+        (
+            "",
+            &[
+                ("file_read", json!({"path": "a.txt"})),
+                ("bash", json!({"command": "touch made"})),
+            ],
+        ),
         ("I could not.", &[]),
     ]);
     let printed = Printed::of(play(&world, &turns).arg("x"));
@@ -102,14 +139,23 @@ fn a_call_that_nobody_can_approve_is_denied(place: Place) {
     );
     assert_eq!(confirm["input"]["command"], "touch made");
     let result = printed.all("tool-result")[1];
-    assert_eq!((&result["status"], &result["error"]["kind"]), (&json!("error"), &json!("denied_user")));
+    assert_eq!(
+        (&result["status"], &result["error"]["kind"]),
+        (&json!("error"), &json!("denied_user"))
+    );
     assert!(!world.project.join("made").exists());
     assert_eq!(printed.text(), "I could not.");
-    assert!(printed.finished.errors().contains("--trust"), "{}", printed.finished.errors());
+    assert!(
+        printed.finished.errors().contains("--trust"),
+        "{}",
+        printed.finished.errors()
+    );
 }
 
 fn sleeping(marker: &str) -> bool {
-    process::with_marker(&format!("sleep {marker}")).iter().any(|process| process.name == "sleep")
+    process::with_marker(&format!("sleep {marker}"))
+        .iter()
+        .any(|process| process.name == "sleep")
 }
 
 fn signal(running: &Running, signal: Signal) {
@@ -122,7 +168,10 @@ fn a_cancelled_run_leaves_no_process(place: Place) {
     let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
     let turns = script(&[(
         "",
-        &[("bash", json!({ "command": command })), ("bash", json!({"command": "touch after"}))],
+        &[
+            ("bash", json!({ "command": command })),
+            ("bash", json!({"command": "touch after"})),
+        ],
     )]);
     let running = Running::start(trusting(&mut play(&world, &turns)).arg("x"));
     assert!(until(LIMIT, || sleeping(&marker)));
@@ -131,7 +180,10 @@ fn a_cancelled_run_leaves_no_process(place: Place) {
     let printed = Printed::from(running.finish(LIMIT));
     printed.finished.expect(128 + 15);
     let end = printed.one("stream-end");
-    assert_eq!((&end["reason"], &end["partial"]), (&json!("cancelled"), &json!(true)));
+    assert_eq!(
+        (&end["reason"], &end["partial"]),
+        (&json!("cancelled"), &json!(true))
+    );
     assert_eq!(printed.one("tool-result")["error"]["kind"], "cancelled");
     assert!(!world.project.join("after").exists());
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
@@ -142,7 +194,10 @@ fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
     let turns = script(&[
-        ("", &[("bash", json!({"command": format!("sleep {marker}")}))]),
+        (
+            "",
+            &[("bash", json!({"command": format!("sleep {marker}")}))],
+        ),
         ("", &[("bash", json!({"command": "echo again > made"}))]),
         ("It works again.", &[]),
     ]);
@@ -158,7 +213,11 @@ fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
     let printed = Printed::from(running.finish(LIMIT));
     printed.finished.success();
     assert_eq!(printed.one("notice")["kind"], "executor_lost");
-    let replaced: Vec<_> = printed.all("session").iter().map(|session| session["replaced"].clone()).collect();
+    let replaced: Vec<_> = printed
+        .all("session")
+        .iter()
+        .map(|session| session["replaced"].clone())
+        .collect();
     assert_eq!(replaced, [json!(false), json!(true)]);
     assert_eq!(world.get("made"), b"again\n");
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
@@ -175,7 +234,10 @@ fn a_person_at_a_terminal_is_asked() {
     let path = world.home.join("script.json");
     world.write(&path, turns.to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "mock", "--script"]).arg(path).arg("begin");
+    command
+        .args(["--provider", "mock", "--script"])
+        .arg(path)
+        .arg("begin");
     let mut terminal = Terminal::start(&mut command, 30, 100);
     terminal.expect("bash wants to run", LIMIT);
     terminal.expect("echo yes > made", LIMIT);
@@ -203,13 +265,19 @@ fn a_person_at_a_terminal_is_asked() {
 /// A person who types ahead approves nothing that they have not seen.
 fn what_was_typed_before_a_question_is_no_answer_to_it() {
     let world = world();
-    let mut turns = script(&[("One.", &[("bash", json!({"command": "touch made"}))]), ("Two.", &[])]);
+    let mut turns = script(&[
+        ("One.", &[("bash", json!({"command": "touch made"}))]),
+        ("Two.", &[]),
+    ]);
     // The question comes when the keys have long been struck.
     turns["pauseMs"] = 500.into();
     let path = world.home.join("script.json");
     world.write(&path, turns.to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "mock", "--script"]).arg(path).arg("begin");
+    command
+        .args(["--provider", "mock", "--script"])
+        .arg(path)
+        .arg("begin");
     let mut terminal = Terminal::start(&mut command, 30, 100);
     terminal.send("y\ny\n");
     terminal.expect("bash wants to run", LIMIT);
@@ -225,7 +293,11 @@ fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
     let world = world();
     let (first, second) = (long_sleep(), long_sleep());
     let sleep = |marker: &str| ("bash", json!({"command": format!("sleep {marker}")}));
-    let turns = script(&[("", &[sleep(&first)]), ("", &[sleep(&second)]), ("never", &[])]);
+    let turns = script(&[
+        ("", &[sleep(&first)]),
+        ("", &[sleep(&second)]),
+        ("never", &[]),
+    ]);
     let running = Running::start(trusting(&mut play(&world, &turns)).arg("x"));
     assert!(until(LIMIT, || sleeping(&first)));
     signal(&running, Signal::SIGINT);
@@ -233,9 +305,15 @@ fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
     signal(&running, Signal::SIGINT);
     let printed = Printed::from(running.finish(LIMIT));
     printed.finished.expect(130);
-    assert_eq!((printed.reason(), printed.text().as_str()), ("cancelled", ""));
-    let kinds: Vec<_> =
-        printed.all("tool-result").iter().map(|result| result["error"]["kind"].clone()).collect();
+    assert_eq!(
+        (printed.reason(), printed.text().as_str()),
+        ("cancelled", "")
+    );
+    let kinds: Vec<_> = printed
+        .all("tool-result")
+        .iter()
+        .map(|result| result["error"]["kind"].clone())
+        .collect();
     assert_eq!(kinds, ["cancelled", "cancelled"]);
 }
 
@@ -245,10 +323,22 @@ fn two_hundred_turns_are_the_last_and_then_there_are_no_tools() {
     turns["repeat"] = true.into();
     let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
     printed.finished.expect(5);
-    assert!(printed.finished.errors().contains("200 turns"), "{}", printed.finished.errors());
-    assert_eq!((printed.all("turn-end").len(), printed.reason()), (201, "turn_limit"));
+    assert!(
+        printed.finished.errors().contains("200 turns"),
+        "{}",
+        printed.finished.errors()
+    );
+    assert_eq!(
+        (printed.all("turn-end").len(), printed.reason()),
+        (201, "turn_limit")
+    );
     assert_eq!(printed.all("tool-result").len(), 200);
-    assert!(printed.all("notice").iter().any(|notice| notice["kind"] == "turn_limit"));
+    assert!(
+        printed
+            .all("notice")
+            .iter()
+            .any(|notice| notice["kind"] == "turn_limit")
+    );
 }
 
 fn a_full_context_takes_the_tools_away() {
@@ -262,8 +352,15 @@ fn a_full_context_takes_the_tools_away() {
     ]});
     let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
     printed.finished.expect(5);
-    assert!(printed.finished.errors().contains("the context is full"), "{}", printed.finished.errors());
-    assert_eq!((printed.reason(), printed.text().as_str()), ("context_budget", "In short: no."));
+    assert!(
+        printed.finished.errors().contains("the context is full"),
+        "{}",
+        printed.finished.errors()
+    );
+    assert_eq!(
+        (printed.reason(), printed.text().as_str()),
+        ("context_budget", "In short: no.")
+    );
     assert_eq!(printed.all("tool-result").len(), 2);
     assert_eq!(
         printed.all("turn-end")[1]["context"],
@@ -275,19 +372,37 @@ fn a_full_context_takes_the_tools_away() {
 /// The model reports no usage, so all is estimated.
 fn a_large_result_ends_no_run() {
     let world = world();
-    let large = json!({"name": "bash", "input": {"command": "head -c 90000 /dev/zero | tr '\\0' x"}});
+    let large =
+        json!({"name": "bash", "input": {"command": "head -c 90000 /dev/zero | tr '\\0' x"}});
     let calls = vec![json!({ "toolCalls": [large] }); 6];
-    let turns: Vec<Value> = calls.into_iter().chain([json!({"text": "Done."})]).collect();
+    let turns: Vec<Value> = calls
+        .into_iter()
+        .chain([json!({"text": "Done."})])
+        .collect();
     let mut command = play(&world, &json!({"contextWindow": 32000, "turns": turns}));
     // As much is shown as to a model with a large context.
     let printed = Printed::of(trusting(command.args(["--model-profile", "standard"])).arg("x"));
     printed.finished.success();
-    assert_eq!((printed.reason(), printed.text().as_str()), ("done", "Done."));
+    assert_eq!(
+        (printed.reason(), printed.text().as_str()),
+        ("done", "Done.")
+    );
     assert_eq!(printed.all("tool-result").len(), 6);
     let turns = printed.all("turn-end");
-    let shares = turns.iter().map(|turn| turn["context"]["share"].as_f64().unwrap());
-    assert!(shares.into_iter().all(|share| 0.1 < share && share < 1.0), "{turns:#?}");
-    assert!(printed.all("tool-result")[0]["result"].as_str().unwrap().len() > 80_000);
+    let shares = turns
+        .iter()
+        .map(|turn| turn["context"]["share"].as_f64().unwrap());
+    assert!(
+        shares.into_iter().all(|share| 0.1 < share && share < 1.0),
+        "{turns:#?}"
+    );
+    assert!(
+        printed.all("tool-result")[0]["result"]
+            .as_str()
+            .unwrap()
+            .len()
+            > 80_000
+    );
     // Without a word about it, a model with a small context is shown less.
     let printed = Printed::of(
         trusting(&mut play(
@@ -314,19 +429,34 @@ fn the_room_that_must_be_left_can_be_set() {
 fn violations_end_a_run() {
     let world = world();
     let out = ("file_read", json!({"path": "../outside/secret.txt"}));
-    let turns = script(&[("", &[out.clone(), out.clone(), out.clone()]), ("never", &[])]);
+    let turns = script(&[
+        ("", &[out.clone(), out.clone(), out.clone()]),
+        ("never", &[]),
+    ]);
     for (max, seen) in [("2", 2), ("1", 1)] {
         let mut command = play(&world, &turns);
-        let printed = Printed::of(command.args(["--trust", "autonomous", "--max-violations", max, "x"]));
+        let printed =
+            Printed::of(command.args(["--trust", "autonomous", "--max-violations", max, "x"]));
         printed.finished.expect(3);
-        assert_eq!((printed.reason(), printed.text().as_str()), ("violations", ""));
+        assert_eq!(
+            (printed.reason(), printed.text().as_str()),
+            ("violations", "")
+        );
         assert!(printed.all("security-event").len() >= seen);
         assert_eq!(printed.one("stream-end")["partial"], true);
     }
     // The control: none ends it, and the model goes on.
-    let printed =
-        Printed::of(play(&world, &turns).args(["--trust", "autonomous", "--max-violations", "0", "x"]));
-    assert_eq!((printed.reason(), printed.text().as_str()), ("done", "never"));
+    let printed = Printed::of(play(&world, &turns).args([
+        "--trust",
+        "autonomous",
+        "--max-violations",
+        "0",
+        "x",
+    ]));
+    assert_eq!(
+        (printed.reason(), printed.text().as_str()),
+        ("done", "never")
+    );
     assert!(!printed.finished.text().contains(&world.canary));
 }
 
@@ -340,7 +470,8 @@ fn a_circle_is_noticed() {
 
 fn a_tool_that_was_not_shown_cannot_be_called() {
     let world = world();
-    let batch = json!({"invocations": [{"tool_name": "shell", "parameters": {"command": "touch made"}}]});
+    let batch =
+        json!({"invocations": [{"tool_name": "shell", "parameters": {"command": "touch made"}}]});
     let calls = [
         ("bash", json!({"command": "touch made"})),
         ("shell", json!({"command": "touch made"})),
@@ -349,7 +480,12 @@ fn a_tool_that_was_not_shown_cannot_be_called() {
     let turns = script(&[("", &calls), ("no", &[])]);
     // The control: without the pack all of them run.
     let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
-    assert!(printed.all("tool-result").iter().all(|result| result["status"] == "success"));
+    assert!(
+        printed
+            .all("tool-result")
+            .iter()
+            .all(|result| result["status"] == "success")
+    );
     std::fs::remove_file(world.project.join("made")).unwrap();
     let config = "[[packs]]\nname = \"reader\"\ntools = [\"file_read\", \"batch\"]\n";
     let mut command = play(&world, &turns);
@@ -384,33 +520,60 @@ fn a_pack_ends_with_finish_task_and_its_gates_hold() {
     let turns = script(&[
         ("", &[finish(good.clone())]),
         ("", &[("bash", json!({"command": "true"}))]),
-        ("", &[finish(json!({"summary": "fixed", "tests_verified": false}))]),
-        ("", &[finish(good.clone()), ("bash", json!({"command": "touch after"}))]),
+        (
+            "",
+            &[finish(json!({"summary": "fixed", "tests_verified": false}))],
+        ),
+        (
+            "",
+            &[
+                finish(good.clone()),
+                ("bash", json!({"command": "touch after"})),
+            ],
+        ),
     ]);
     let world = world();
-    let printed = Printed::of(trusting(&mut play(&world, &turns)).args(["--pack", "engineering", "fix"]));
+    let printed =
+        Printed::of(trusting(&mut play(&world, &turns)).args(["--pack", "engineering", "fix"]));
     printed.finished.success();
     assert_eq!(printed.reason(), "finished");
     assert_eq!(
         printed.one("stream-end")["result"],
         json!({"action": "final", "summary": "fixed", "tests_verified": true})
     );
-    let gates = printed.all("notice").iter().filter(|notice| notice["kind"] == "quality_gate_failed").count();
+    let gates = printed
+        .all("notice")
+        .iter()
+        .filter(|notice| notice["kind"] == "quality_gate_failed")
+        .count();
     assert_eq!((gates, world.project.join("after").exists()), (2, false));
     // Refused too often, it ends, and says that it is not good.
-    let lazy = script(&[("", &[finish(good.clone())]), ("", &[finish(good.clone())]), ("", &[finish(good)])]);
-    let printed = Printed::of(trusting(&mut play(&world, &lazy)).args(["--pack", "engineering", "fix"]));
+    let lazy = script(&[
+        ("", &[finish(good.clone())]),
+        ("", &[finish(good.clone())]),
+        ("", &[finish(good)]),
+    ]);
+    let printed =
+        Printed::of(trusting(&mut play(&world, &lazy)).args(["--pack", "engineering", "fix"]));
     printed.finished.expect(1);
     assert_eq!(printed.reason(), "quality_gate");
 }
 
 fn a_pack_without_its_end_is_asked_twice_and_then_text_counts() {
     let turns = script(&[("I think", &[]), ("I said", &[]), ("It is so.", &[])]);
-    let printed = Printed::of(trusting(&mut play(&world(), &turns)).args(["--pack", "research", "why"]));
+    let printed =
+        Printed::of(trusting(&mut play(&world(), &turns)).args(["--pack", "research", "why"]));
     printed.finished.expect(1);
-    let kinds: Vec<_> = printed.all("notice").iter().map(|notice| notice["kind"].clone()).collect();
+    let kinds: Vec<_> = printed
+        .all("notice")
+        .iter()
+        .map(|notice| notice["kind"].clone())
+        .collect();
     assert_eq!(kinds, ["corrective_reprompt", "corrective_reprompt"]);
-    assert_eq!(printed.one("stream-end")["result"], json!({"action": "final", "text": "It is so."}));
+    assert_eq!(
+        printed.one("stream-end")["result"],
+        json!({"action": "final", "text": "It is so."})
+    );
 }
 
 fn a_subagent_answers_with_tools_that_only_read() {
@@ -420,7 +583,11 @@ fn a_subagent_answers_with_tools_that_only_read() {
     let replies = vec![
         vendor.answer(
             "",
-            &[("m1", "subagent", json!({"question": "What is in a.txt?", "model_strength": "weak"}))],
+            &[(
+                "m1",
+                "subagent",
+                json!({"question": "What is in a.txt?", "model_strength": "weak"}),
+            )],
         ),
         vendor.answer(
             "",
@@ -438,17 +605,30 @@ fn a_subagent_answers_with_tools_that_only_read() {
     // Its words are for the model that asked.
     assert_eq!(printed.text(), "They say 42.");
     let results = printed.all("tool-result");
-    let inner: Vec<_> = results.iter().filter(|result| result["parentToolId"] == "m1").collect();
+    let inner: Vec<_> = results
+        .iter()
+        .filter(|result| result["parentToolId"] == "m1")
+        .collect();
     assert_eq!(
         (&inner[0]["status"], &inner[1]["error"]["kind"]),
         (&json!("success"), &json!("unknown_tool"))
     );
     assert!(!world.project.join("made").exists());
     let asked = server.asked();
-    assert_eq!(vendor.result_of(&asked[3].body, "m1"), Some(("It is 42.".into(), false)));
-    let tools: Vec<_> =
-        asked[1].body["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
-    assert!(!tools.contains(&json!("bash")) && !tools.contains(&json!("subagent")), "{tools:?}");
+    assert_eq!(
+        vendor.result_of(&asked[3].body, "m1"),
+        Some(("It is 42.".into(), false))
+    );
+    let tools: Vec<_> = asked[1].body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].clone())
+        .collect();
+    assert!(
+        !tools.contains(&json!("bash")) && !tools.contains(&json!("subagent")),
+        "{tools:?}"
+    );
     assert_eq!(
         asked[1].body["messages"].as_array().unwrap().len(),
         1,
@@ -477,7 +657,10 @@ fn no_call_of_a_subagent_has_the_id_of_an_earlier_one() {
     let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("x"));
     printed.finished.success();
     let starts = printed.all("tool-start");
-    let ids: Vec<_> = starts.iter().map(|start| start["toolId"].as_str().unwrap()).collect();
+    let ids: Vec<_> = starts
+        .iter()
+        .map(|start| start["toolId"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["x1", "s1", "x1-2", "s2", "x1-3", "x1-4"]);
 }
 
@@ -497,9 +680,17 @@ fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
     let words: Vec<String> = printed
         .events
         .iter()
-        .filter(|event| ["chat:tool-start", "chat:tool-result"].iter().any(|kind| event["type"] == *kind))
+        .filter(|event| {
+            ["chat:tool-start", "chat:tool-result"]
+                .iter()
+                .any(|kind| event["type"] == *kind)
+        })
         .map(|event| {
-            format!("{} {}", event["type"].as_str().unwrap(), event["payload"]["toolId"].as_str().unwrap())
+            format!(
+                "{} {}",
+                event["type"].as_str().unwrap(),
+                event["payload"]["toolId"].as_str().unwrap()
+            )
         })
         .collect();
     assert_eq!(
@@ -509,10 +700,20 @@ fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
     );
     assert_eq!(
         words[4..],
-        ["chat:tool-start w", "chat:tool-result w", "chat:tool-start r3", "chat:tool-result r3"]
+        [
+            "chat:tool-start w",
+            "chat:tool-result w",
+            "chat:tool-start r3",
+            "chat:tool-result r3"
+        ]
     );
     let content = server.asked()[1].body["messages"][2]["content"].clone();
-    let ids: Vec<_> = content.as_array().unwrap().iter().map(|block| block["tool_use_id"].clone()).collect();
+    let ids: Vec<_> = content
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["tool_use_id"].clone())
+        .collect();
     assert_eq!(ids, ["r1", "r2", "w", "r3"]);
 }
 
@@ -525,15 +726,30 @@ fn a_chat_is_resumed_and_replayed() {
     ]);
     let first = Printed::of(trusting(&mut play(&world, &turns)).arg("begin"));
     first.finished.success();
-    let replay =
-        |arguments: &[&str]| run(world.lazaret("chat").args(["--replay", "last"]).args(arguments), LIMIT);
-    assert_eq!(replay(&["--json"]).success(), first.finished.text(), "the same events in the same order");
+    let replay = |arguments: &[&str]| {
+        run(
+            world
+                .lazaret("chat")
+                .args(["--replay", "last"])
+                .args(arguments),
+            LIMIT,
+        )
+    };
+    assert_eq!(
+        replay(&["--json"]).success(),
+        first.finished.text(),
+        "the same events in the same order"
+    );
     assert!(replay(&[]).success().contains("First."));
-    let second = Printed::of(trusting(&mut play(&world, &turns)).args(["--resume", "last", "go on"]));
+    let second =
+        Printed::of(trusting(&mut play(&world, &turns)).args(["--resume", "last", "go on"]));
     assert_eq!(second.text(), "Third, after a while.");
     let id = &first.one("stream-start")["conversationId"];
     assert_eq!(id, &second.one("stream-start")["conversationId"]);
-    assert_eq!(replay(&["--json"]).success(), first.finished.text() + &second.finished.text());
+    assert_eq!(
+        replay(&["--json"]).success(),
+        first.finished.text() + &second.finished.text()
+    );
     for wrong in ["../runs/x", "none"] {
         run(world.lazaret("chat").args(["--replay", wrong]), LIMIT).expect(2);
     }
@@ -542,7 +758,12 @@ fn a_chat_is_resumed_and_replayed() {
     let modes = |path: &std::path::Path| {
         std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions()) & 0o777
     };
-    let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     assert_eq!((modes(&folder), modes(&file)), (0o700, 0o600));
 }
 
@@ -550,15 +771,29 @@ fn a_chat_is_resumed_and_replayed() {
 fn a_project_configures_nothing() {
     let world = world();
     let server = ModelServer::start(vec![]);
-    let config = format!("provider = \"claude\"\n[providers.claude]\nbase_url = \"{}\"\n", server.url());
-    for place in ["agent.toml", ".lazaret/agent.toml", ".config/lazaret/agent.toml", "lazaret/agent.toml"] {
+    let config = format!(
+        "provider = \"claude\"\n[providers.claude]\nbase_url = \"{}\"\n",
+        server.url()
+    );
+    for place in [
+        "agent.toml",
+        ".lazaret/agent.toml",
+        ".config/lazaret/agent.toml",
+        "lazaret/agent.toml",
+    ] {
         world.put(place, &config);
     }
     let turns = script(&[("hi", &[])]);
-    Printed::of(play(&world, &turns).arg("x")).finished.success();
+    Printed::of(play(&world, &turns).arg("x"))
+        .finished
+        .success();
     // Where it is the vendor's own server that is meant, a key is needed.
     let mut command = world.lazaret("chat");
-    run(command.args(["--json", "--provider", "claude", "--model", "m", "x"]), LIMIT).expect(2);
+    run(
+        command.args(["--json", "--provider", "claude", "--model", "m", "x"]),
+        LIMIT,
+    )
+    .expect(2);
     assert!(server.asked().is_empty());
     // The control: as the user's own it is taken.
     let mut command = world.lazaret("chat");

@@ -49,7 +49,10 @@ fn compare_with_golden(vendor: Vendor, printed: &Printed) {
         fs::write(&path, &now).unwrap();
     }
     let then = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(then, now, "{path}: write it again with LAZARET_GOLDEN=write, and look");
+    assert_eq!(
+        then, now,
+        "{path}: write it again with LAZARET_GOLDEN=write, and look"
+    );
 }
 
 fn two_calls_in_one_answer_of_each_vendor(place: Place) {
@@ -57,13 +60,23 @@ fn two_calls_in_one_answer_of_each_vendor(place: Place) {
         let world = World::new(place);
         world.put("a.txt", "content of a");
         let calls = [
-            ("call_1", "bash", json!({"command": "echo from bash | tee made"})),
+            (
+                "call_1",
+                "bash",
+                json!({"command": "echo from bash | tee made"}),
+            ),
             ("call_2", "file_read", json!({"path": "a.txt"})),
         ];
-        let replies = vec![vendor.answer("I will look.", &calls), vendor.answer("Done: two files. €", &[])];
+        let replies = vec![
+            vendor.answer("I will look.", &calls),
+            vendor.answer("Done: two files. €", &[]),
+        ];
         let server = ModelServer::start(vendor.inquiry().into_iter().chain(replies).collect());
-        let printed =
-            Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "list files"]));
+        let printed = Printed::of(chat(&world, vendor, &server).args([
+            "--trust",
+            "autonomous",
+            "list files",
+        ]));
         printed.finished.success();
         compare_with_golden(vendor, &printed);
         assert_eq!(printed.text(), "I will look.Done: two files. €");
@@ -73,14 +86,18 @@ fn two_calls_in_one_answer_of_each_vendor(place: Place) {
             (&end["reason"], &end["partial"], &end["turns"]),
             (&json!("done"), &json!(false), &json!(2))
         );
-        assert_eq!(end["usage"], json!({"inputTokens": 200, "outputTokens": 20, "cachedTokens": 0}));
+        assert_eq!(
+            end["usage"],
+            json!({"inputTokens": 200, "outputTokens": 20, "cachedTokens": 0})
+        );
         // The figure of the last turn is that of the run.
         assert_eq!(printed.all("turn-end")[1]["context"], end["context"]);
         let asked = server.asked();
         let last = &asked.last().unwrap().body;
         for (id, want) in [("call_1", "from bash\n"), ("call_2", "content of a")] {
-            let (text, is_error) =
-                vendor.result_of(last, id).unwrap_or_else(|| panic!("{vendor:?}: {id}: {last}"));
+            let (text, is_error) = vendor
+                .result_of(last, id)
+                .unwrap_or_else(|| panic!("{vendor:?}: {id}: {last}"));
             assert!(text.contains(want) && !is_error, "{vendor:?}: {text}");
         }
     }
@@ -93,20 +110,31 @@ fn a_tool_without_arguments_is_called_with_none() {
         // Pieces that are empty, as vendors send them where there is nothing to say.
         let empty = |text: String, piece: &str| text.replace(&format!(":\"{piece}\""), ":\"\"");
         let body = ["{", "}", "{}"].into_iter().fold(whole.body.clone(), empty);
-        assert!(matches!(vendor, Vendor::Ollama) || body != whole.body, "{vendor:?}: {body}");
+        assert!(
+            matches!(vendor, Vendor::Ollama) || body != whole.body,
+            "{vendor:?}: {body}"
+        );
         let replies = [Reply { body, ..whole }, vendor.answer("Done.", &[])];
         let server = ModelServer::start(vendor.inquiry().into_iter().chain(replies).collect());
-        let printed = Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
+        let printed =
+            Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
         printed.finished.success();
         assert_eq!(printed.one("tool-start")["input"], json!({}), "{vendor:?}");
-        assert_eq!(printed.one("tool-result")["status"], "success", "{vendor:?}");
+        assert_eq!(
+            printed.one("tool-result")["status"],
+            "success",
+            "{vendor:?}"
+        );
     }
 }
 
 fn a_stop_with_calls_makes_the_calls() {
     let (world, vendor) = (world(), Vendor::OpenAiChat);
     let first = vendor.answer("", &[("call_1", "bash", json!({"command": "touch made"}))]);
-    assert!(first.body.contains(r#""finish_reason":"stop""#) && !first.body.contains(r#":"tool_calls""#));
+    assert!(
+        first.body.contains(r#""finish_reason":"stop""#)
+            && !first.body.contains(r#":"tool_calls""#)
+    );
     let server = ModelServer::start(vec![first, vendor.answer("Done.", &[])]);
     let printed = Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
     printed.finished.success();
@@ -125,10 +153,21 @@ fn failed_and_whole_results_go_back_in_one_message() {
     let asked = server.asked();
     let body = &asked.last().unwrap().body;
     let last = body["messages"].as_array().unwrap().last().unwrap();
-    let blocks: Vec<_> = last["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
-    assert_eq!((&last["role"], blocks), (&json!("user"), vec![&json!("tool_result"); 2]), "{last}");
-    let (failed, whole) =
-        (vendor.result_of(body, "call_1").unwrap(), vendor.result_of(body, "call_2").unwrap());
+    let blocks: Vec<_> = last["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["type"])
+        .collect();
+    assert_eq!(
+        (&last["role"], blocks),
+        (&json!("user"), vec![&json!("tool_result"); 2]),
+        "{last}"
+    );
+    let (failed, whole) = (
+        vendor.result_of(body, "call_1").unwrap(),
+        vendor.result_of(body, "call_2").unwrap(),
+    );
     assert!(failed.1 && failed.0.contains("code 3"), "{failed:?}");
     assert!(!whole.1 && whole.0.contains("whole"), "{whole:?}");
 }
@@ -136,7 +175,10 @@ fn failed_and_whole_results_go_back_in_one_message() {
 fn answers_may_come_byte_by_byte_and_with_characters_cut() {
     for vendor in Vendor::ALL {
         let world = world();
-        let reply = Reply { piece: 1, ..vendor.answer("Grüße, 世界 😀", &[]) };
+        let reply = Reply {
+            piece: 1,
+            ..vendor.answer("Grüße, 世界 😀", &[])
+        };
         let server = ModelServer::start(vendor.inquiry().into_iter().chain([reply]).collect());
         let printed = Printed::of(chat(&world, vendor, &server).arg("hello"));
         printed.finished.success();
@@ -148,26 +190,49 @@ fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
     let vendor = Vendor::Claude;
     let busy = |status, kind: &str| Reply {
         head: "Retry-After: 0\r\n".into(),
-        ..Reply::status(status, &json!({"type": "error", "error": {"type": kind, "message": "not now"}}))
+        ..Reply::status(
+            status,
+            &json!({"type": "error", "error": {"type": kind, "message": "not now"}}),
+        )
     };
-    let replies =
-        vec![busy(429, "rate_limit_error"), busy(529, "overloaded_error"), vendor.answer("At last.", &[])];
+    let replies = vec![
+        busy(429, "rate_limit_error"),
+        busy(529, "overloaded_error"),
+        vendor.answer("At last.", &[]),
+    ];
     let server = ModelServer::start(replies);
     let printed = Printed::of(chat(&world(), vendor, &server).arg("x"));
     printed.finished.success();
-    let retries: Vec<_> = printed.all("retry").iter().map(|retry| retry["code"].as_str().unwrap()).collect();
-    assert_eq!((retries, printed.text().as_str()), (vec!["rate_limit", "overloaded"], "At last."));
+    let retries: Vec<_> = printed
+        .all("retry")
+        .iter()
+        .map(|retry| retry["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (retries, printed.text().as_str()),
+        (vec!["rate_limit", "overloaded"], "At last.")
+    );
 
-    let whole = vendor.answer("So far", &[("c", "bash", json!({"command": "touch never"}))]);
+    let whole = vendor.answer(
+        "So far",
+        &[("c", "bash", json!({"command": "touch never"}))],
+    );
     let cut_at = |text: &str| Reply {
         body: whole.body[..whole.body.find(text).unwrap()].to_owned(),
         end: ReplyEnd::Cut,
         ..whole.clone()
     };
-    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let error =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let body = cut_at("event: message_delta").body;
-    let malformed = Reply { body: format!("{body}data: {{\"type\": \n\n"), ..whole.clone() };
-    let failed = Reply { body: format!("{body}event: error\ndata: {error}\n\n"), ..whole.clone() };
+    let malformed = Reply {
+        body: format!("{body}data: {{\"type\": \n\n"),
+        ..whole.clone()
+    };
+    let failed = Reply {
+        body: format!("{body}event: error\ndata: {error}\n\n"),
+        ..whole.clone()
+    };
     for (reply, code) in [
         (cut_at("event: message_delta"), "connection_error"),
         (malformed, "provider_error"),
@@ -175,19 +240,36 @@ fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
     ] {
         let world = world();
         let server = ModelServer::start(vec![reply]);
-        let printed = Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
+        let printed =
+            Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
         printed.finished.expect(1);
-        assert_eq!((&printed.one("error")["code"], printed.text().as_str()), (&json!(code), "So far"));
-        assert_eq!((printed.reason(), &printed.one("stream-end")["partial"]), ("error", &json!(true)));
+        assert_eq!(
+            (&printed.one("error")["code"], printed.text().as_str()),
+            (&json!(code), "So far")
+        );
+        assert_eq!(
+            (printed.reason(), &printed.one("stream-end")["partial"]),
+            ("error", &json!(true))
+        );
         // A call of an answer that has not ended is not made.
         assert!(printed.all("tool-start").is_empty() && !world.project.join("never").exists());
-        assert_eq!(server.asked().len(), 1, "what was shown is not asked for twice");
+        assert_eq!(
+            server.asked().len(),
+            1,
+            "what was shown is not asked for twice"
+        );
     }
 
-    let server = ModelServer::start(vec![Reply { end: ReplyEnd::Hang, ..cut_at("event: message_delta") }]);
+    let server = ModelServer::start(vec![Reply {
+        end: ReplyEnd::Hang,
+        ..cut_at("event: message_delta")
+    }]);
     let printed = Printed::of(chat(&world(), vendor, &server).args(["--turn-timeout", "2", "x"]));
     printed.finished.expect(124);
-    assert_eq!((&printed.one("error")["code"], printed.text().as_str()), (&json!("timeout"), "So far"));
+    assert_eq!(
+        (&printed.one("error")["code"], printed.text().as_str()),
+        (&json!("timeout"), "So far")
+    );
 }
 
 fn errors_are_typed_and_not_repeated() {
@@ -206,32 +288,61 @@ fn errors_are_typed_and_not_repeated() {
             let error = printed.one("error");
             assert_eq!(error["code"], code, "{vendor:?} {status}");
             let message = error["message"].as_str().unwrap();
-            assert!(message.contains("because") && !message.contains('\u{1b}'), "{message}");
+            assert!(
+                message.contains("because") && !message.contains('\u{1b}'),
+                "{message}"
+            );
             assert_eq!(server.asked().len(), 1);
         }
     }
     // Nobody listens.
     let world = world();
     let mut command = world.lazaret("chat");
-    command.args(["--json", "--provider", "ollama", "--model", "m", "--base-url", "http://127.0.0.1:1", "x"]);
+    command.args([
+        "--json",
+        "--provider",
+        "ollama",
+        "--model",
+        "m",
+        "--base-url",
+        "http://127.0.0.1:1",
+        "x",
+    ]);
     let printed = Printed::of(&mut command);
     let message = printed.one("error")["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("127.0.0.1:1") && message.contains("ollama serve"), "{message}");
-    assert!(message.contains("ANTHROPIC_API_KEY") && message.contains("--provider"), "{message}");
+    assert!(
+        message.contains("127.0.0.1:1") && message.contains("ollama serve"),
+        "{message}"
+    );
+    assert!(
+        message.contains("ANTHROPIC_API_KEY") && message.contains("--provider"),
+        "{message}"
+    );
 }
 
 fn a_model_without_tools_is_an_error_before_anything_is_sent() {
     let shown = json!({"capabilities": ["completion"]});
-    let listed = json!({"models": [{"name": "small", "model": "small"}, {"name": "able", "model": "able"}]});
+    let listed =
+        json!({"models": [{"name": "small", "model": "small"}, {"name": "able", "model": "able"}]});
     let able = json!({"capabilities": ["completion", "tools"]});
-    let replies = [&shown, &listed, &shown, &able].map(|body| Reply::status(200, body)).to_vec();
+    let replies = [&shown, &listed, &shown, &able]
+        .map(|body| Reply::status(200, body))
+        .to_vec();
     let server = ModelServer::start(replies);
     let printed = Printed::of(chat(&world(), Vendor::Ollama, &server).arg("x"));
     printed.finished.expect(4);
     let error = printed.one("error");
     assert_eq!(error["code"], "no_tools");
-    assert!(error["message"].as_str().unwrap().contains("able"), "{error}");
-    assert!(server.asked().iter().all(|asked| !asked.line.contains("/api/chat")));
+    assert!(
+        error["message"].as_str().unwrap().contains("able"),
+        "{error}"
+    );
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| !asked.line.contains("/api/chat"))
+    );
 }
 
 /// Every file below a folder that holds `text`.
@@ -255,7 +366,12 @@ fn a_key_goes_to_its_provider_and_nowhere_else() {
     world.write(&file, format!("{key}\n"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     // The vendor repeats it, and so does the model.
-    let echo = |status| Reply::status(status, &json!({"error": {"message": format!("wrong key {key}")}}));
+    let echo = |status| {
+        Reply::status(
+            status,
+            &json!({"error": {"message": format!("wrong key {key}")}}),
+        )
+    };
     let (front, back) = key.split_at(9);
     let said = Vendor::Claude.answer(
         &format!("your key is {front}{back}, I run it"),
@@ -270,14 +386,24 @@ fn a_key_goes_to_its_provider_and_nowhere_else() {
     let mut outputs = Vec::new();
     for code in [0, 1] {
         let mut command = chat(&world, Vendor::Claude, &server);
-        command.arg("--key-file").arg(&file).args(["--trust", "autonomous", "--input-events", "x"]);
+        command
+            .arg("--key-file")
+            .arg(&file)
+            .args(["--trust", "autonomous", "--input-events", "x"]);
         let printed = Printed::of(&mut command);
         printed.finished.expect(code);
         outputs.push(printed.finished.text() + &printed.finished.errors());
     }
     // The control: it was sent, and the model did say it.
-    assert!(server.asked().iter().all(|asked| asked.head.contains(&format!("x-api-key: {key}"))));
-    assert!(outputs[0].contains("[redacted:MODEL_KEY]") && outputs[1].contains("[redacted:MODEL_KEY]"));
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.head.contains(&format!("x-api-key: {key}")))
+    );
+    assert!(
+        outputs[0].contains("[redacted:MODEL_KEY]") && outputs[1].contains("[redacted:MODEL_KEY]")
+    );
     for output in outputs {
         assert!(!output.contains(&key), "{output}");
     }
@@ -300,20 +426,43 @@ fn a_key_that_others_can_read_is_not_taken() {
     let path = file.to_str().unwrap().to_owned();
     let finished = chat(&["--key-file", &path]);
     finished.expect(2);
-    assert!(finished.errors().contains("chmod 600"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("chmod 600"),
+        "{}",
+        finished.errors()
+    );
     let far = chat(&["--key-file", &path, "--base-url", "http://models.example"]);
     far.expect(2);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "claude", "--base-url", "http://models.example", "--key-file", &path, "x"]);
+    command.args([
+        "--provider",
+        "claude",
+        "--base-url",
+        "http://models.example",
+        "--key-file",
+        &path,
+        "x",
+    ]);
     let finished = run(&mut command, LIMIT);
     finished.expect(2);
-    assert!(finished.errors().contains("clear text"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("clear text"),
+        "{}",
+        finished.errors()
+    );
     // Without a key nothing is asked of the vendor.
     let mut command = world.lazaret("chat");
-    let finished = run(command.args(["--provider", "claude", "--model", "m", "x"]), LIMIT);
+    let finished = run(
+        command.args(["--provider", "claude", "--model", "m", "x"]),
+        LIMIT,
+    );
     finished.expect(2);
-    assert!(finished.errors().contains("ANTHROPIC_API_KEY"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("ANTHROPIC_API_KEY"),
+        "{}",
+        finished.errors()
+    );
     assert!(server.asked().is_empty());
 }
 
@@ -325,11 +474,19 @@ fn no_other_process_has_the_keys() {
     let call = ("c", "bash", json!({"command": format!("sleep {marker}")}));
     let server = ModelServer::start(vec![Vendor::Claude.answer("", &[call])]);
     let mut command = chat(&world, Vendor::Claude, &server);
-    command.env("ANTHROPIC_API_KEY", &key).env("OPENAI_API_KEY", &key).args(["--trust", "autonomous", "x"]);
+    command
+        .env("ANTHROPIC_API_KEY", &key)
+        .env("OPENAI_API_KEY", &key)
+        .args(["--trust", "autonomous", "x"]);
     let mut running = Running::start(&mut command);
     let sleep = format!("sleep {marker}");
-    assert!(until(LIMIT, || with_marker(&sleep).iter().any(|process| process.name == "sleep")));
-    let holders: Vec<_> = with_environment(&key).into_iter().map(|process| process.pid).collect();
+    assert!(until(LIMIT, || with_marker(&sleep)
+        .iter()
+        .any(|process| process.name == "sleep")));
+    let holders: Vec<_> = with_environment(&key)
+        .into_iter()
+        .map(|process| process.pid)
+        .collect();
     assert_eq!(holders, [running.pid()]);
     let _ = running.child.kill();
     running.finish(LIMIT);
@@ -373,17 +530,47 @@ fn models_are_listed() {
         {"model": "nomic-embed", "details": {"parameter_size": "137M"}},
     ]});
     let shown = |capabilities: &[&str], size: &str| json!({"capabilities": capabilities, "details": {"parameter_size": size}, "model_info": {"x.context_length": 4096}});
-    let replies = [listed, shown(&["completion", "tools"], "70B"), shown(&["embedding"], "137M")];
-    let server = ModelServer::start(replies.iter().map(|body| Reply::status(200, body)).collect());
+    let replies = [
+        listed,
+        shown(&["completion", "tools"], "70B"),
+        shown(&["embedding"], "137M"),
+    ];
+    let server = ModelServer::start(
+        replies
+            .iter()
+            .map(|body| Reply::status(200, body))
+            .collect(),
+    );
     let mut command = world.program("lazaret");
-    command.args(["models", "--provider", "ollama", "--json", "--base-url", &server.url()]);
-    let models: serde_json::Value = serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
+    command.args([
+        "models",
+        "--provider",
+        "ollama",
+        "--json",
+        "--base-url",
+        &server.url(),
+    ]);
+    let models: serde_json::Value =
+        serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
     let want = json!({"id": "big", "supports_tools": true, "chat": true, "context_window": 4096, "size_b": 70.0, "price_class": "local"});
     assert_eq!((&models[0], &models[1]["chat"]), (&want, &json!(false)));
-    let server = ModelServer::start(vec![Reply::status(401, &json!({"error": {"message": "no"}}))]);
+    let server = ModelServer::start(vec![Reply::status(
+        401,
+        &json!({"error": {"message": "no"}}),
+    )]);
     let mut command = world.program("lazaret");
-    command.args(["models", "--provider", "openai", "--base-url", &server.url()]);
+    command.args([
+        "models",
+        "--provider",
+        "openai",
+        "--base-url",
+        &server.url(),
+    ]);
     let finished = run(&mut command, LIMIT);
     finished.expect(1);
-    assert!(finished.errors().contains("auth_error"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("auth_error"),
+        "{}",
+        finished.errors()
+    );
 }

@@ -24,7 +24,12 @@ pub fn tests() -> Vec<Test> {
 /// As many answers as a test may have, each of which says its number.
 fn answers() -> Value {
     let texts: Vec<String> = (1..20).map(|number| format!("Answer {number}.")).collect();
-    script(&texts.iter().map(|text| (text.as_str(), &[][..])).collect::<Vec<_>>())
+    script(
+        &texts
+            .iter()
+            .map(|text| (text.as_str(), &[][..]))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn chat(world: &World, arguments: &[&str]) -> Terminal {
@@ -63,7 +68,10 @@ fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     let path = world.home.join("script.json");
     world.write(&path, answers().to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "mock", "--script"]).arg(&path).env("DEPLOY_TOKEN", secret);
+    command
+        .args(["--provider", "mock", "--script"])
+        .arg(&path)
+        .env("DEPLOY_TOKEN", secret);
     let mut terminal = Terminal::start(&mut command, 30, 100);
     terminal.expect("> ", LIMIT);
     type_line(&mut terminal, "the first line", "Answer 1.");
@@ -72,8 +80,14 @@ fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     end(terminal);
     let file = world.state.join("lazaret/chat_history");
     let kept = fs::read_to_string(&file).unwrap();
-    assert_eq!(kept, "\"the first line\"\n\"deploy with [redacted:DEPLOY_TOKEN]\"\n");
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        kept,
+        "\"the first line\"\n\"deploy with [redacted:DEPLOY_TOKEN]\"\n"
+    );
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 
     // What is not recorded is not kept, and reads nothing.
     let mut terminal = chat(&world, &["--no-transcript"]);
@@ -84,7 +98,10 @@ fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     assert_eq!(fs::read_to_string(&file).unwrap(), kept);
 
     // What another program puts there is text of a stranger's.
-    world.write(&file, format!("{kept}\"\\u001b]0;title\\u0007evil\\u001b[2J\"\n"));
+    world.write(
+        &file,
+        format!("{kept}\"\\u001b]0;title\\u0007evil\\u001b[2J\"\n"),
+    );
     let mut terminal = chat(&world, &[]);
     terminal.send("\x1b[A");
     terminal.expect("evil", LIMIT);
@@ -116,7 +133,10 @@ fn a_paste_is_one_message_and_moves_nothing(place: Place) {
         assert!(!terminal.screen().contains(sequence), "{sequence:?}");
     }
     end(terminal);
-    assert_eq!(user_messages(&world), ["first", "second", "first\nsecond\nthird\nfourth\n!"]);
+    assert_eq!(
+        user_messages(&world),
+        ["first", "second", "first\nsecond\nthird\nfourth\n!"]
+    );
 }
 
 fn each_window_shows_the_line(place: Place) {
@@ -133,7 +153,9 @@ fn each_window_shows_the_line(place: Place) {
     let text = "abcdefghij日本語日本YZX\nnext 👩\u{200d}👩\u{200d}👧 end";
     for columns in [12, 20, 40, 120] {
         let mut command = world.lazaret("chat");
-        command.args(["--provider", "mock", "--script"]).arg(world.home.join("script.json"));
+        command
+            .args(["--provider", "mock", "--script"])
+            .arg(world.home.join("script.json"));
         let mut terminal = Terminal::start(&mut command, 24, columns);
         terminal.expect("> ", LIMIT);
         for keys in keys {
@@ -143,14 +165,25 @@ fn each_window_shows_the_line(place: Place) {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         let rows = terminal.rows(24, columns);
-        let begins = rows.iter().position(|row| row.starts_with("> ")).unwrap_or_default();
+        let begins = rows
+            .iter()
+            .position(|row| row.starts_with("> "))
+            .unwrap_or_default();
         let text_of = |row: &String| match row.strip_prefix("… ") {
             Some(line) => format!("\n{line}"),
             None => row.get(2..).unwrap_or_default().to_owned(),
         };
         let shown = rows[begins..].iter().map(text_of).collect::<String>();
-        assert_eq!(shown.replace(' ', ""), text.replace(' ', ""), "{columns}: {rows:#?}");
-        assert_eq!(rows.iter().filter(|row| row.starts_with("> ")).count(), 1, "{columns}: {rows:#?}");
+        assert_eq!(
+            shown.replace(' ', ""),
+            text.replace(' ', ""),
+            "{columns}: {rows:#?}"
+        );
+        assert_eq!(
+            rows.iter().filter(|row| row.starts_with("> ")).count(),
+            1,
+            "{columns}: {rows:#?}"
+        );
         terminal.send("\r");
         terminal.expect("Answer 1.", LIMIT);
         terminal.expect("> ", LIMIT);
@@ -177,7 +210,10 @@ fn a_terminal_is_left_as_it_was(place: Place) {
     let world = World::new(place);
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
         let mut terminal = chat(&world, &[]);
-        assert!(!terminal.is_restored(), "the control: keys are read one by one");
+        assert!(
+            !terminal.is_restored(),
+            "the control: keys are read one by one"
+        );
         terminal.send("half");
         terminal.expect("half", LIMIT);
         match signal {
@@ -194,11 +230,18 @@ fn a_terminal_without_a_cursor_has_plain_lines(place: Place) {
     let world = World::new(place);
     world.write(&world.home.join("script.json"), answers().to_string());
     let mut command = world.lazaret("chat");
-    command.args(["--provider", "mock", "--script"]).arg(world.home.join("script.json")).env("TERM", "dumb");
+    command
+        .args(["--provider", "mock", "--script"])
+        .arg(world.home.join("script.json"))
+        .env("TERM", "dumb");
     let mut terminal = Terminal::start(command.env("NO_COLOR", "1"), 24, 80);
     terminal.expect("> ", LIMIT);
     type_line(&mut terminal, "in two \\\nlines", "Answer 1.");
-    assert!(!terminal.screen().contains('\x1b'), "{:?}", terminal.screen());
+    assert!(
+        !terminal.screen().contains('\x1b'),
+        "{:?}",
+        terminal.screen()
+    );
     terminal.send("\n");
     assert_eq!(terminal.finish(LIMIT).code(), Some(0));
     assert_eq!(user_messages(&world), ["in two \nlines"]);

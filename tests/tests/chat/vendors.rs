@@ -16,7 +16,12 @@ pub enum Vendor {
 pub type Call<'a> = (&'a str, &'a str, Value);
 
 impl Vendor {
-    pub const ALL: [Vendor; 4] = [Vendor::Claude, Vendor::OpenAi, Vendor::OpenAiChat, Vendor::Ollama];
+    pub const ALL: [Vendor; 4] = [
+        Vendor::Claude,
+        Vendor::OpenAi,
+        Vendor::OpenAiChat,
+        Vendor::Ollama,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -39,8 +44,7 @@ impl Vendor {
 
     /// What is answered before the first prompt, if anything is asked.
     pub fn inquiry(self) -> Option<Reply> {
-        let shown =
-            json!({"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 8192}});
+        let shown = json!({"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 8192}});
         matches!(self, Vendor::Ollama).then(|| Reply::status(200, &shown))
     }
 
@@ -54,36 +58,57 @@ impl Vendor {
                     .into_iter()
                     .flat_map(|one| one["content"].as_array().cloned().unwrap_or_default());
                 let mut results = blocks.filter(|block| block["tool_use_id"] == id);
-                results.next().map(|block| (text(&block["content"][0]["text"]), block["is_error"] == true))
+                results.next().map(|block| {
+                    (
+                        text(&block["content"][0]["text"]),
+                        block["is_error"] == true,
+                    )
+                })
             }
             Vendor::OpenAi => {
-                let mut outputs =
-                    items("input").into_iter().filter(|item| item["type"] == "function_call_output");
-                outputs.find(|item| item["call_id"] == id).map(|item| (text(&item["output"]), false))
+                let mut outputs = items("input")
+                    .into_iter()
+                    .filter(|item| item["type"] == "function_call_output");
+                outputs
+                    .find(|item| item["call_id"] == id)
+                    .map(|item| (text(&item["output"]), false))
             }
             Vendor::OpenAiChat => {
                 let mut messages = items("messages").into_iter();
-                messages.find(|one| one["tool_call_id"] == id).map(|one| (text(&one["content"]), false))
+                messages
+                    .find(|one| one["tool_call_id"] == id)
+                    .map(|one| (text(&one["content"]), false))
             }
             Vendor::Ollama => {
                 // By their order.
                 let number: usize = id.strip_prefix("call_")?.parse().ok()?;
-                let mut messages = items("messages").into_iter().filter(|one| one["role"] == "tool");
-                messages.nth(number - 1).map(|one| (text(&one["content"]), false))
+                let mut messages = items("messages")
+                    .into_iter()
+                    .filter(|one| one["role"] == "tool");
+                messages
+                    .nth(number - 1)
+                    .map(|one| (text(&one["content"]), false))
             }
         }
     }
 }
 
 fn events(events: &[Value]) -> String {
-    let named =
-        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    let named = |event: &Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap_or_default()
+        )
+    };
     events.iter().map(named).collect()
 }
 
 /// A text in two halves.
 fn halves(text: &str) -> [String; 2] {
-    let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let middle = (0..=text.len() / 2)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
     [text[..middle].to_owned(), text[middle..].to_owned()]
 }
 
@@ -105,7 +130,11 @@ fn claude(text: &str, calls: &[Call]) -> String {
         }));
         all.push(json!({"type": "content_block_stop", "index": index}));
     }
-    let reason = if calls.is_empty() { "end_turn" } else { "tool_use" };
+    let reason = if calls.is_empty() {
+        "end_turn"
+    } else {
+        "tool_use"
+    };
     all.push(
         json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 10}}),
     );
@@ -116,10 +145,9 @@ fn claude(text: &str, calls: &[Call]) -> String {
 fn openai(text: &str, calls: &[Call]) -> String {
     let mut all = vec![json!({"type": "response.created", "response": {}})];
     all.push(json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}}));
-    all.extend(
-        halves(text)
-            .map(|text| json!({"type": "response.output_text.delta", "output_index": 0, "delta": text})),
-    );
+    all.extend(halves(text).map(
+        |text| json!({"type": "response.output_text.delta", "output_index": 0, "delta": text}),
+    ));
     for (index, (id, name, input)) in (1..).zip(calls) {
         let item = |arguments: String| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
         all.push(
@@ -138,7 +166,9 @@ fn openai(text: &str, calls: &[Call]) -> String {
 /// Two calls come interleaved, each id only in the first piece.
 fn openai_chat(text: &str, calls: &[Call]) -> String {
     let frame = |delta: Value, reason: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
-    let mut all: Vec<Value> = halves(text).map(|text| frame(json!({"content": text}), Value::Null)).into();
+    let mut all: Vec<Value> = halves(text)
+        .map(|text| frame(json!({"content": text}), Value::Null))
+        .into();
     for (index, (id, name, _)) in calls.iter().enumerate() {
         let call = json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}});
         all.push(frame(json!({"tool_calls": [call]}), Value::Null));

@@ -38,15 +38,25 @@ fn call_says_by_its_code_how_it_went(place: Place) {
     assert_eq!(code("no_such_tool", json!({})), 2);
     assert_eq!(code("file_read", json!({"path": "../../etc/passwd"})), 3);
     assert_eq!(code("file_read", json!({"path": "/etc/passwd"})), 3);
-    assert_eq!(code("bash", json!({"command": "sleep 20", "timeout": 1})), 124);
+    assert_eq!(
+        code("bash", json!({"command": "sleep 20", "timeout": 1})),
+        124
+    );
 }
 
 fn call_prints_the_result() {
     let world = World::new(Place::any());
     world.put("file", "text without end");
-    let call = |tool: &str, input: Value| run(&mut world.lazaret_call(tool, &input), LIMIT).success();
-    assert_eq!(call("file_read", json!({"path": "file"})).trim_end(), "text without end");
-    assert_eq!(call("bash", json!({"command": "echo hello"})).trim_end(), "hello");
+    let call =
+        |tool: &str, input: Value| run(&mut world.lazaret_call(tool, &input), LIMIT).success();
+    assert_eq!(
+        call("file_read", json!({"path": "file"})).trim_end(),
+        "text without end"
+    );
+    assert_eq!(
+        call("bash", json!({"command": "echo hello"})).trim_end(),
+        "hello"
+    );
     assert!(call("file_write", json!({"path": "new/file", "content": "x"})).contains("new/file"));
     assert_eq!(world.get("new/file"), b"x");
 }
@@ -57,7 +67,11 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     lost.env("LAZARET_EXECUTOR", "/nonexistent/lazaret-executor");
     let finished = run(&mut lost, LIMIT);
     finished.expect(125);
-    assert!(finished.errors().contains("/nonexistent/lazaret-executor"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("/nonexistent/lazaret-executor"),
+        "{}",
+        finished.errors()
+    );
     for project in ["/nonexistent", "/etc"] {
         let mut nowhere = world.program("lazaret");
         nowhere.args(["run", "--project", project, "--", "true"]);
@@ -68,19 +82,37 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
         "something was made for a project that is none"
     );
     let mut unknown = world.lazaret("run");
-    let finished = run(unknown.args(["--profile", "no-such-profile", "--", "true"]), LIMIT);
+    let finished = run(
+        unknown.args(["--profile", "no-such-profile", "--", "true"]),
+        LIMIT,
+    );
     finished.expect(125);
-    assert!(finished.errors().contains("no-such-profile"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("no-such-profile"),
+        "{}",
+        finished.errors()
+    );
     let mut refused = world.lazaret("run");
-    let finished = run(refused.args(["--read", "/nonexistent", "--", "true"]), LIMIT);
+    let finished = run(
+        refused.args(["--read", "/nonexistent", "--", "true"]),
+        LIMIT,
+    );
     finished.expect(125);
-    assert!(finished.errors().contains("cannot be granted"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("cannot be granted"),
+        "{}",
+        finished.errors()
+    );
     // A directory of ours that cannot be made is named with what says that it lies there.
     let file = world.home.join("a-file");
     world.write(&file, "");
     for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME"] {
         let mut misled = world.program("lazaret");
-        misled.env(variable, &file).args(["run", "--project"]).arg(&world.project).args(["--", "true"]);
+        misled
+            .env(variable, &file)
+            .args(["run", "--project"])
+            .arg(&world.project)
+            .args(["--", "true"]);
         let finished = run(&mut misled, LIMIT);
         finished.expect(125);
         let named = format!("{variable} says that it lies in {}", file.display());
@@ -89,7 +121,11 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let mut long = world.lazaret("run");
     let finished = run(long.args(["--timeout", "9999", "--", "true"]), LIMIT);
     finished.expect(0);
-    assert!(finished.errors().contains("600 s (`timeout_max_s` in its `limits`), which it gets"));
+    assert!(
+        finished
+            .errors()
+            .contains("600 s (`timeout_max_s` in its `limits`), which it gets")
+    );
     // Who reads JSON reads it there too.
     for (words, tool, code) in [
         (["run", "--json", "--", "true"].as_slice(), "bash", 125),
@@ -98,20 +134,43 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
         (&["undo", "--json", "1"], "undo", 2),
     ] {
         let mut unknown = world.lazaret(words[0]);
-        let finished = run(unknown.args(["--profile", "no-such-profile"]).args(&words[1..]), LIMIT);
+        let finished = run(
+            unknown
+                .args(["--profile", "no-such-profile"])
+                .args(&words[1..]),
+            LIMIT,
+        );
         let result: Value = serde_json::from_str(&finished.expect(code)).unwrap();
-        assert_eq!((&result["status"], &result["metadata"]["tool"]), (&json!("error"), &json!(tool)));
-        assert!(result["result"].as_str().unwrap().contains("no-such-profile"), "{result}");
+        assert_eq!(
+            (&result["status"], &result["metadata"]["tool"]),
+            (&json!("error"), &json!(tool))
+        );
+        assert!(
+            result["result"]
+                .as_str()
+                .unwrap()
+                .contains("no-such-profile"),
+            "{result}"
+        );
     }
 }
 
 /// An error names what is wrong, and the exit code says whose fault it is.
 fn each_wrong_thing_has_its_code_and_its_name() {
     let world = World::new(Place::any());
-    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: maybe }\n");
-    world.put("held.yaml", "tool_permissions:\n  bash: { allowed: true, paths: ['nowhere/**'] }\n");
+    world.put(
+        "scope.yaml",
+        "tool_permissions:\n  bash: { allowed: maybe }\n",
+    );
+    world.put(
+        "held.yaml",
+        "tool_permissions:\n  bash: { allowed: true, paths: ['nowhere/**'] }\n",
+    );
     let broken = world.home.join("broken");
-    world.write(&broken.join("lazaret/policy.toml"), "version = 1\n[profle.x]\n");
+    world.write(
+        &broken.join("lazaret/policy.toml"),
+        "version = 1\n[profle.x]\n",
+    );
     let done = |words: &[&str], broken_policy: bool| {
         let mut command = world.program("lazaret");
         if broken_policy {
@@ -129,10 +188,22 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (&["tools", "--disable", "nope"], 2, "nope"),
         (&["session", "--disable", "nope"], 2, "nope"),
         (&["call", "--disable", "nope", "bash", bash], 2, "nope"),
-        (&["call", "--disable", "shell", "bash", bash], 2, "switched off"),
-        (&["call", "--disable", "subagent", "bash", bash], 2, "not supported"),
+        (
+            &["call", "--disable", "shell", "bash", bash],
+            2,
+            "switched off",
+        ),
+        (
+            &["call", "--disable", "subagent", "bash", bash],
+            2,
+            "not supported",
+        ),
         (&["call", "--trust", "maybe", "bash", bash], 2, "maybe"),
-        (&["call", "--model-profile", "huge", "bash", bash], 2, "huge"),
+        (
+            &["call", "--model-profile", "huge", "bash", bash],
+            2,
+            "huge",
+        ),
         (&["session", "--max-violations", "x"], 2, "x"),
         (&["call", "--profile", "nope", "bash", bash], 2, "nope"),
         (&["session", "--profile", "nope"], 2, "nope"),
@@ -141,38 +212,102 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (&["run", "--profile", "nope", "--", "true"], 125, "nope"),
         (&["call", "--nonsense", "bash", bash], 2, "--nonsense"),
         (&["completions", "nope"], 2, "nope"),
-        (&["approve", "--project", "/"], 2, "`--project` has no meaning for `approve`"),
-        (&["log", "--trust", "guided", "list"], 2, "`--trust` has no meaning for `log list`"),
+        (
+            &["approve", "--project", "/"],
+            2,
+            "`--project` has no meaning for `approve`",
+        ),
+        (
+            &["log", "--trust", "guided", "list"],
+            2,
+            "`--trust` has no meaning for `log list`",
+        ),
         (&["log", "list", "--kind", "tool_call"], 2, "--kind"),
-        (&["mcp", "add", "x", "--read", "/tmp", "--", "true"], 2, "`--read` has no meaning for `mcp add`"),
+        (
+            &["mcp", "add", "x", "--read", "/tmp", "--", "true"],
+            2,
+            "`--read` has no meaning for `mcp add`",
+        ),
         (
             &["mcp", "add", "x", "--trust", "guided", "--", "true"],
             2,
             "`--trust` has no meaning for `mcp add`",
         ),
-        (&["mcp", "--image", "/", "add", "x", "--", "true"], 2, "`--image` has no meaning for `mcp add`"),
-        (&["mcp", "status", "--allow-net", "npm"], 2, "`--allow-net` has no meaning for `mcp status`"),
-        (&["mcp", "--raw-output", "list"], 2, "`--raw-output` has no meaning for `mcp list`"),
-        (&["mcp", "--max-violations", "3", "list"], 2, "`--max-violations` has no meaning for `mcp list`"),
+        (
+            &["mcp", "--image", "/", "add", "x", "--", "true"],
+            2,
+            "`--image` has no meaning for `mcp add`",
+        ),
+        (
+            &["mcp", "status", "--allow-net", "npm"],
+            2,
+            "`--allow-net` has no meaning for `mcp status`",
+        ),
+        (
+            &["mcp", "--raw-output", "list"],
+            2,
+            "`--raw-output` has no meaning for `mcp list`",
+        ),
+        (
+            &["mcp", "--max-violations", "3", "list"],
+            2,
+            "`--max-violations` has no meaning for `mcp list`",
+        ),
         // Places and files.
-        (&["call", "--project", "/nonexistent", "bash", bash], 2, "/nonexistent"),
+        (
+            &["call", "--project", "/nonexistent", "bash", bash],
+            2,
+            "/nonexistent",
+        ),
         (&["call", "--project", "/etc", "bash", bash], 2, "/etc"),
         (&["doctor", "--project", "/nonexistent"], 1, "/nonexistent"),
-        (&["call", "--scope", "missing.yaml", "bash", bash], 2, "missing.yaml"),
-        (&["call", "--scope", "scope.yaml", "bash", bash], 2, "scope.yaml:2:"),
-        (&["call", "--scope", "held.yaml", "bash", bash], 2, "nowhere"),
-        (&["run", "--scope", "missing.yaml", "--", "true"], 125, "missing.yaml"),
+        (
+            &["call", "--scope", "missing.yaml", "bash", bash],
+            2,
+            "missing.yaml",
+        ),
+        (
+            &["call", "--scope", "scope.yaml", "bash", bash],
+            2,
+            "scope.yaml:2:",
+        ),
+        (
+            &["call", "--scope", "held.yaml", "bash", bash],
+            2,
+            "nowhere",
+        ),
+        (
+            &["run", "--scope", "missing.yaml", "--", "true"],
+            125,
+            "missing.yaml",
+        ),
         (&["policy", "check", "missing.toml"], 1, "missing.toml"),
-        (&["call", "--executor", "/nonexistent", "bash", bash], 125, "/nonexistent"),
-        (&["call", "--socket", "/nonexistent", "bash", bash], 125, "/nonexistent"),
+        (
+            &["call", "--executor", "/nonexistent", "bash", bash],
+            125,
+            "/nonexistent",
+        ),
+        (
+            &["call", "--socket", "/nonexistent", "bash", bash],
+            125,
+            "/nonexistent",
+        ),
         // Tools and input.
         (&["call", "nope", "{}"], 2, "nope"),
         (&["call", "subagent", "{}"], 2, "no models"),
         (&["call", "bash", "command"], 2, "not JSON"),
         (&["call", "bash", "[]"], 2, "object"),
         (&["call", "bash", r#"{"command":1}"#], 2, "command"),
-        (&["call", "file_read", r#"{"path":"missing"}"#], 1, "missing"),
-        (&["call", "file_read", r#"{"path":"/etc/passwd"}"#], 3, "outside sandbox"),
+        (
+            &["call", "file_read", r#"{"path":"missing"}"#],
+            1,
+            "missing",
+        ),
+        (
+            &["call", "file_read", r#"{"path":"/etc/passwd"}"#],
+            3,
+            "outside sandbox",
+        ),
         (&["policy", "explain", "bash", "command"], 2, "not JSON"),
         (&["policy", "explain", "nope", "{}"], 2, "nope"),
         (&["undo", "x"], 2, "x"),
@@ -187,16 +322,33 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         let done = done(words, false);
         let printed = format!("{}{}", done.text(), done.errors());
         if done.code() != *code || !printed.contains(name) {
-            wrong.push(format!("{words:?} gave {} and not {code} with {name}: {printed}", done.code()));
+            wrong.push(format!(
+                "{words:?} gave {} and not {code} with {name}: {printed}",
+                done.code()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     // A policy that cannot be read is nobody's wrong question: nothing opens.
-    for words in [&["call", "file_read", read][..], &["session"], &["policy", "show"], &["run", "--", "true"]]
-    {
+    for words in [
+        &["call", "file_read", read][..],
+        &["session"],
+        &["policy", "show"],
+        &["run", "--", "true"],
+    ] {
         let done = done(words, true);
-        assert_eq!(done.code(), 125, "{words:?}: {} {}", done.text(), done.errors());
-        assert!(done.errors().contains("policy.toml:2:"), "{words:?}: {}", done.errors());
+        assert_eq!(
+            done.code(),
+            125,
+            "{words:?}: {} {}",
+            done.text(),
+            done.errors()
+        );
+        assert!(
+            done.errors().contains("policy.toml:2:"),
+            "{words:?}: {}",
+            done.errors()
+        );
     }
 }
 
@@ -208,12 +360,21 @@ fn a_policy_that_others_could_have_written_is_refused(place: Place) {
     let codes = || {
         [("policy", &["show"][..]), ("run", &["--", "true"])].map(|(subcommand, words)| {
             let mut command = world.lazaret(subcommand);
-            command.args(words).env("XDG_CONFIG_HOME", world.home.join("settings"));
+            command
+                .args(words)
+                .env("XDG_CONFIG_HOME", world.home.join("settings"));
             let done = lazaret_tests::run(&mut command, LIMIT);
-            (done.code(), done.errors().contains(policy.to_str().unwrap()))
+            (
+                done.code(),
+                done.errors().contains(policy.to_str().unwrap()),
+            )
         })
     };
-    assert_eq!(codes().map(|(code, _)| code), [0, 0], "nothing is wrong with it yet");
+    assert_eq!(
+        codes().map(|(code, _)| code),
+        [0, 0],
+        "nothing is wrong with it yet"
+    );
     set_mode(&policy, 0o666);
     assert_eq!(codes(), [(125, true); 2]);
     set_mode(&policy, 0o644);
@@ -235,11 +396,27 @@ fn the_tools_are_listed_with_their_schemas() {
     let world = World::new(Place::any());
     let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
     let listed: Value = serde_json::from_str(&listed).unwrap();
-    let tools = listed.as_array().or_else(|| listed["tools"].as_array()).unwrap();
-    for name in ["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"] {
+    let tools = listed
+        .as_array()
+        .or_else(|| listed["tools"].as_array())
+        .unwrap();
+    for name in [
+        "bash",
+        "file_read",
+        "file_write",
+        "file_edit",
+        "file_list",
+        "glob",
+        "grep",
+    ] {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
         assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
-        assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{name}");
+        assert!(
+            tool["description"]
+                .as_str()
+                .is_some_and(|text| text.len() > 20),
+            "{name}"
+        );
     }
     let text = run(world.program("lazaret").arg("tools"), LIMIT).success();
     assert!(text.contains("file_edit"));
@@ -263,7 +440,13 @@ fn everything_has_help() {
         &["doctor", "--help"],
         &["--version"],
     ] {
-        assert!(run(world.program("lazaret").args(command), LIMIT).success().len() > 10, "{command:?}");
+        assert!(
+            run(world.program("lazaret").args(command), LIMIT)
+                .success()
+                .len()
+                > 10,
+            "{command:?}"
+        );
     }
     // A command's help has the options that it uses, and no others.
     for (command, option, has) in [
@@ -291,14 +474,33 @@ fn everything_has_help() {
         let help = run(world.program("lazaret").arg(command), LIMIT);
         help.expect(2);
         assert!(help.errors().contains("Commands:"), "{}", help.errors());
-        assert_eq!(help.errors().contains("--trust"), command == "policy", "{command}: {}", help.errors());
+        assert_eq!(
+            help.errors().contains("--trust"),
+            command == "policy",
+            "{command}: {}",
+            help.errors()
+        );
     }
     let help = run(world.program("lazaret").args(["serve", "--help"]), LIMIT).success();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("of conversations that name none [default: none"), "{help}");
-    assert!(words.contains("125 it cannot serve, for example because the address is in use"), "{help}");
-    assert_ne!(run(world.program("lazaret").arg("--no-such-option"), LIMIT).code(), 0);
-    assert!(run(world.program("lazaret-executor").arg("--help"), LIMIT).text().len() > 10);
+    assert!(
+        words.contains("of conversations that name none [default: none"),
+        "{help}"
+    );
+    assert!(
+        words.contains("125 it cannot serve, for example because the address is in use"),
+        "{help}"
+    );
+    assert_ne!(
+        run(world.program("lazaret").arg("--no-such-option"), LIMIT).code(),
+        0
+    );
+    assert!(
+        run(world.program("lazaret-executor").arg("--help"), LIMIT)
+            .text()
+            .len()
+            > 10
+    );
 }
 
 fn doctor_says_what_this_machine_has(place: Place) {
@@ -307,7 +509,11 @@ fn doctor_says_what_this_machine_has(place: Place) {
     let report: Value = serde_json::from_str(&report).unwrap();
     assert!(report.to_string().contains(place.tier.name()), "{report}");
     for layer in broker_protocol::Layer::ALL {
-        assert!(report.to_string().contains(layer.name()), "no word about {} in {report}", layer.name());
+        assert!(
+            report.to_string().contains(layer.name()),
+            "no word about {} in {report}",
+            layer.name()
+        );
     }
     let text = run(world.program("lazaret").arg("doctor"), LIMIT).success();
     assert!(text.contains("landlock"), "{text}");
@@ -322,7 +528,11 @@ fn without_landlock_nothing_runs() {
     };
     let finished = on_old_machine(&["run", "--", "echo", "ran"]);
     finished.expect(125);
-    assert!(finished.errors().to_lowercase().contains("landlock"), "{}", finished.errors());
+    assert!(
+        finished.errors().to_lowercase().contains("landlock"),
+        "{}",
+        finished.errors()
+    );
     assert_eq!(on_old_machine(&["doctor"]).code(), 1);
 }
 
@@ -344,19 +554,35 @@ fn without_supervision_nothing_runs(place: Place) {
         let finished = on_machine(&["run", "--", "touch", "ran"]);
         finished.expect(125);
         let printed = finished.errors();
-        assert!(printed.contains("cannot be supervised") && printed.contains(what_to_do), "{printed}");
+        assert!(
+            printed.contains("cannot be supervised") && printed.contains(what_to_do),
+            "{printed}"
+        );
         assert!(!world.project.join("ran").exists());
         assert_eq!(on_machine(&["call", "file_list", "{}"]).code(), 125);
-        let report: Value = serde_json::from_str(&on_machine(&["doctor", "--json"]).expect(1)).unwrap();
+        let report: Value =
+            serde_json::from_str(&on_machine(&["doctor", "--json"]).expect(1)).unwrap();
         let layers = report["layers"].as_array().unwrap();
-        let missing: Vec<_> = layers.iter().filter(|layer| layer["inForce"] == false).collect();
-        let names = missing.iter().find(|layer| layer["name"] == "protected-names").unwrap();
-        assert!(names["why"].as_str().unwrap().contains("seccomp listener"), "{names}");
+        let missing: Vec<_> = layers
+            .iter()
+            .filter(|layer| layer["inForce"] == false)
+            .collect();
+        let names = missing
+            .iter()
+            .find(|layer| layer["name"] == "protected-names")
+            .unwrap();
+        assert!(
+            names["why"].as_str().unwrap().contains("seccomp listener"),
+            "{names}"
+        );
         assert_eq!(
             (&report["session"]["ok"], report["tier"].as_str()),
             (&false.into(), Some(place.tier.name()))
         );
-        assert!(report["session"].to_string().contains(what_to_do), "{report}");
+        assert!(
+            report["session"].to_string().contains(what_to_do),
+            "{report}"
+        );
         let doctor = on_machine(&["doctor"]).expect(1);
         assert!(doctor.contains(what_to_do), "{doctor}");
     }
@@ -378,12 +604,25 @@ fn an_older_landlock_says_what_is_lost(place: Place) {
         let done = run(world.lazaret("run").args(["--json", "--", "true"]), LIMIT).success();
         let done: Value = serde_json::from_str(&done).unwrap();
         let flat = place.tier == broker_protocol::Tier::Flat;
-        for (name, there) in
-            [("landlock-files", true), ("landlock-network", abi >= 4 && flat), ("landlock-scopes", abi >= 6)]
-        {
-            let named = done["metadata"]["layers"].as_array().unwrap().iter().any(|layer| layer == name);
-            assert_eq!((of(name)["inForce"] == true, named), (there, there), "ABI {abi}: {name}");
-            assert!(there || of(name)["lost"].as_str().unwrap().len() > 10, "ABI {abi}: {name}");
+        for (name, there) in [
+            ("landlock-files", true),
+            ("landlock-network", abi >= 4 && flat),
+            ("landlock-scopes", abi >= 6),
+        ] {
+            let named = done["metadata"]["layers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|layer| layer == name);
+            assert_eq!(
+                (of(name)["inForce"] == true, named),
+                (there, there),
+                "ABI {abi}: {name}"
+            );
+            assert!(
+                there || of(name)["lost"].as_str().unwrap().len() > 10,
+                "ABI {abi}: {name}"
+            );
         }
     }
 }
@@ -391,9 +630,13 @@ fn an_older_landlock_says_what_is_lost(place: Place) {
 fn a_session_takes_bad_lines_in_its_stride() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
-    for line in
-        [json!(5), json!({}), json!({"id": "x"}), json!({"id": "y", "cancel": true}), json!({"tool": "bash"})]
-    {
+    for line in [
+        json!(5),
+        json!({}),
+        json!({"id": "x"}),
+        json!({"id": "y", "cancel": true}),
+        json!({"tool": "bash"}),
+    ] {
         session.send(&line);
     }
     let unknown = session.call("no_such_tool", json!({}));
@@ -415,9 +658,14 @@ fn an_executor_that_listens_serves_several_sessions(place: Place) {
     let listener = listener.arg("listen").arg("--socket").arg(&socket);
     let mut listener = lazaret_tests::process::Running::start(listener);
     // Its name is there before it listens. This client leaves at once, which must not be the end of the service.
-    let up =
-        lazaret_tests::process::until(LIMIT, || std::os::unix::net::UnixStream::connect(&socket).is_ok());
-    assert!(up, "nobody listens; the executor {:?}", listener.child.try_wait());
+    let up = lazaret_tests::process::until(LIMIT, || {
+        std::os::unix::net::UnixStream::connect(&socket).is_ok()
+    });
+    assert!(
+        up,
+        "nobody listens; the executor {:?}",
+        listener.child.try_wait()
+    );
     let session = || {
         let mut command = world.lazaret("session");
         Session::start(command.arg("--socket").arg(&socket))

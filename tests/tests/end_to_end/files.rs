@@ -73,8 +73,9 @@ impl Files {
     /// Names in the project's top folder: what a write must not add to.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.world.project).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -82,14 +83,28 @@ impl Files {
 
 fn a_file_reads_as_it_is(place: Place) {
     let mut files = Files::new(place);
-    for content in ["plain\n", "no end", "one\r\ntwo\r\n", "mixed\r\nends\n", "", "é€😀\n"] {
+    for content in [
+        "plain\n",
+        "no end",
+        "one\r\ntwo\r\n",
+        "mixed\r\nends\n",
+        "",
+        "é€😀\n",
+    ] {
         files.world.put("file", content);
         assert_eq!(files.read("file").success(), content);
     }
     files.world.put("lines", "1\n2\n3\n4\n5");
-    let part = files.call("file_read", json!({"path": "lines", "offset": 2, "limit": 2}));
+    let part = files.call(
+        "file_read",
+        json!({"path": "lines", "offset": 2, "limit": 2}),
+    );
     assert!(part.success().starts_with("2\n3"), "{}", part.result);
-    assert!(!part.success().contains('4') || part.success().contains("[truncated"), "{}", part.result);
+    assert!(
+        !part.success().contains('4') || part.success().contains("[truncated"),
+        "{}",
+        part.result
+    );
     let absolute = files.world.project.join("lines").display().to_string();
     assert_eq!(files.read(&absolute).success(), "1\n2\n3\n4\n5");
     let missing = files.read("missing");
@@ -103,7 +118,9 @@ fn a_file_reads_as_it_is(place: Place) {
 
 fn a_large_file_is_cut_with_a_note(place: Place) {
     let mut files = Files::new(place);
-    files.world.put("large", "0123456789abcde\n".repeat(200_000));
+    files
+        .world
+        .put("large", "0123456789abcde\n".repeat(200_000));
     let answer = files.read("large");
     let text = answer.success();
     assert!(text.len() <= (1 << 20) + 200, "{} bytes", text.len());
@@ -113,42 +130,74 @@ fn a_large_file_is_cut_with_a_note(place: Place) {
         &text[text.len() - 200..]
     );
     // Far beyond the cap there is still a way to read.
-    let late = files.call("file_read", json!({"path": "large", "offset": 199_999, "limit": 1}));
+    let late = files.call(
+        "file_read",
+        json!({"path": "large", "offset": 199_999, "limit": 1}),
+    );
     assert!(late.success().starts_with("0123456789abcde"));
 }
 
 fn a_write_is_whole_keeps_the_mode_and_makes_parents(place: Place) {
     let mut files = Files::new(place);
     let text = "line\r\nno end";
-    assert!(files.write("a/b/c.txt", text).success().contains("a/b/c.txt"));
+    assert!(
+        files
+            .write("a/b/c.txt", text)
+            .success()
+            .contains("a/b/c.txt")
+    );
     assert_eq!(files.world.get("a/b/c.txt"), text.as_bytes());
     let script = files.world.put_program("script", "#!/bin/sh\n");
     files.read("script").success();
     files.write("script", "#!/bin/sh\necho new\n").success();
-    assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o755);
-    let owner = |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap());
+    assert_eq!(
+        fs::metadata(&script).unwrap().permissions().mode() & 0o7777,
+        0o755
+    );
+    let owner =
+        |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap());
     let user = place.account().uid.as_raw();
-    assert_eq!((owner(&script), owner(&files.world.project.join("a/b/c.txt"))), (user, user));
+    assert_eq!(
+        (
+            owner(&script),
+            owner(&files.world.project.join("a/b/c.txt"))
+        ),
+        (user, user)
+    );
     files.write("empty", "").success();
     assert_eq!(files.world.get("empty"), b"");
     files.write("central:note", "kept").success();
     assert_eq!(fs::read(files.world.central.join("note")).unwrap(), b"kept");
-    assert_eq!(files.names(), ["a", "empty", "script"], "a write has left something behind");
+    assert_eq!(
+        files.names(),
+        ["a", "empty", "script"],
+        "a write has left something behind"
+    );
 }
 
 fn a_write_that_expects_something_else_changes_nothing(place: Place) {
     let mut files = Files::new(place);
     let first = files.write("file", "first");
-    let sha256 = first.result["metadata"]["sha256"].as_str().unwrap().to_owned();
-    let write =
-        |content: &str, sha256: &str| json!({"path": "file", "content": content, "expected_sha256": sha256});
+    let sha256 = first.result["metadata"]["sha256"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let write = |content: &str, sha256: &str| json!({"path": "file", "content": content, "expected_sha256": sha256});
     files.call("file_write", write("second", &sha256)).success();
     let stale = files.call("file_write", write("third", &sha256));
     assert!(!stale.ok(), "{}", stale.result);
-    let careful = files.call("file_write", json!({"path": "file", "content": "fourth", "overwrite": false}));
+    let careful = files.call(
+        "file_write",
+        json!({"path": "file", "content": "fourth", "overwrite": false}),
+    );
     assert!(!careful.ok(), "{}", careful.result);
     assert_eq!(files.world.get("file"), b"second");
-    files.call("file_write", json!({"path": "new", "content": "x", "overwrite": false})).success();
+    files
+        .call(
+            "file_write",
+            json!({"path": "new", "content": "x", "overwrite": false}),
+        )
+        .success();
     assert_eq!(files.names(), ["file", "new"]);
 }
 
@@ -187,21 +236,42 @@ fn an_edit_changes_what_was_meant_and_nothing_else(place: Place) {
     let text = "one\r\ntwo\r\ntwo\r\nthree";
     files.world.put("file", text);
     files.read("file").success();
-    files.edit("file", json!([{"old": "one", "new": "1"}])).success();
+    files
+        .edit("file", json!([{"old": "one", "new": "1"}]))
+        .success();
     assert_eq!(files.world.get("file"), b"1\r\ntwo\r\ntwo\r\nthree");
     let ambiguous = files.edit("file", json!([{"old": "two", "new": "2"}]));
-    assert!(!ambiguous.ok() && ambiguous.text().contains('2'), "{}", ambiguous.result);
+    assert!(
+        !ambiguous.ok() && ambiguous.text().contains('2'),
+        "{}",
+        ambiguous.result
+    );
     let absent = files.edit("file", json!([{"old": "four", "new": "4"}]));
     assert!(!absent.ok(), "{}", absent.result);
-    let partly = files.edit("file", json!([{"old": "three", "new": "3"}, {"old": "four", "new": "4"}]));
+    let partly = files.edit(
+        "file",
+        json!([{"old": "three", "new": "3"}, {"old": "four", "new": "4"}]),
+    );
     assert!(!partly.ok(), "{}", partly.result);
-    assert_eq!(files.world.get("file"), b"1\r\ntwo\r\ntwo\r\nthree", "a failed edit has changed the file");
+    assert_eq!(
+        files.world.get("file"),
+        b"1\r\ntwo\r\ntwo\r\nthree",
+        "a failed edit has changed the file"
+    );
     let wrong = files.edit("file", json!([{"old": "two", "new": "2", "occurrence": 3}]));
     assert!(!wrong.ok(), "{}", wrong.result);
     let right = files.edit("file", json!([{"old": "two", "new": "2", "occurrence": 2}]));
-    assert_eq!(right.result["metadata"]["replaced"], json!([2]), "{}", right.result);
+    assert_eq!(
+        right.result["metadata"]["replaced"],
+        json!([2]),
+        "{}",
+        right.result
+    );
     files
-        .edit("file", json!([{"old": "2", "new": "two", "all": true}, {"old": "two\r\nthree", "new": "end"}]))
+        .edit(
+            "file",
+            json!([{"old": "2", "new": "two", "all": true}, {"old": "two\r\nthree", "new": "end"}]),
+        )
         .success();
     assert_eq!(files.world.get("file"), b"1\r\ntwo\r\nend");
     assert_eq!(files.names(), ["file"]);
@@ -210,7 +280,11 @@ fn an_edit_changes_what_was_meant_and_nothing_else(place: Place) {
 fn odd_things_get_an_answer_and_never_a_hang(place: Place) {
     let mut files = Files::new(place);
     let project = files.world.project.clone();
-    nix::unistd::mkfifo(&project.join("fifo"), nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    nix::unistd::mkfifo(
+        &project.join("fifo"),
+        nix::sys::stat::Mode::from_bits_truncate(0o666),
+    )
+    .unwrap();
     files.world.own(&project.join("fifo"));
     let _socket = std::os::unix::net::UnixListener::bind(project.join("socket")).unwrap();
     let sparse = fs::File::create(project.join("sparse")).unwrap();
@@ -240,12 +314,16 @@ fn odd_things_get_an_answer_and_never_a_hang(place: Place) {
         let answer = files.session.answer_within(&id, LIMIT);
         assert!(!answer.ok(), "{path:.40}: {:.300}", answer.result);
     }
-    let id = files.session.start_call("file_read", json!({"path": "sparse"}));
+    let id = files
+        .session
+        .start_call("file_read", json!({"path": "sparse"}));
     let answer = files.session.answer_within(&id, LIMIT);
     assert!(answer.text().len() < 8 << 20);
     for path in ["fifo", "socket", "loop-a"] {
-        let id =
-            files.session.start_call("file_edit", json!({"path": path, "edits": [{"old": "a", "new": "b"}]}));
+        let id = files.session.start_call(
+            "file_edit",
+            json!({"path": path, "edits": [{"old": "a", "new": "b"}]}),
+        );
         assert!(!files.session.answer_within(&id, LIMIT).ok(), "edit {path}");
     }
     for (tool, input) in [
@@ -262,14 +340,27 @@ fn odd_things_get_an_answer_and_never_a_hang(place: Place) {
 
 fn odd_names_stay_one_name(place: Place) {
     let mut files = Files::new(place);
-    for name in ["two\nlines", "-rf", "a b", "*", "$HOME", "é", "\u{1b}[31mred", "'quoted\""] {
+    for name in [
+        "two\nlines",
+        "-rf",
+        "a b",
+        "*",
+        "$HOME",
+        "é",
+        "\u{1b}[31mred",
+        "'quoted\"",
+    ] {
         files.write(name, "content").success();
         assert_eq!(files.read(name).success(), "content");
         assert_eq!(files.world.get(name), b"content");
     }
     let listed = files.call("file_list", json!({"path": "."}));
     assert_eq!(listed.success().lines().count(), 8, "{}", listed.text());
-    assert!(!listed.text().contains('\u{1b}'), "a name steers the terminal: {:?}", listed.text());
+    assert!(
+        !listed.text().contains('\u{1b}'),
+        "a name steers the terminal: {:?}",
+        listed.text()
+    );
 }
 
 fn links_inside_work_and_links_out_do_not(place: Place) {
@@ -293,16 +384,37 @@ fn links_inside_work_and_links_out_do_not(place: Place) {
             files.write(path, "mine"),
             files.edit(path, json!([{"old": "CANARY", "new": "x"}])),
         ] {
-            assert!(!answer.result.to_string().contains(&files.world.canary), "{path}: {}", answer.result);
-            assert!(!answer.ok() || !path.contains("out-folder"), "{path}: {}", answer.result);
+            assert!(
+                !answer.result.to_string().contains(&files.world.canary),
+                "{path}: {}",
+                answer.result
+            );
+            assert!(
+                !answer.ok() || !path.contains("out-folder"),
+                "{path}: {}",
+                answer.result
+            );
         }
     }
     files.write("out-folder/planted", "x");
     assert!(!files.world.outside.join("planted").exists());
-    assert_eq!(fs::read_to_string(&secret).unwrap(), files.world.canary, "the file outside has changed");
-    assert_eq!(files.read("out").kind(), "violation", "{}", files.read("out").result);
+    assert_eq!(
+        fs::read_to_string(&secret).unwrap(),
+        files.world.canary,
+        "the file outside has changed"
+    );
+    assert_eq!(
+        files.read("out").kind(),
+        "violation",
+        "{}",
+        files.read("out").result
+    );
     let found = files.call("grep", json!({"pattern": "CANARY"}));
-    assert!(!found.result.to_string().contains(&files.world.canary), "{}", found.result);
+    assert!(
+        !found.result.to_string().contains(&files.world.canary),
+        "{}",
+        found.result
+    );
 }
 
 fn paths_that_climb_are_violations(place: Place) {
@@ -331,8 +443,12 @@ fn paths_that_climb_are_violations(place: Place) {
 /// The control of what stays closed is the user, who reads all of it.
 fn what_a_profile_grants_is_read_and_never_written(place: Place) {
     let world = World::new(place);
-    let grants = ["tools", ".ssh"].map(|name| format!("{{ path = '{}' }}", world.home.join(name).display()));
-    let policy = format!("version = 1\n[profile.own]\ngrants = [{}]\n", grants.join(", "));
+    let grants =
+        ["tools", ".ssh"].map(|name| format!("{{ path = '{}' }}", world.home.join(name).display()));
+    let policy = format!(
+        "version = 1\n[profile.own]\ngrants = [{}]\n",
+        grants.join(", ")
+    );
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     world.write(&world.home.join("tools/src/lib.rs"), "fn granted() {}\n");
     world.write(&world.home.join("tools/.env"), &world.canary);
@@ -340,37 +456,76 @@ fn what_a_profile_grants_is_read_and_never_written(place: Place) {
     symlink("../secret", world.home.join("tools/out")).unwrap();
     symlink(world.home.join("tools/src"), world.project.join("sources")).unwrap();
     for name in ["tools/out", "tools/.env", ".ssh/id_rsa"] {
-        assert_eq!(run(world.host("cat").arg(world.home.join(name)), LIMIT).text(), world.canary, "{name}");
+        assert_eq!(
+            run(world.host("cat").arg(world.home.join(name)), LIMIT).text(),
+            world.canary,
+            "{name}"
+        );
     }
     let mut command = world.lazaret("session");
-    command.args(["--profile", "own", "--trust", "autonomous", "--max-violations", "99"]);
+    command.args([
+        "--profile",
+        "own",
+        "--trust",
+        "autonomous",
+        "--max-violations",
+        "99",
+    ]);
     let mut session = Session::start(command.env("XDG_CONFIG_HOME", world.home.join("settings")));
     let at = |name: &str| world.home.join(name).display().to_string();
     for path in [at("tools/src/lib.rs"), "sources/lib.rs".into()] {
-        assert_eq!(session.call("file_read", json!({ "path": path })).success(), "fn granted() {}\n");
+        assert_eq!(
+            session.call("file_read", json!({ "path": path })).success(),
+            "fn granted() {}\n"
+        );
     }
-    let found =
-        session.call("grep", json!({"pattern": "granted|CANARY", "path": at("tools"), "ignored": true}));
-    assert_eq!(found.success(), format!("{}:1:fn granted() {{}}", at("tools/src/lib.rs")));
+    let found = session.call(
+        "grep",
+        json!({"pattern": "granted|CANARY", "path": at("tools"), "ignored": true}),
+    );
+    assert_eq!(
+        found.success(),
+        format!("{}:1:fn granted() {{}}", at("tools/src/lib.rs"))
+    );
     let listed = session.call("file_list", json!({"path": at("tools"), "depth": 2}));
     assert!(listed.success().contains("lib.rs"), "{}", listed.result);
     let programs = session.call("glob", json!({"path": "/usr", "pattern": "bin/env"}));
     assert_eq!(programs.success(), "/usr/bin/env");
-    for path in
-        ["tools/out", "tools/.env", ".ssh/id_rsa", "secret", ""].map(at).iter().chain(&["/etc/passwd".into()])
+    for path in ["tools/out", "tools/.env", ".ssh/id_rsa", "secret", ""]
+        .map(at)
+        .iter()
+        .chain(&["/etc/passwd".into()])
     {
         let answer = session.call("file_read", json!({ "path": path }));
         // A protected name in what is granted is a refusal: nothing was tried to leave it.
-        let is_protected = ["tools/.env", ".ssh/id_rsa"].iter().any(|name| path.ends_with(name));
-        let kind = if is_protected { "denied_policy" } else { "violation" };
+        let is_protected = ["tools/.env", ".ssh/id_rsa"]
+            .iter()
+            .any(|name| path.ends_with(name));
+        let kind = if is_protected {
+            "denied_policy"
+        } else {
+            "violation"
+        };
         assert_eq!(answer.kind(), kind, "{path}: {}", answer.result);
     }
-    for path in [at("tools/src/lib.rs"), at("tools/new"), "sources/lib.rs".into()] {
+    for path in [
+        at("tools/src/lib.rs"),
+        at("tools/new"),
+        "sources/lib.rs".into(),
+    ] {
         let written = session.call("file_write", json!({"path": path, "content": "x"}));
         assert_eq!(written.kind(), "violation", "{path}: {}", written.result);
     }
-    assert_eq!(session.call("bash", json!({"command": "pwd", "cwd": at("tools")})).kind(), "violation");
-    assert_eq!(fs::read_to_string(world.home.join("tools/src/lib.rs")).unwrap(), "fn granted() {}\n");
+    assert_eq!(
+        session
+            .call("bash", json!({"command": "pwd", "cwd": at("tools")}))
+            .kind(),
+        "violation"
+    );
+    assert_eq!(
+        fs::read_to_string(world.home.join("tools/src/lib.rs")).unwrap(),
+        "fn granted() {}\n"
+    );
     assert!(!world.home.join("tools/new").exists());
 }
 
@@ -390,8 +545,14 @@ fn searches_find_what_is_there_and_pass_over_the_rest(place: Place) {
     files.world.make_folder(&files.world.project.join(".git"));
     let grep = files.call("grep", json!({"pattern": "needle"}));
     let found = grep.success();
-    assert!(found.contains("src/a.rs:1:fn needle() {}") && found.contains("notes.txt:2:"), "{found}");
-    assert!(!found.contains("target") && !found.contains("binary"), "{found}");
+    assert!(
+        found.contains("src/a.rs:1:fn needle() {}") && found.contains("notes.txt:2:"),
+        "{found}"
+    );
+    assert!(
+        !found.contains("target") && !found.contains("binary"),
+        "{found}"
+    );
     let included = files.call("grep", json!({"pattern": "(?i)NEEDLE", "include": "*.txt"}));
     assert_eq!(included.success().lines().count(), 2, "{}", included.text());
     let glob = files.call("glob", json!({"pattern": "**/*.rs"}));
@@ -399,13 +560,22 @@ fn searches_find_what_is_there_and_pass_over_the_rest(place: Place) {
     paths.sort_unstable();
     assert_eq!(paths, ["src/a.rs", "src/deep/b.rs"]);
     let list = files.call("file_list", json!({"path": "src", "depth": 3}));
-    assert_eq!(list.success().lines().collect::<Vec<_>>(), ["a.rs", "deep/", "deep/b.rs"]);
+    assert_eq!(
+        list.success().lines().collect::<Vec<_>>(),
+        ["a.rs", "deep/", "deep/b.rs"]
+    );
     let hidden = files.call("file_list", json!({"hidden": true}));
     assert!(
         hidden.success().contains(".gitignore")
-            && !files.call("file_list", json!({})).text().contains(".gitignore")
+            && !files
+                .call("file_list", json!({}))
+                .text()
+                .contains(".gitignore")
     );
-    assert!(!files.call("grep", json!({"pattern": "("})).ok(), "a broken expression is an error");
+    assert!(
+        !files.call("grep", json!({"pattern": "("})).ok(),
+        "a broken expression is an error"
+    );
     let none = files.call("grep", json!({"pattern": "no such text"}));
     assert!(none.ok() && !none.text().is_empty());
 }
@@ -421,7 +591,11 @@ fn a_large_tree_is_answered_in_time() {
         }
     }
     let answer = files.call("glob", json!({"pattern": "**/f*", "limit": 10_000}));
-    assert!(answer.text().contains("[truncated"), "{:.300}", answer.text());
+    assert!(
+        answer.text().contains("[truncated"),
+        "{:.300}",
+        answer.text()
+    );
     files.call("grep", json!({"pattern": "(a|a|aa|e)*x$", "limit": 10_000}));
 }
 
@@ -429,10 +603,16 @@ fn a_large_tree_is_answered_in_time() {
 fn files_and_commands_see_each_other_at_once(place: Place) {
     let mut files = Files::new(place);
     files.write("in", "from the tool").success();
-    assert_eq!(files.session.bash("cat in; echo from bash > out").success(), "from the tool");
+    assert_eq!(
+        files.session.bash("cat in; echo from bash > out").success(),
+        "from the tool"
+    );
     assert_eq!(files.read("out").success(), "from bash\n");
     // It ends only once the read has been answered.
-    let id = files.session.start_call("bash", json!({"command": "until [ -e read ]; do sleep 0.05; done"}));
+    let id = files.session.start_call(
+        "bash",
+        json!({"command": "until [ -e read ]; do sleep 0.05; done"}),
+    );
     files.read("out").success();
     files.write("read", "").success();
     files.session.answer_within(&id, LIMIT).success();
@@ -441,20 +621,36 @@ fn files_and_commands_see_each_other_at_once(place: Place) {
 fn the_answer_of_call_is_the_file(place: Place) {
     let world = World::new(place);
     world.put("file", "a\r\nb");
-    let finished = run(&mut world.lazaret_call("file_read", &json!({"path": "file"})), LIMIT);
-    assert!(finished.success().starts_with("a\r\nb"), "{:?}", finished.text());
-    assert!(until(LIMIT, || lazaret_tests::process::with_marker(world.project.to_str().unwrap()).is_empty()));
+    let finished = run(
+        &mut world.lazaret_call("file_read", &json!({"path": "file"})),
+        LIMIT,
+    );
+    assert!(
+        finished.success().starts_with("a\r\nb"),
+        "{:?}",
+        finished.text()
+    );
+    assert!(until(LIMIT, || lazaret_tests::process::with_marker(
+        world.project.to_str().unwrap()
+    )
+    .is_empty()));
 }
 
 /// What a file held, by the diff of its last change and the host's git.
 #[track_caller]
 fn before(world: &World, path: &str, change: &Answer) -> Vec<u8> {
-    let folder = world.home.join(format!("undone-{}", lazaret_tests::world::unique()));
+    let folder = world
+        .home
+        .join(format!("undone-{}", lazaret_tests::world::unique()));
     let (file, patch) = (folder.join(path), folder.join("the.patch"));
     world.write(&file, world.get(path));
-    world.write(&patch, change.result["metadata"]["diff"].as_str().expect("a diff"));
+    world.write(
+        &patch,
+        change.result["metadata"]["diff"].as_str().expect("a diff"),
+    );
     let mut git = world.host("git");
-    git.args(["apply", "-R", "--whitespace=nowarn", "the.patch"]).current_dir(&folder);
+    git.args(["apply", "-R", "--whitespace=nowarn", "the.patch"])
+        .current_dir(&folder);
     run(git.env("GIT_CEILING_DIRECTORIES", &world.home), LIMIT).success();
     fs::read(file).unwrap()
 }
@@ -465,24 +661,60 @@ fn a_change_comes_with_the_diff_that_undoes_it(place: Place) {
     let far = json!([{"old": "line 3\n", "new": ""}, {"old": "line 9\n", "new": "x\ny\n"}, {"old": "line 60\n", "new": "end"}]);
     let cases = [
         ("a", numbers.as_str(), far),
-        ("dir/a b", "one\ntwo\nthree", json!([{"old": "three", "new": "3\n4"}])),
-        ("crlf", "one\r\ntwo\r\n", json!([{"old": "one\ntwo", "new": "1\n\n2"}])),
-        ("no-end", "one\ntwo\n", json!([{"old": "two\n", "new": "two"}])),
-        ("all", "a b a\nb\n\na\n", json!([{"old": "a", "new": "é\n", "all": true}])),
-        ("twice", "a\nb\nc\n", json!([{"old": "b", "new": "b\nb"}, {"old": "b\nb\nc", "new": "d"}])),
+        (
+            "dir/a b",
+            "one\ntwo\nthree",
+            json!([{"old": "three", "new": "3\n4"}]),
+        ),
+        (
+            "crlf",
+            "one\r\ntwo\r\n",
+            json!([{"old": "one\ntwo", "new": "1\n\n2"}]),
+        ),
+        (
+            "no-end",
+            "one\ntwo\n",
+            json!([{"old": "two\n", "new": "two"}]),
+        ),
+        (
+            "all",
+            "a b a\nb\n\na\n",
+            json!([{"old": "a", "new": "é\n", "all": true}]),
+        ),
+        (
+            "twice",
+            "a\nb\nc\n",
+            json!([{"old": "b", "new": "b\nb"}, {"old": "b\nb\nc", "new": "d"}]),
+        ),
         ("first", "one\ntwo\n", json!([{"old": "one\n", "new": ""}])),
     ];
     for (path, content, edits) in cases {
         files.world.put(path, content);
         files.read(path).success();
         let edited = files.edit(path, edits);
-        assert!(!edited.success().contains("@@"), "the model gets what it got before");
-        assert_eq!(before(&files.world, path, &edited), content.as_bytes(), "{}", edited.result);
+        assert!(
+            !edited.success().contains("@@"),
+            "the model gets what it got before"
+        );
+        assert_eq!(
+            before(&files.world, path, &edited),
+            content.as_bytes(),
+            "{}",
+            edited.result
+        );
         let now = files.world.get(path);
         let written = files.write(path, "line 7\nanother end");
-        assert_eq!(before(&files.world, path, &written), now, "{}", written.result);
+        assert_eq!(
+            before(&files.world, path, &written),
+            now,
+            "{}",
+            written.result
+        );
         let diff = written.result["metadata"]["diff"].as_str().unwrap();
-        assert!(diff.starts_with(&format!("--- a/{path}\n+++ b/{path}\n@@ -1")), "{diff}");
+        assert!(
+            diff.starts_with(&format!("--- a/{path}\n+++ b/{path}\n@@ -1")),
+            "{diff}"
+        );
     }
     // Of what is not UTF-8 the text is shown as far as possible.
     files.world.put("bytes", b"\xff\xfe\nb\n");
@@ -497,17 +729,26 @@ fn a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said() {
     let reported = |answer: &Answer| {
         answer.success();
         let about = &answer.result["metadata"];
-        (about.get("diff").is_some(), about.get("diffOmitted").cloned())
+        (
+            about.get("diff").is_some(),
+            about.get("diffOmitted").cloned(),
+        )
     };
     // 64 KiB, old and new together.
-    for (size, want) in [(32 << 10, (true, None)), ((32 << 10) + 1, (false, Some(json!(true))))] {
+    for (size, want) in [
+        (32 << 10, (true, None)),
+        ((32 << 10) + 1, (false, Some(json!(true)))),
+    ] {
         files.world.put("large", "a".repeat(32 << 10));
         files.read("large").success();
         let written = files.write("large", &"b".repeat(size));
         assert_eq!(reported(&written), want, "{size}");
         // It is whole, however long it is.
         let diff = written.result["metadata"]["diff"].as_str();
-        assert!(diff.is_none_or(|diff| diff.matches('b').count() > size), "{size}");
+        assert!(
+            diff.is_none_or(|diff| diff.matches('b').count() > size),
+            "{size}"
+        );
     }
     assert_eq!(reported(&files.write("new", "x")), (false, None));
     assert_eq!(reported(&files.write("new", "x")), (true, None));
@@ -525,44 +766,82 @@ fn lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file(place: 
         files.world.put("file", content);
         let input = json!({"path": "file", "numbered": true, "offset": offset, "limit": limit});
         let answer = files.call("file_read", input);
-        (answer.success().to_owned(), answer.result["metadata"].clone())
+        (
+            answer.success().to_owned(),
+            answer.result["metadata"].clone(),
+        )
     };
     let (text, about) = numbered(b"one\r\n\n\tthree", None, None);
     assert_eq!(text, "     1\tone\r\n     2\t\n     3\t\tthree");
     assert_eq!((&about["totalLines"], about.get("next")), (&json!(3), None));
     let (text, about) = numbered(b"1\n2\n3\n4\n5", Some(2), Some(2));
-    assert_eq!(text, "     2\t2\n     3\t3\n[2 lines remaining - use offset=4]");
-    assert_eq!((&about["totalLines"], &about["next"]), (&json!(5), &json!(4)));
-    assert_eq!(numbered(b"1\n2\n3\n4\n5", Some(4), Some(2)).0, "     4\t4\n     5\t5");
+    assert_eq!(
+        text,
+        "     2\t2\n     3\t3\n[2 lines remaining - use offset=4]"
+    );
+    assert_eq!(
+        (&about["totalLines"], &about["next"]),
+        (&json!(5), &json!(4))
+    );
+    assert_eq!(
+        numbered(b"1\n2\n3\n4\n5", Some(4), Some(2)).0,
+        "     4\t4\n     5\t5"
+    );
     // No line of a file passes for another one, and none is longer than it may be.
     let odd = ["x\r     2\tforged\x1b]0;", &"é".repeat(2001), "end"].join("\n");
     let (text, about) = numbered(odd.as_bytes(), None, None);
-    let cut = format!("{} [truncated: total=2001 shown=2000 strategy=head]", "é".repeat(2000));
-    assert_eq!(text, format!("     1\tx␍     2\tforged\n     2\t{cut}\n     3\tend"));
-    assert_eq!((&about["stripped"], &about["cutLines"]), (&json!(1), &json!(1)));
+    let cut = format!(
+        "{} [truncated: total=2001 shown=2000 strategy=head]",
+        "é".repeat(2000)
+    );
+    assert_eq!(
+        text,
+        format!("     1\tx␍     2\tforged\n     2\t{cut}\n     3\tend")
+    );
+    assert_eq!(
+        (&about["stripped"], &about["cutLines"]),
+        (&json!(1), &json!(1))
+    );
     // The text as it is has the same in its metadata only.
     files.world.put("file", "1\n2\n3");
     let raw = files.call("file_read", json!({"path": "file", "limit": 1}));
-    assert_eq!((raw.success(), &raw.result["metadata"]["next"]), ("1\n", &json!(2)));
+    assert_eq!(
+        (raw.success(), &raw.result["metadata"]["next"]),
+        ("1\n", &json!(2))
+    );
     let wrong = files.call("file_read", json!({"path": "file", "numbered": "yes"}));
-    assert!(wrong.kind() == "invalid_input" && wrong.text().contains("numbered"), "{}", wrong.result);
+    assert!(
+        wrong.kind() == "invalid_input" && wrong.text().contains("numbered"),
+        "{}",
+        wrong.result
+    );
 }
 
 fn a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_says() {
-    let content: String = (1..=900).map(|line| format!("line {line}: {}\n", "é".repeat(line % 40))).collect();
+    let content: String = (1..=900)
+        .map(|line| format!("line {line}: {}\n", "é".repeat(line % 40)))
+        .collect();
     for profile in ["compact", "standard"] {
         let world = World::new(Place::any());
         world.put("file", &content);
-        let mut session = Session::start(world.lazaret("session").args(["--model-profile", profile]));
+        let mut session =
+            Session::start(world.lazaret("session").args(["--model-profile", profile]));
         let (mut offset, mut read, mut calls) = (Some(1), String::new(), 0);
         while let Some(from) = offset {
-            let answer = session.call("file_read", json!({"path": "file", "numbered": true, "offset": from}));
+            let answer = session.call(
+                "file_read",
+                json!({"path": "file", "numbered": true, "offset": from}),
+            );
             let text = answer.success();
             offset = answer.result["metadata"]["next"].as_u64();
             // 10 KiB are shown whole, and of more 5 KiB and two notes.
             let max = if offset.is_some() { 5120 + 200 } else { 10_240 };
             assert!(profile == "standard" || text.len() <= max, "{}", text.len());
-            assert_eq!(offset.is_some(), text.contains(" lines remaining - use offset="), "{text:.300}");
+            assert_eq!(
+                offset.is_some(),
+                text.contains(" lines remaining - use offset="),
+                "{text:.300}"
+            );
             let lines = text.lines().filter(|line| !line.starts_with('['));
             for (line, number) in lines.zip(from..) {
                 let (rendered, line) = line.split_once('\t').unwrap();
@@ -572,6 +851,10 @@ fn a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_
             }
             calls += 1;
         }
-        assert_eq!((read == content, calls > 1), (true, profile == "compact"), "{profile}: {calls}");
+        assert_eq!(
+            (read == content, calls > 1),
+            (true, profile == "compact"),
+            "{profile}: {calls}"
+        );
     }
 }

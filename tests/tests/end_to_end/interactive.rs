@@ -15,7 +15,10 @@ pub fn tests() -> Vec<Test> {
             control_z_stops_a_command_and_fg_continues_it,
             a_closed_window_ends_the_cell
         ],
-        once![the_terminal_is_restored_after_a_violent_end, the_keyboard_is_not_needed],
+        once![
+            the_terminal_is_restored_after_a_violent_end,
+            the_keyboard_is_not_needed
+        ],
     ]
     .concat()
 }
@@ -41,9 +44,15 @@ fn a_shell_answers_and_its_exit_code_is_ours(place: Place) {
     terminal.expect(PROMPT, LIMIT);
     terminal.send("exit 7\n");
     assert_eq!(terminal.finish(LIMIT).code(), Some(7));
-    assert!(terminal.is_restored(), "the terminal's settings are not what they were");
+    assert!(
+        terminal.is_restored(),
+        "the terminal's settings are not what they were"
+    );
     let screen = terminal.screen();
-    assert!(!screen.contains("no job control") && !screen.contains("cannot set terminal"), "{screen}");
+    assert!(
+        !screen.contains("no job control") && !screen.contains("cannot set terminal"),
+        "{screen}"
+    );
 }
 
 fn an_interrupt_ends_the_command_and_not_the_shell(place: Place) {
@@ -103,7 +112,9 @@ fn job_control_works(place: Place) {
 
 /// Lines in the file of a command that writes one again and again.
 fn ticks(world: &World) -> usize {
-    std::fs::read_to_string(world.project.join("ticks")).unwrap_or_default().len()
+    std::fs::read_to_string(world.project.join("ticks"))
+        .unwrap_or_default()
+        .len()
 }
 
 /// Whether such a command goes on.
@@ -129,8 +140,9 @@ fn job(world: &World, options: &[&str], behind: &str) -> Terminal {
     let script = "echo beg''un; while :; do echo >> ticks; sleep 0.02; done";
     command.args(options).args(["--", "bash", "-c", script]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> =
-        words.map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"))).collect();
+    let words: Vec<String> = words
+        .map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")))
+        .collect();
     terminal.send(&format!("{}{behind}\n", words.join(" ")));
     terminal.expect("begun", LIMIT);
     assert!(goes_on(world), "the control");
@@ -185,8 +197,11 @@ fn a_closed_window_ends_the_cell(place: Place) {
 /// A program that changes the terminal and is killed must not leave it changed.
 fn the_terminal_is_restored_after_a_violent_end() {
     let world = World::new(Place::any());
-    let mut terminal =
-        Terminal::start(&mut world.lazaret_run(&["bash", "-c", "stty raw -echo; kill -9 $$"]), 24, 80);
+    let mut terminal = Terminal::start(
+        &mut world.lazaret_run(&["bash", "-c", "stty raw -echo; kill -9 $$"]),
+        24,
+        80,
+    );
     assert_eq!(terminal.finish(LIMIT).code(), Some(137));
     assert!(terminal.is_restored());
 }
@@ -194,7 +209,9 @@ fn the_terminal_is_restored_after_a_violent_end() {
 /// Output through a pipe stays what it is, even when the input is a terminal: no terminal of its own then.
 fn the_keyboard_is_not_needed() {
     let world = World::new(Place::any());
-    let finished =
-        lazaret_tests::run(&mut world.lazaret_run(&["sh", "-c", "test -t 1 || echo piped"]), LIMIT);
+    let finished = lazaret_tests::run(
+        &mut world.lazaret_run(&["sh", "-c", "test -t 1 || echo piped"]),
+        LIMIT,
+    );
     assert_eq!(finished.success(), "piped\n");
 }

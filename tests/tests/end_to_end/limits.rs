@@ -37,8 +37,14 @@ memory_share = 1
 const ATTACKS: [(&str, &str); 7] = [
     ("output", "head -c 20000000 /dev/zero | tr '\\0' x; sleep 3"),
     ("file_size", "exec head -c 20000000 /dev/zero > big"),
-    ("written", "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3"),
-    ("memory", "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(3)'"),
+    (
+        "written",
+        "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3",
+    ),
+    (
+        "memory",
+        "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(3)'",
+    ),
     ("memory", SHARED),
     ("cpu_s", "timeout 20 bash -c 'while :; do :; done'; exit $?"),
     ("processes", "for i in $(seq 200); do sleep 3 & done; wait"),
@@ -77,8 +83,14 @@ fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
         run(&mut world.lazaret_run(&["bash", "-c", attack]), LIMIT).success();
         let finished = run(&mut under(limit, &world, attack), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
-        assert_eq!(result["error"]["kind"], "resource_limit", "{limit}: {result}");
-        assert!(result["error"]["message"].as_str().unwrap().contains(limit), "{limit}: {result}");
+        assert_eq!(
+            result["error"]["kind"], "resource_limit",
+            "{limit}: {result}"
+        );
+        assert!(
+            result["error"]["message"].as_str().unwrap().contains(limit),
+            "{limit}: {result}"
+        );
     }
 }
 
@@ -101,14 +113,25 @@ fn a_limit_ends_the_call_by_its_name(place: Place) {
         let finished = run(&mut tight(&world, attack), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
         // The kernel holds memory and processes for each process too, and then the program fails by itself.
-        let held = ["memory", "processes"].contains(&limit) && result["error"]["kind"] == "exit_nonzero"
-            || result["result"].as_str().unwrap_or_default().contains("Resource temporarily unavailable");
+        let held = ["memory", "processes"].contains(&limit)
+            && result["error"]["kind"] == "exit_nonzero"
+            || result["result"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("Resource temporarily unavailable");
         let message = result["error"]["message"].as_str().unwrap_or_default();
         assert!(held || message.contains(limit), "{limit}: {result}");
-        assert!(held || result["error"]["kind"] == "resource_limit", "{limit}: {result}");
+        assert!(
+            held || result["error"]["kind"] == "resource_limit",
+            "{limit}: {result}"
+        );
     }
     // The control: what stays within them works.
-    run(&mut tight(&world, "head -c 1000000 /dev/zero > small"), LIMIT).success();
+    run(
+        &mut tight(&world, "head -c 1000000 /dev/zero > small"),
+        LIMIT,
+    )
+    .success();
 }
 
 /// Who starts us may ignore signals, as Python does the one of the file size: a program hears them all the same.
@@ -117,11 +140,18 @@ fn signals_that_we_ignore_a_program_hears(place: Place) {
     let deaf = "trap '' XFSZ XCPU USR1 ALRM TSTP PIPE TERM; exec \"$@\"";
     let none = "SigIgn:\t0000000000000000";
     let world = World::new(place);
-    let control = run(world.host("bash").args(["-c", deaf, "bash"]).args(LOOK), LIMIT).success();
+    let control = run(
+        world.host("bash").args(["-c", deaf, "bash"]).args(LOOK),
+        LIMIT,
+    )
+    .success();
     assert_ne!(control.trim(), none);
     let inside = world.lazaret_run(&LOOK);
     let mut command = world.host("bash");
-    command.args(["-c", deaf, "bash"]).arg(inside.get_program()).args(inside.get_args());
+    command
+        .args(["-c", deaf, "bash"])
+        .arg(inside.get_program())
+        .args(inside.get_args());
     let text = run(&mut command, LIMIT).success();
     assert_eq!(text.trim(), none);
 }
@@ -130,7 +160,10 @@ fn signals_that_we_ignore_a_program_hears(place: Place) {
 fn a_crash_starts_no_handler_of_the_machine(place: Place) {
     let world = World::new(place);
     let hard = |limits: &str| {
-        let core = limits.lines().find(|line| line.starts_with("Max core")).unwrap();
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core"))
+            .unwrap();
         core.split_whitespace().nth(5).unwrap().to_owned()
     };
     let outside = hard(&std::fs::read_to_string("/proc/self/limits").unwrap());
@@ -150,6 +183,10 @@ try:
     while made < 400: made += len(os.openpty()) // 2
 except OSError: pass
 print(made)'";
-    let made: u32 = run(&mut world.cell(script), LIMIT).success().trim().parse().unwrap();
+    let made: u32 = run(&mut world.cell(script), LIMIT)
+        .success()
+        .trim()
+        .parse()
+        .unwrap();
     assert!((64..=256).contains(&made), "{made}");
 }

@@ -3,7 +3,9 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
-use lazaret_tests::{LIMIT, Place, Session, Test, User, World, filter, in_each_place, once, programs, run};
+use lazaret_tests::{
+    LIMIT, Place, Session, Test, User, World, filter, in_each_place, once, programs, run,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -26,14 +28,23 @@ pub fn tests() -> Vec<Test> {
 
 /// Where there are namespaces to refuse. Root has none of these refusals: the rules are about other users.
 fn namespaced() -> Option<Place> {
-    Place::all().into_iter().find(|place| place.tier.name() == "namespaced" && place.user == User::Ordinary)
+    Place::all()
+        .into_iter()
+        .find(|place| place.tier.name() == "namespaced" && place.user == User::Ordinary)
 }
 
 /// The same command on a machine that refuses `privilege`.
 fn refusing(world: &World, privilege: &str, command: &Command) -> Command {
     let mut outer = Command::new(programs::path("refusing"));
-    outer.arg(privilege).arg(command.get_program()).args(command.get_args());
-    outer.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer
+        .arg(privilege)
+        .arg(command.get_program())
+        .args(command.get_args());
+    outer.env_clear().envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     outer.current_dir(&world.project);
     world.place.as_user(&mut outer);
     outer
@@ -63,12 +74,18 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     assert_eq!(doctor(asked.arg("--json"))["tier"], "namespaced");
     let secret = world.home.join(".ssh/id_rsa");
     for privilege in filter::PRIVILEGES.iter().chain(&["uid-map"]) {
-        let mut session = Session::start(&mut refusing(&world, privilege, &world.lazaret("session")));
+        let mut session =
+            Session::start(&mut refusing(&world, privilege, &world.lazaret("session")));
         assert_eq!(session.ready["tier"], "flat", "{privilege}");
         let layers = session.ready["layers"].as_array().unwrap();
-        assert!(NAMESPACES.iter().all(|name| !layers.contains(&json!(name))), "{privilege}: {layers:?}");
         assert!(
-            ["landlock-files", "seccomp"].iter().all(|name| layers.contains(&json!(name))),
+            NAMESPACES.iter().all(|name| !layers.contains(&json!(name))),
+            "{privilege}: {layers:?}"
+        );
+        assert!(
+            ["landlock-files", "seccomp"]
+                .iter()
+                .all(|name| layers.contains(&json!(name))),
             "{privilege}"
         );
         let read = session.bash(&format!("cat {}", secret.display()));
@@ -78,8 +95,16 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
             read.result
         );
         assert!(!session.bash("unshare -U true").ok(), "{privilege}");
-        session.call("file_write", json!({"path": privilege, "content": privilege})).success();
-        assert_eq!(session.bash(&format!("cat {privilege}")).success(), *privilege);
+        session
+            .call(
+                "file_write",
+                json!({"path": privilege, "content": privilege}),
+            )
+            .success();
+        assert_eq!(
+            session.bash(&format!("cat {privilege}")).success(),
+            *privilege
+        );
         let mut asked = world.lazaret("doctor");
         let told = doctor(&mut refusing(&world, privilege, asked.arg("--json")));
         assert_eq!(
@@ -93,24 +118,45 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
 fn a_machine_that_refuses_is_told_what_to_set() {
     let Some(place) = namespaced() else { return };
     let world = World::new(place);
-    let page = run(&mut refusing(&world, "mount", &world.lazaret("doctor")), LIMIT).success();
-    assert!(page.contains("make the mounts private") && page.contains("To have namespaces"), "{page}");
-    assert!(!run(&mut world.lazaret("doctor"), LIMIT).success().contains("To have namespaces"));
+    let page = run(
+        &mut refusing(&world, "mount", &world.lazaret("doctor")),
+        LIMIT,
+    )
+    .success();
+    assert!(
+        page.contains("make the mounts private") && page.contains("To have namespaces"),
+        "{page}"
+    );
+    assert!(
+        !run(&mut world.lazaret("doctor"), LIMIT)
+            .success()
+            .contains("To have namespaces")
+    );
 }
 
 /// Only root can start a program as a user that nobody has heard of.
 fn a_user_without_an_account_works_or_is_told_what_is_missing() {
     const NOBODY: u32 = 912_345;
-    for place in Place::all().into_iter().filter(|place| place.user == User::Root) {
+    for place in Place::all()
+        .into_iter()
+        .filter(|place| place.user == User::Root)
+    {
         let world = World::new(place);
         let folders = ["config", "state", "data"].map(|name| world.home.join(name));
         folders.iter().for_each(|folder| world.make_folder(folder));
-        for folder in [&world.project, &world.home, &world.state].into_iter().chain(&folders) {
+        for folder in [&world.project, &world.home, &world.state]
+            .into_iter()
+            .chain(&folders)
+        {
             chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let start = |words: &[&str], variables: &[(&str, &Path)]| {
             let mut command = place.command("lazaret");
-            command.args(words).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
+            command
+                .args(words)
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .envs(variables.iter().copied());
             command.current_dir(&world.project).uid(NOBODY).gid(NOBODY);
             run(&mut command, LIMIT)
         };
@@ -124,19 +170,36 @@ fn a_user_without_an_account_works_or_is_told_what_is_missing() {
         for variables in [&home[..], &directories[..]] {
             let script = "id -u; echo made > file; cat file; touch ~/x && test -e ~/x && echo home";
             let done = start(&["run", "--", "bash", "-c", script], variables);
-            assert_eq!(done.success(), format!("{NOBODY}\nmade\nhome\n"), "{place} {variables:?}");
-            assert!(start(&["doctor"], variables).success().contains("A session opens here"), "{place}");
+            assert_eq!(
+                done.success(),
+                format!("{NOBODY}\nmade\nhome\n"),
+                "{place} {variables:?}"
+            );
+            assert!(
+                start(&["doctor"], variables)
+                    .success()
+                    .contains("A session opens here"),
+                "{place}"
+            );
             fs::remove_file(world.project.join("file")).unwrap();
         }
         let lost = start(&["run", "--", "true"], &[]);
-        assert!(lost.code() == 125 && lost.errors().contains("set HOME"), "{place}: {}", lost.errors());
+        assert!(
+            lost.code() == 125 && lost.errors().contains("set HOME"),
+            "{place}: {}",
+            lost.errors()
+        );
         let asked = start(&["doctor"], &[]);
         assert!(
             asked.code() == 1 && !asked.text().contains("A session opens here"),
             "{place}: {}",
             asked.text()
         );
-        assert!((asked.text() + &asked.errors()).contains("set HOME"), "{place}: {}", asked.text());
+        assert!(
+            (asked.text() + &asked.errors()).contains("set HOME"),
+            "{place}: {}",
+            asked.text()
+        );
     }
 }
 
@@ -146,11 +209,16 @@ fn private_files_lie_where_the_machine_takes_them(place: Place) {
     world.make_folder(&named);
     let start = |runtime: &Path, temporary: &Path| {
         let mut command = world.cell("touch $TMPDIR/x && echo $TMPDIR");
-        command.env("XDG_RUNTIME_DIR", runtime).env("TMPDIR", temporary);
+        command
+            .env("XDG_RUNTIME_DIR", runtime)
+            .env("TMPDIR", temporary);
         run(&mut command, LIMIT).success()
     };
     // `/proc` takes no directory of anybody's, and what lies in a root is a cell's to change.
-    let (first, second) = (start(Path::new("/proc"), &named), start(Path::new("/proc"), &world.project));
+    let (first, second) = (
+        start(Path::new("/proc"), &named),
+        start(Path::new("/proc"), &world.project),
+    );
     match place.tier.name() {
         "flat" => {
             assert!(first.starts_with(named.to_str().unwrap()), "{first}");
@@ -162,19 +230,38 @@ fn private_files_lie_where_the_machine_takes_them(place: Place) {
 
 /// In the flat tier, where private files lie on the machine. Root removes directories of any mode, and so proves nothing.
 fn what_a_command_has_closed_is_gone_with_the_session() {
-    let ordinary = Place::ordinary().into_iter().find(|place| place.tier == Tier::Flat);
+    let ordinary = Place::ordinary()
+        .into_iter()
+        .find(|place| place.tier == Tier::Flat);
     let world = World::new(ordinary.expect("every machine has the flat tier"));
     let script = "mkdir -p $TMPDIR/x/y ~/z && touch $TMPDIR/x/y/file ~/z/file && chmod 0 $TMPDIR/x/y $TMPDIR/x ~/z && echo $TMPDIR";
     let (named, plain) = (world.home.join("temporary"), world.outside.join("plain"));
     world.make_folder(&named);
     world.make_folder(&plain);
-    run(world.host("bash").args(["-c", script]).env("TMPDIR", &plain).env("HOME", &plain), LIMIT).success();
+    run(
+        world
+            .host("bash")
+            .args(["-c", script])
+            .env("TMPDIR", &plain)
+            .env("HOME", &plain),
+        LIMIT,
+    )
+    .success();
     let control = run(world.host("rm").arg("-rf").arg(&plain), LIMIT);
-    assert!(control.code() != 0 && plain.join("x").exists(), "the control: {}", control.errors());
+    assert!(
+        control.code() != 0 && plain.join("x").exists(),
+        "the control: {}",
+        control.errors()
+    );
     let mut command = world.cell(script);
-    command.env("XDG_RUNTIME_DIR", "/proc").env("TMPDIR", &named);
+    command
+        .env("XDG_RUNTIME_DIR", "/proc")
+        .env("TMPDIR", &named);
     let private = run(&mut command, LIMIT).success();
     assert!(private.starts_with(named.to_str().unwrap()), "{private}");
     // The executor ends after the program that has asked it.
-    assert!(until(LIMIT, || fs::read_dir(&named).unwrap().next().is_none()), "{private} is still there");
+    assert!(
+        until(LIMIT, || fs::read_dir(&named).unwrap().next().is_none()),
+        "{private} is still there"
+    );
 }

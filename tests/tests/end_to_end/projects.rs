@@ -1,7 +1,9 @@
 //! Criterion 2 of the main job: ordinary projects work in a cell.
 
 use lazaret_tests::world::unique;
-use lazaret_tests::{Finished, LIMIT, Place, Session, Test, User, World, in_each_place, once, programs, run};
+use lazaret_tests::{
+    Finished, LIMIT, Place, Session, Test, User, World, in_each_place, once, programs, run,
+};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -47,18 +49,31 @@ fn git_status_and_commit_work(place: Place) {
     world.put(".gitignore", ".env\n");
     world.put(".env", "KEY=1\n");
     let identify = "git config user.name T; git config user.email t@t.invalid";
-    on_host(&world, &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"));
-    let status = run(&mut world.cell("echo two >> file; echo new > other; git status --porcelain"), LIMIT);
+    on_host(
+        &world,
+        &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"),
+    );
+    let status = run(
+        &mut world.cell("echo two >> file; echo new > other; git status --porcelain"),
+        LIMIT,
+    );
     assert_eq!(status.success(), " M file\n?? other\n");
     let script = "git add -A && git commit -qm second && git log --format=%s && git branch side && \
                       git checkout -q side && echo three >> file && git commit -qam third && git checkout -q main && \
                       git merge -q side && git stash list && git gc -q && git fsck";
     let finished = run(&mut world.cell(script), LIMIT);
-    assert!(finished.success().starts_with("second\nfirst\n"), "{}", finished.text());
+    assert!(
+        finished.success().starts_with("second\nfirst\n"),
+        "{}",
+        finished.text()
+    );
     let log = on_host(&world, "git status --porcelain; git log --format=%s main");
     assert_eq!(log.text(), "third\nsecond\nfirst\n", "seen from outside");
     let leftovers = on_host(&world, "git status --porcelain --ignored; ls -A").text();
-    assert_eq!(leftovers, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n", "left in the project");
+    assert_eq!(
+        leftovers, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n",
+        "left in the project"
+    );
 }
 
 fn closed_names_are_printed_only_when_asked_for() {
@@ -66,34 +81,58 @@ fn closed_names_are_printed_only_when_asked_for() {
     world.put(".env", "KEY=1\n");
     on_host(&world, "for name in 1 2 3 4 5; do ln .env $name; done");
     let errors = |options: &[&str]| {
-        let finished = run(world.lazaret("run").args(options).args(["--", "true"]), LIMIT);
+        let finished = run(
+            world.lazaret("run").args(options).args(["--", "true"]),
+            LIMIT,
+        );
         finished.success();
         finished.errors().to_owned()
     };
     let printed = errors(&[]);
     assert_eq!(printed, "", "no command touched them");
     let all = errors(&["-v"]);
-    assert_eq!(all.matches("although its name does not say so").count(), 5, "{all}");
+    assert_eq!(
+        all.matches("although its name does not say so").count(),
+        5,
+        "{all}"
+    );
     assert!(!all.contains("more"), "{all}");
     // What was done at a bound is told to everybody.
     fs::set_permissions(&world.central, Permissions::from_mode(0o0)).unwrap();
     let done = errors(&[]);
-    assert_eq!((done.matches("it is open again").count(), done.lines().count()), (1, 1), "{done}");
+    assert_eq!(
+        (
+            done.matches("it is open again").count(),
+            done.lines().count()
+        ),
+        (1, 1),
+        "{done}"
+    );
 }
 
 /// Ordinary work does not need a new Landlock.
 fn work_goes_on_with_an_older_landlock() {
-    for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
+    for place in Place::all()
+        .into_iter()
+        .filter(|place| place.user == User::Ordinary)
+    {
         for abi in 1..=6 {
             let world = World::ablated(place, &format!("landlock-abi={abi}"));
             world.put("file", "one\n");
             let identify = "git config user.name T; git config user.email t@t.invalid";
-            on_host(&world, &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"));
+            on_host(
+                &world,
+                &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"),
+            );
             let script = "echo two >> file && git commit -qam second && git log --format=%s && \
                           mkdir -p a b && echo moved > a/x && mv a/x b/y && cat b/y && : > file && wc -c < file && \
                           echo 'int main(void){return 0;}' > c.c && gcc -o c c.c && ./c";
             let finished = run(&mut world.cell(script), LIMIT);
-            assert_eq!(finished.success(), "second\nfirst\nmoved\n0\n", "{place}, ABI {abi}");
+            assert_eq!(
+                finished.success(),
+                "second\nfirst\nmoved\n0\n",
+                "{place}, ABI {abi}"
+            );
             let edit = json!({"path": "b/y", "edits": [{"old": "moved", "new": "edited"}]});
             run(&mut world.lazaret_call("file_edit", &edit), LIMIT).success();
             assert_eq!(world.get("b/y"), b"edited\n", "{place}, ABI {abi}");
@@ -103,7 +142,8 @@ fn work_goes_on_with_an_older_landlock() {
 
 fn make_builds_a_c_project_with_two_jobs(place: Place) {
     let world = World::new(place);
-    let rules = "all: prog\n\t./prog\nprog: a.o b.o\n\t$(CC) -o $@ $^\n%.o: %.c\n\t$(CC) -O1 -c -o $@ $<\n";
+    let rules =
+        "all: prog\n\t./prog\nprog: a.o b.o\n\t$(CC) -o $@ $^\n%.o: %.c\n\t$(CC) -O1 -c -o $@ $<\n";
     world.put("Makefile", rules);
     world.put(
         "a.c",
@@ -111,7 +151,11 @@ fn make_builds_a_c_project_with_two_jobs(place: Place) {
     );
     world.put("b.c", "int b(void){return 42;}\n");
     let finished = run(&mut world.lazaret_run(&["make", "-j2"]), LIMIT);
-    assert!(finished.success().contains("b is 42"), "{}", finished.text());
+    assert!(
+        finished.success().contains("b is 42"),
+        "{}",
+        finished.text()
+    );
 }
 
 fn python_tests_pass(place: Place) {
@@ -122,7 +166,10 @@ fn python_tests_pass(place: Place) {
                     def test_file(self):\n        with tempfile.NamedTemporaryFile() as f: f.write(b'x')\n    \
                     def test_thread(self):\n        t = threading.Thread(target=print); t.start(); t.join()\n";
     world.put("test_it.py", test);
-    let finished = run(&mut world.lazaret_run(&["/usr/bin/python3", "-m", "unittest", "-v"]), LIMIT);
+    let finished = run(
+        &mut world.lazaret_run(&["/usr/bin/python3", "-m", "unittest", "-v"]),
+        LIMIT,
+    );
     finished.success();
     assert!(
         finished.errors().contains("Ran 3 tests") && finished.errors().contains("OK"),
@@ -133,13 +180,21 @@ fn python_tests_pass(place: Place) {
 
 fn npm_tests_pass(place: Place) {
     let world = World::new(place);
-    world.put("package.json", r#"{"name":"p","version":"1.0.0","scripts":{"test":"node test.js"}}"#);
+    world.put(
+        "package.json",
+        r#"{"name":"p","version":"1.0.0","scripts":{"test":"node test.js"}}"#,
+    );
     let test = "const cp=require('child_process'),fs=require('fs'),assert=require('assert');\
                     assert.equal(cp.execSync('echo x').toString(),'x\\n');fs.writeFileSync('out','y');\
                     setTimeout(()=>console.log('tests passed'),50)";
     world.put("test.js", test);
     let finished = run(&mut world.lazaret_run(&["npm", "test"]), LIMIT);
-    assert!(finished.success().contains("tests passed"), "{}{}", finished.text(), finished.errors());
+    assert!(
+        finished.success().contains("tests passed"),
+        "{}{}",
+        finished.text(),
+        finished.errors()
+    );
     assert_eq!(world.get("out"), b"y");
 }
 
@@ -147,21 +202,43 @@ fn npm_tests_pass(place: Place) {
 fn a_grant_inside_what_is_shown_leaves_the_users_files(place: Place) {
     let world = World::new(place);
     let (tools, settings) = (world.home.join("tools"), world.project.join("settings"));
-    let paths = [tools.clone(), tools.join("bin/env"), tools.join("bin"), settings.join("env")];
-    let grants: Vec<String> = paths.iter().map(|path| format!("{{ path = '{}' }}", path.display())).collect();
-    let policy = format!("version = 1\n[profile.own]\ngrants = [{}]\n", grants.join(", "));
+    let paths = [
+        tools.clone(),
+        tools.join("bin/env"),
+        tools.join("bin"),
+        settings.join("env"),
+    ];
+    let grants: Vec<String> = paths
+        .iter()
+        .map(|path| format!("{{ path = '{}' }}", path.display()))
+        .collect();
+    let policy = format!(
+        "version = 1\n[profile.own]\ngrants = [{}]\n",
+        grants.join(", ")
+    );
     world.write(&world.home.join("config/lazaret/policy.toml"), policy);
-    for file in [tools.join("bin/env"), tools.join("other"), settings.join("env")] {
+    for file in [
+        tools.join("bin/env"),
+        tools.join("other"),
+        settings.join("env"),
+    ] {
         world.write(&file, "of the user\n");
     }
     let mut command = world.lazaret("run");
-    command.env("XDG_CONFIG_HOME", world.home.join("config")).args(["--profile", "own", "--", "bash", "-c"]);
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("config"))
+        .args(["--profile", "own", "--", "bash", "-c"]);
     let tools = tools.display();
     command.arg(format!(
         "cat {tools}/bin/env {tools}/other settings/env; echo x > {tools}/bin/env || echo closed"
     ));
     let done = run(&mut command, LIMIT);
-    assert_eq!(done.success(), "of the user\n".repeat(3) + "closed\n", "{}", done.errors());
+    assert_eq!(
+        done.success(),
+        "of the user\n".repeat(3) + "closed\n",
+        "{}",
+        done.errors()
+    );
     assert_eq!(world.get("settings/env"), b"of the user\n");
 }
 
@@ -180,7 +257,12 @@ os.chown('file', os.getuid(), os.getgid()); os.chown('file', -1, -1); print('own
     world.put("file", "");
     world.put("owner.py", SCRIPT);
     let done = run(&mut world.cell("python3 owner.py"), LIMIT);
-    assert_eq!(done.success(), "1 ".repeat(9) + "own\n", "{}", done.errors());
+    assert_eq!(
+        done.success(),
+        "1 ".repeat(9) + "own\n",
+        "{}",
+        done.errors()
+    );
 }
 
 /// Yarn, prettier, uv, pytest and rustfmt search upwards, and stop where a file may not be read.
@@ -188,15 +270,29 @@ fn closed_files_above_the_project_are_missing(place: Place) {
     let world = World::new(place);
     let beside = world.project.parent().unwrap().join(".prettierrc");
     world.write(&beside, &world.canary);
-    let look =
-        format!("[ -e {0} ] && echo there; cat {0} 2>&1; cat ../.prettierrc 2>&1; true", beside.display());
-    let control = run(world.host("bash").current_dir(&world.project).args(["-c", &look]), LIMIT);
+    let look = format!(
+        "[ -e {0} ] && echo there; cat {0} 2>&1; cat ../.prettierrc 2>&1; true",
+        beside.display()
+    );
+    let control = run(
+        world
+            .host("bash")
+            .current_dir(&world.project)
+            .args(["-c", &look]),
+        LIMIT,
+    );
     assert_eq!(control.success(), format!("there\n{0}{0}", world.canary));
     let done = run(&mut world.cell(&look), LIMIT);
     let missing = "No such file or directory\n";
-    let expected = format!("cat: {}: {missing}cat: ../.prettierrc: {missing}", beside.display());
+    let expected = format!(
+        "cat: {}: {missing}cat: ../.prettierrc: {missing}",
+        beside.display()
+    );
     assert_eq!(done.success(), expected);
-    run(&mut world.cell(&format!("echo x > {}", beside.display())), LIMIT);
+    run(
+        &mut world.cell(&format!("echo x > {}", beside.display())),
+        LIMIT,
+    );
     assert_eq!(fs::read_to_string(&beside).unwrap(), world.canary);
 }
 
@@ -215,14 +311,21 @@ fn this_workspace_is_tested_with_the_rust_profile() {
         command.args(["--profile", "rust", "--timeout", "600", "--"]);
         command.args(["cargo", "test", "-p", "broker-protocol", "--offline"]);
         // No later build and no debugger reads any of it, and these tests need no fast macros.
-        for setting in
-            ["debug=false", "incremental=false", "package.syn.opt-level=0", "package.proc-macro2.opt-level=0"]
-        {
+        for setting in [
+            "debug=false",
+            "incremental=false",
+            "package.syn.opt-level=0",
+            "package.proc-macro2.opt-level=0",
+        ] {
             command.args(["--config", &format!("profile.dev.{setting}")]);
         }
         let finished = run(&mut command, Duration::from_secs(600));
         let text = finished.success();
-        assert!(text.contains("test result: ok"), "{place}: {text}{}", finished.errors());
+        assert!(
+            text.contains("test result: ok"),
+            "{place}: {text}{}",
+            finished.errors()
+        );
         ran += 1;
     }
     println!("ran in {ran} places");
@@ -234,17 +337,31 @@ fn toolchain(place: Place) -> Option<Vec<(&'static str, String)>> {
     let home = place.account().home.display().to_string();
     let with = |rustup: String, cargo: String| {
         let path = format!("{cargo}/bin:{SYSTEM}");
-        vec![("HOME", home.clone()), ("PATH", path), ("RUSTUP_HOME", rustup), ("CARGO_HOME", cargo)]
+        vec![
+            ("HOME", home.clone()),
+            ("PATH", path),
+            ("RUSTUP_HOME", rustup),
+            ("CARGO_HOME", cargo),
+        ]
     };
     let given = |name| std::env::var(name).ok();
     let candidates = [
-        Some(vec![("HOME", home.clone()), ("PATH", format!("{home}/.cargo/bin:{SYSTEM}"))]),
-        given("RUSTUP_HOME").zip(given("CARGO_HOME")).map(|(rustup, cargo)| with(rustup, cargo)),
+        Some(vec![
+            ("HOME", home.clone()),
+            ("PATH", format!("{home}/.cargo/bin:{SYSTEM}")),
+        ]),
+        given("RUSTUP_HOME")
+            .zip(given("CARGO_HOME"))
+            .map(|(rustup, cargo)| with(rustup, cargo)),
         Some(with("/usr/local/rustup".into(), "/usr/local/cargo".into())),
     ];
     candidates.into_iter().flatten().find(|variables| {
         let mut command = Command::new("cargo");
-        command.arg("--version").env_clear().envs(variables.iter().cloned()).current_dir("/");
+        command
+            .arg("--version")
+            .env_clear()
+            .envs(variables.iter().cloned())
+            .current_dir("/");
         place.as_user(&mut command);
         command.output().is_ok_and(|output| output.status.success())
     })
@@ -276,16 +393,44 @@ fn nothing_is_written_beside_a_project_and_lost(place: Place) {
     let way = format!("lazaret-{}", unique());
     let project = format!("{way}/of/project");
     let home = &place.account().home;
-    let make = format!("cd '{}' && rm -rf {way} && mkdir -p {project}", home.display());
+    let make = format!(
+        "cd '{}' && rm -rf {way} && mkdir -p {project}",
+        home.display()
+    );
     run(world.host("bash").args(["-c", &make]), LIMIT).success();
     let script = "echo x > here; (echo x > ../beside); (echo x > ../../above); mkdir ../sibling; (echo x > ~/own) && echo at home";
     let mut lazaret = world.program("lazaret");
-    lazaret.args(["run", "--project"]).arg(home.join(&project)).arg("--central").arg(&world.central);
-    let finished = run(lazaret.args(["--", "bash", "-c", script]).current_dir(home.join(&project)), LIMIT);
+    lazaret
+        .args(["run", "--project"])
+        .arg(home.join(&project))
+        .arg("--central")
+        .arg(&world.central);
+    let finished = run(
+        lazaret
+            .args(["--", "bash", "-c", script])
+            .current_dir(home.join(&project)),
+        LIMIT,
+    );
     let refused = finished.errors().matches("Permission denied").count();
-    let made = run(world.host("find").current_dir(home).args([&way, "-type", "f"]), LIMIT).success();
-    run(world.host("rm").current_dir(home).args(["-rf", &way]), LIMIT).success();
-    assert_eq!((finished.text(), refused), ("at home\n".into(), 3), "{}", finished.errors());
+    let made = run(
+        world
+            .host("find")
+            .current_dir(home)
+            .args([&way, "-type", "f"]),
+        LIMIT,
+    )
+    .success();
+    run(
+        world.host("rm").current_dir(home).args(["-rf", &way]),
+        LIMIT,
+    )
+    .success();
+    assert_eq!(
+        (finished.text(), refused),
+        ("at home\n".into(), 3),
+        "{}",
+        finished.errors()
+    );
     assert_eq!(made, format!("{project}/here\n"));
 }
 
@@ -297,16 +442,34 @@ fn caches_live_on_with_their_project(place: Place) {
     let named = run(&mut world.cell(fill), LIMIT).success();
     let caches = world.central.join("caches");
     assert_eq!(named.lines().count(), 5, "{named}");
-    assert!(named.lines().all(|line| std::path::Path::new(line).starts_with(&caches)), "{named}");
-    assert_eq!(run(&mut world.cell("cat \"$GOCACHE/x\" \"$CARGO_HOME/x\""), LIMIT).success(), "warm\nwarm\n");
-    let elsewhere = format!("test ! -e \"$GOCACHE/x\" && ! cat {}/go-build/x", caches.display());
+    assert!(
+        named
+            .lines()
+            .all(|line| std::path::Path::new(line).starts_with(&caches)),
+        "{named}"
+    );
+    assert_eq!(
+        run(
+            &mut world.cell("cat \"$GOCACHE/x\" \"$CARGO_HOME/x\""),
+            LIMIT
+        )
+        .success(),
+        "warm\nwarm\n"
+    );
+    let elsewhere = format!(
+        "test ! -e \"$GOCACHE/x\" && ! cat {}/go-build/x",
+        caches.display()
+    );
     run(&mut other.cell(&elsewhere), LIMIT).success();
     let policy = "version = 1\n[profile.own.environment]\nset = { GOCACHE = '/tmp/mine' }\n[profile.still]\ncentral = 'read'\n";
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     for (profile, want) in [("own", "/tmp/mine"), ("still", "")] {
         let mut command = world.lazaret("run");
         command.args(["--profile", profile, "--", "bash", "-c", "echo $GOCACHE"]);
-        let printed = run(command.env("XDG_CONFIG_HOME", world.home.join("settings")), LIMIT);
+        let printed = run(
+            command.env("XDG_CONFIG_HOME", world.home.join("settings")),
+            LIMIT,
+        );
         assert_eq!(printed.success().trim(), want, "{profile}");
     }
 }
@@ -332,27 +495,45 @@ for name in ['README', '.vim/coc-settings.json', '.husky/pre-commit', '.pre-comm
     let world = World::new(place);
     world.put("unpack.py", UNPACK);
     let mut session = Session::open(&world);
-    let unpack = |directory: &str| json!({"command": format!("/usr/bin/python3 unpack.py {directory}")});
+    let unpack =
+        |directory: &str| json!({"command": format!("/usr/bin/python3 unpack.py {directory}")});
     let caches = world.central.join("caches");
     for (directory, on_host) in [
         ("node_modules/x", world.project.join("node_modules/x")),
-        ("lib/site-packages/x", world.project.join("lib/site-packages/x")),
+        (
+            "lib/site-packages/x",
+            world.project.join("lib/site-packages/x"),
+        ),
         ("\"$npm_config_cache\"/x", caches.join("npm/x")),
     ] {
         let done = session.call("bash", unpack(directory));
         done.success();
         let denied = done.result["metadata"]["denied"].to_string();
-        assert!(denied.contains(".vim/coc-settings.json"), "{directory}: {}", done.result);
-        let mut left: Vec<_> =
-            fs::read_dir(&on_host).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(
+            denied.contains(".vim/coc-settings.json"),
+            "{directory}: {}",
+            done.result
+        );
+        let mut left: Vec<_> = fs::read_dir(&on_host)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         left.retain(|name| name != "linked");
         left.sort();
         assert_eq!(left, [".vim", "README"], "{directory}");
-        assert_eq!(fs::read_dir(on_host.join(".vim")).unwrap().count(), 0, "{directory}");
+        assert_eq!(
+            fs::read_dir(on_host.join(".vim")).unwrap().count(),
+            0,
+            "{directory}"
+        );
     }
     let refused = |session: &mut Session, directory: &str| {
         let elsewhere = session.call("bash", unpack(directory));
-        assert!(!elsewhere.ok() && elsewhere.text().contains("Permission denied"), "{}", elsewhere.result);
+        assert!(
+            !elsewhere.ok() && elsewhere.text().contains("Permission denied"),
+            "{}",
+            elsewhere.result
+        );
     };
     refused(&mut session, "src/x");
     // A project that lies where packages are installed is none itself.
@@ -364,17 +545,25 @@ for name in ['README', '.vim/coc-settings.json', '.husky/pre-commit', '.pre-comm
 
 fn with_policy(world: &World, policy: &str, subcommand: &str) -> Command {
     let settings = world.home.join("settings");
-    world.write(&settings.join("lazaret/policy.toml"), format!("version = 1\n{policy}"));
+    world.write(
+        &settings.join("lazaret/policy.toml"),
+        format!("version = 1\n{policy}"),
+    );
     let mut command = world.lazaret(subcommand);
     // `~` is the account's own home.
-    command.env("XDG_CONFIG_HOME", settings).env("CARGO_HOME", world.home.join(".cargo"));
+    command
+        .env("XDG_CONFIG_HOME", settings)
+        .env("CARGO_HOME", world.home.join(".cargo"));
     command
 }
 
 /// What a cell with this policy reads of `file`, and what Lazaret says of its choice.
 fn read_with(world: &World, policy: &str, options: &[&str], file: &Path) -> (bool, String) {
     let mut command = with_policy(world, policy, "run");
-    let finished = run(command.args(options).args(["-v", "--", "cat"]).arg(file), LIMIT);
+    let finished = run(
+        command.args(options).args(["-v", "--", "cat"]).arg(file),
+        LIMIT,
+    );
     let chosen = finished
         .errors()
         .lines()
@@ -394,7 +583,8 @@ fn a_project_chooses_its_profile_where_the_user_says_so(place: Place) {
         read(auto, &[]),
         (
             false,
-            "lazaret: the profile is default (auto: no file in the project's root chooses another)".into()
+            "lazaret: the profile is default (auto: no file in the project's root chooses another)"
+                .into()
         )
     );
     for name in ["Cargo.toml", "package.json"] {
@@ -404,12 +594,20 @@ fn a_project_chooses_its_profile_where_the_user_says_so(place: Place) {
                  name it with --profile, or one of your own that extends several";
     assert_eq!(read(auto, &[]), (true, found.into()));
     assert_eq!(read("", &["--profile", "auto"]), (true, found.into()));
-    for (policy, options) in [("", &[][..]), ("", &["--profile", "node"]), (auto, &["--profile", "default"])]
-    {
-        assert_eq!(read(policy, options), (false, String::new()), "{policy} {options:?}");
+    for (policy, options) in [
+        ("", &[][..]),
+        ("", &["--profile", "node"]),
+        (auto, &["--profile", "default"]),
+    ] {
+        assert_eq!(
+            read(policy, options),
+            (false, String::new()),
+            "{policy} {options:?}"
+        );
     }
     let session = Session::start(&mut with_policy(&world, auto, "session"));
-    let chosen = ["profile", "profileBy", "profileOthers"].map(|field| session.ready[field].clone());
+    let chosen =
+        ["profile", "profileBy", "profileOthers"].map(|field| session.ready[field].clone());
     assert_eq!(json!(chosen), json!(["rust", ["Cargo.toml"], ["node"]]));
 }
 
@@ -440,10 +638,20 @@ fn a_project_gains_no_profile_that_is_not_meant_for_it(place: Place) {
     let meant = format!("{own}[[auto]]\nfiles = ['meant.toml']\nprofile = 'private'\n");
     assert!(!read(&meant), "a link is no file of the project's");
     let mut session = Session::start(&mut with_policy(&world, &meant, "session"));
-    let show = format!("rm meant.toml; echo x > meant.toml; cat {}", secret.display());
+    let show = format!(
+        "rm meant.toml; echo x > meant.toml; cat {}",
+        secret.display()
+    );
     for _ in 0..2 {
         let answer = session.call("bash", json!({"command": show}));
-        assert!(!answer.result.to_string().contains("crate"), "{}", answer.result);
+        assert!(
+            !answer.result.to_string().contains("crate"),
+            "{}",
+            answer.result
+        );
     }
-    assert!(read(&meant), "control: the user has meant it for projects that have this file");
+    assert!(
+        read(&meant),
+        "control: the user has meant it for projects that have this file"
+    );
 }

@@ -7,7 +7,10 @@ use std::path::Path;
 
 pub fn tests() -> Vec<Test> {
     [
-        in_each_place![file_tools_neither_read_nor_change_them, the_shell_neither_reads_nor_changes_them],
+        in_each_place![
+            file_tools_neither_read_nor_change_them,
+            the_shell_neither_reads_nor_changes_them
+        ],
         once![directories_of_keys_are_no_roots],
     ]
     .concat()
@@ -28,7 +31,11 @@ fn world_with_secrets(place: lazaret_tests::Place) -> World {
 fn assert_untouched(world: &World, after: &str) {
     for name in NAMES {
         let now = String::from_utf8_lossy(&world.get(name)).into_owned();
-        assert_eq!(now, format!("API_KEY={}\n", world.canary), "{name} after {after}");
+        assert_eq!(
+            now,
+            format!("API_KEY={}\n", world.canary),
+            "{name} after {after}"
+        );
     }
 }
 
@@ -39,21 +46,38 @@ fn file_tools_neither_read_nor_change_them(place: Place) {
         let calls = [
             ("file_read", json!({"path": name})),
             ("file_write", json!({"path": name, "content": "x"})),
-            ("file_edit", json!({"path": name, "edits": [{"old": "API", "new": "x"}]})),
+            (
+                "file_edit",
+                json!({"path": name, "edits": [{"old": "API", "new": "x"}]}),
+            ),
             ("grep", json!({"pattern": "API_KEY", "path": name})),
         ];
         for (tool, input) in calls {
             let answer = session.call(tool, input);
-            assert!(!answer.result.to_string().contains(&world.canary), "{tool} {name}: {}", answer.result);
+            assert!(
+                !answer.result.to_string().contains(&world.canary),
+                "{tool} {name}: {}",
+                answer.result
+            );
             let refused = matches!(answer.kind(), "violation" | "denied_policy") || tool == "grep";
             assert!(refused, "{tool} {name}: {}", answer.result);
         }
     }
     let everywhere = session.call("grep", json!({"pattern": "API_KEY", "ignored": true}));
-    assert!(!everywhere.result.to_string().contains(&world.canary), "{}", everywhere.result);
+    assert!(
+        !everywhere.result.to_string().contains(&world.canary),
+        "{}",
+        everywhere.result
+    );
     let upper = session.call("file_write", json!({"path": ".ENV", "content": "x"}));
-    assert!(!upper.ok(), "another case is the same name to many programs: {}", upper.result);
-    session.call("file_read", json!({"path": "sub/code.py"})).success();
+    assert!(
+        !upper.ok(),
+        "another case is the same name to many programs: {}",
+        upper.result
+    );
+    session
+        .call("file_read", json!({"path": "sub/code.py"}))
+        .success();
     assert_untouched(&world, "the file tools");
 }
 
@@ -93,24 +117,45 @@ fn directories_of_keys_are_no_roots() {
         let mut command = world.program("lazaret");
         command.arg("run").env("XDG_DATA_HOME", &data);
         for (option, other) in roots {
-            command.arg(option).arg(if option == role { path } else { other.as_path() });
+            command.arg(option).arg(if option == role {
+                path
+            } else {
+                other.as_path()
+            });
         }
         run(command.args(["--", "true"]), LIMIT)
     };
-    for name in [".mozilla/firefox", ".password-store", ".config/gh", ".local/share/keyrings"] {
+    for name in [
+        ".mozilla/firefox",
+        ".password-store",
+        ".config/gh",
+        ".local/share/keyrings",
+    ] {
         for role in ["--project", "--central"] {
             let done = opened(role, &world.home.join(name));
             let refused = ["never opened to commands", "is protected in every root"];
             let is_said = refused.iter().any(|why| done.errors().contains(why));
-            assert!(is_said && done.code() != 0, "{role} {name}: {}", done.errors());
+            assert!(
+                is_said && done.code() != 0,
+                "{role} {name}: {}",
+                done.errors()
+            );
         }
     }
-    for name in ["lazaret", "lazaret/projects", "lazaret/projects/other/state"] {
+    for name in [
+        "lazaret",
+        "lazaret/projects",
+        "lazaret/projects/other/state",
+    ] {
         for role in ["--project", "--central"] {
             let done = opened(role, &data.join(name));
             let refused = ["central roots of projects", "XDG_DATA_HOME names"];
             let is_said = refused.iter().any(|why| done.errors().contains(why));
-            assert!(is_said && done.code() != 0, "{role} {name}: {}", done.errors());
+            assert!(
+                is_said && done.code() != 0,
+                "{role} {name}: {}",
+                done.errors()
+            );
         }
     }
     opened("--central", &data.join("lazaret/projects/one")).success();

@@ -47,7 +47,10 @@ fn workspace(place: Place) -> World {
     let world = World::new(place);
     world.put("top", "of all\n");
     world.put("packages/one/file", "one\n");
-    on_host(&world, &format!("git init -q -b main; {IDENTITY}; git add -A; git commit -qm first"));
+    on_host(
+        &world,
+        &format!("git init -q -b main; {IDENTITY}; git add -A; git commit -qm first"),
+    );
     world
 }
 
@@ -55,18 +58,35 @@ fn a_directory_of_a_repository_works_in_the_whole(place: Place) {
     let world = workspace(place);
     let package = world.project.join("packages/one");
     let script = "pwd; cat ../../top; echo two > file; git status --porcelain; git commit -qam second; git log --format=%s";
-    let finished = run(&mut lazaret_in(&world, &package, &["run", "-v", "--", "bash", "-c", script]), LIMIT);
-    let want = format!("{}\nof all\n M packages/one/file\nsecond\nfirst\n", package.display());
+    let finished = run(
+        &mut lazaret_in(&world, &package, &["run", "-v", "--", "bash", "-c", script]),
+        LIMIT,
+    );
+    let want = format!(
+        "{}\nof all\n M packages/one/file\nsecond\nfirst\n",
+        package.display()
+    );
     assert_eq!(finished.success(), want, "{}", finished.errors());
     let project = world.project.display();
     let chosen = format!(
         "lazaret: the project is {project} (the repository around the working directory); commands start in packages/one\n"
     );
     let errors = finished.errors();
-    let lines = errors.lines().filter(|line| !line.starts_with("lazaret: variables that "));
-    assert_eq!(lines.map(|line| format!("{line}\n")).collect::<String>(), chosen);
-    let silent = run(&mut lazaret_in(&world, &package, &["run", "--", "true"]), LIMIT);
-    assert_eq!((silent.success().as_str(), silent.errors().as_str()), ("", ""));
+    let lines = errors
+        .lines()
+        .filter(|line| !line.starts_with("lazaret: variables that "));
+    assert_eq!(
+        lines.map(|line| format!("{line}\n")).collect::<String>(),
+        chosen
+    );
+    let silent = run(
+        &mut lazaret_in(&world, &package, &["run", "--", "true"]),
+        LIMIT,
+    );
+    assert_eq!(
+        (silent.success().as_str(), silent.errors().as_str()),
+        ("", "")
+    );
 }
 
 fn options_choose_another_project(place: Place) {
@@ -74,45 +94,90 @@ fn options_choose_another_project(place: Place) {
     let package = world.project.join("packages/one");
     let named = package.to_str().unwrap();
     let printed = |directory: &Path, options: &[&str]| {
-        let script = ["--", "bash", "-c", "pwd; cat /dev/null ../../top 2>/dev/null; true"];
-        run(&mut lazaret_in(&world, directory, &[&["run"], options, &script].concat()), LIMIT).success()
+        let script = [
+            "--",
+            "bash",
+            "-c",
+            "pwd; cat /dev/null ../../top 2>/dev/null; true",
+        ];
+        run(
+            &mut lazaret_in(&world, directory, &[&["run"], options, &script].concat()),
+            LIMIT,
+        )
+        .success()
     };
     // The control: with the repository as the project, it is read.
     assert_eq!(printed(&package, &[]), format!("{named}\nof all\n"));
     assert_eq!(printed(&package, &["--project", "."]), format!("{named}\n"));
-    assert_eq!(printed(&world.outside, &["--project", named]), format!("{named}\n"));
-    assert_eq!(printed(&world.outside, &["--cwd", named]), format!("{named}\nof all\n"));
+    assert_eq!(
+        printed(&world.outside, &["--project", named]),
+        format!("{named}\n")
+    );
+    assert_eq!(
+        printed(&world.outside, &["--cwd", named]),
+        format!("{named}\nof all\n")
+    );
     let parent = world.project.join("packages");
-    assert_eq!(printed(&package, &["--project", parent.to_str().unwrap()]), format!("{named}\n"));
-    let mut elsewhere =
-        lazaret_in(&world, &package, &["run", "--project", named, "--cwd", "../..", "--", "true"]);
+    assert_eq!(
+        printed(&package, &["--project", parent.to_str().unwrap()]),
+        format!("{named}\n")
+    );
+    let mut elsewhere = lazaret_in(
+        &world,
+        &package,
+        &["run", "--project", named, "--cwd", "../..", "--", "true"],
+    );
     let finished = run(&mut elsewhere, LIMIT);
     finished.expect(125);
-    assert!(finished.errors().contains("it is not in the project"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("it is not in the project"),
+        "{}",
+        finished.errors()
+    );
 }
 
 fn calls_and_sessions_work_there_too() {
     let world = workspace(Place::any());
     let package = world.project.join("packages/one");
     let call = |tool: &str, input: &str| {
-        run(&mut lazaret_in(&world, &package, &["call", tool, input]), LIMIT).success()
+        run(
+            &mut lazaret_in(&world, &package, &["call", tool, input]),
+            LIMIT,
+        )
+        .success()
     };
-    assert_eq!(call("bash", r#"{"command":"pwd"}"#), format!("{}\n", package.display()));
+    assert_eq!(
+        call("bash", r#"{"command":"pwd"}"#),
+        format!("{}\n", package.display())
+    );
     assert_eq!(
         call("bash", r#"{"command":"pwd","cwd":"project:"}"#),
         format!("{}\n", world.project.display())
     );
     for path in ["file", "../one/file", "project:packages/one/file"] {
-        assert_eq!(call("file_read", &json!({"path": path}).to_string()), "one\n", "{path}");
+        assert_eq!(
+            call("file_read", &json!({"path": path}).to_string()),
+            "one\n",
+            "{path}"
+        );
     }
-    assert_eq!(call("glob", r#"{"pattern":"**/*"}"#).trim_end(), "packages/one/file");
+    assert_eq!(
+        call("glob", r#"{"pattern":"**/*"}"#).trim_end(),
+        "packages/one/file"
+    );
     let mut session = Session::start(&mut lazaret_in(&world, &package, &["session"]));
     assert_eq!(session.ready["project"], json!(world.project));
     assert_eq!(session.ready["cwd"], json!("packages/one"));
-    assert_eq!(session.bash("pwd").success(), format!("{}\n", package.display()));
+    assert_eq!(
+        session.bash("pwd").success(),
+        format!("{}\n", package.display())
+    );
     // What results name is read back as it stands there.
     let read = session.start_call("file_read", json!({"path": "packages/one/file"}));
-    assert_eq!(session.answer_within(&read, LIMIT).result["status"], "success");
+    assert_eq!(
+        session.answer_within(&read, LIMIT).result["status"],
+        "success"
+    );
 }
 
 /// Somebody who keeps settings in a repository of the whole home does not work on all of it.
@@ -121,9 +186,16 @@ fn a_home_is_no_project() {
     let directory = world.home.join("work");
     world.make_folder(&directory);
     on_host(&world, "cd; git init -q");
-    let finished = run(&mut lazaret_in(&world, &directory, &["run", "-v", "--", "pwd"]), LIMIT);
+    let finished = run(
+        &mut lazaret_in(&world, &directory, &["run", "-v", "--", "pwd"]),
+        LIMIT,
+    );
     assert_eq!(finished.success(), format!("{}\n", directory.display()));
-    assert!(finished.errors().contains("in no repository of yours"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("in no repository of yours"),
+        "{}",
+        finished.errors()
+    );
 }
 
 /// The user's repository in `outside/main`, with the project as a worktree of it, another worktree, and a packed branch.
@@ -148,7 +220,12 @@ fn a_linked_worktree_is_worked_in(place: Place) {
         git tag t; git reset -q --hard HEAD~1; git merge -q --ff-only t; git pack-refs --all; git worktree list | wc -l
         git status --porcelain; git log --format=%s | head -2";
     let finished = run(&mut world.cell(script), LIMIT);
-    assert_eq!(finished.success(), "two\none\n3\nx\ntwo\n", "{}", finished.errors());
+    assert_eq!(
+        finished.success(),
+        "two\none\n3\nx\ntwo\n",
+        "{}",
+        finished.errors()
+    );
     let host = "cd ../outside/main; git status --porcelain; git log --format=%s topic; git branch --format='%(refname:short)'
         git fsck --no-dangling; git worktree list | wc -l; git -C ../other status --porcelain";
     let want = "x\ntwo\ns\none\nmain\nnew\nother\nside\ntopic\n3\n";
@@ -194,30 +271,50 @@ fn of_its_repository_only_the_shared_part_is_open(place: Place) {
                 false => run(world.host("bash").args(["-c", &script]), LIMIT),
             };
             let after = state(world);
-            (before != after)
-                .then(|| format!("{before}\n---\n{after}\n---\n{}{}", finished.text(), finished.errors()))
+            (before != after).then(|| {
+                format!(
+                    "{before}\n---\n{after}\n---\n{}{}",
+                    finished.text(),
+                    finished.errors()
+                )
+            })
         };
-        assert!(changed(false).is_some(), "the control does nothing: {attack}");
+        assert!(
+            changed(false).is_some(),
+            "the control does nothing: {attack}"
+        );
         assert_eq!(changed(true), None, "{attack}");
     }
 }
 
 /// A file `.git` that anybody may have written, in a project that was unpacked.
 fn a_file_in_the_project_opens_no_repository(place: Place) {
-    for target in ["main/.git", "main/.git/worktrees/other", "main/.git/worktrees/project"] {
+    for target in [
+        "main/.git",
+        "main/.git/worktrees/other",
+        "main/.git/worktrees/project",
+    ] {
         let world = worktree(place);
         let common = world.outside.join("main/.git");
         let hostile = world.base().join("hostile");
-        world.write(&hostile.join(".git"), format!("gitdir: {}\n", world.outside.join(target).display()));
+        world.write(
+            &hostile.join(".git"),
+            format!("gitdir: {}\n", world.outside.join(target).display()),
+        );
         let script = format!(
             "cat '{0}/config'; echo sprung > '{0}/refs/sprung'; git log --format=%s",
             common.display()
         );
         let sprung = |common: &Path| common.join("refs/sprung").exists();
         let mut cell = world.program("lazaret");
-        cell.current_dir(&hostile).args(["run", "--", "bash", "-c", &script]);
+        cell.current_dir(&hostile)
+            .args(["run", "--", "bash", "-c", &script]);
         let finished = run(&mut cell, LIMIT);
-        assert_eq!((finished.text().as_str(), sprung(&common)), ("", false), "{target}");
+        assert_eq!(
+            (finished.text().as_str(), sprung(&common)),
+            ("", false),
+            "{target}"
+        );
         let named = format!(
             "{:?} (the project's .git leads there, but nothing in it leads back",
             world.outside.join(target)
@@ -225,7 +322,11 @@ fn a_file_in_the_project_opens_no_repository(place: Place) {
         assert!(finished.errors().contains(&named), "{}", finished.errors());
         // The control: in a worktree that the repository knows it is read.
         let finished = run(&mut world.cell(&script), LIMIT);
-        assert!(finished.text().contains("[core]") && sprung(&common), "{}", finished.errors());
+        assert!(
+            finished.text().contains("[core]") && sprung(&common),
+            "{}",
+            finished.errors()
+        );
     }
 }
 
@@ -242,7 +343,8 @@ fn a_submodule_is_worked_in(place: Place) {
     let sub = world.outside.join("super/sub");
     let work = |script: &str| {
         let mut cell = world.program("lazaret");
-        cell.current_dir(&sub).args(["run", "-v", "--", "bash", "-c", script]);
+        cell.current_dir(&sub)
+            .args(["run", "-v", "--", "bash", "-c", script]);
         run(&mut cell, LIMIT)
     };
     let finished = work(
@@ -251,8 +353,7 @@ fn a_submodule_is_worked_in(place: Place) {
     assert_eq!(finished.success(), "more\nlib\n", "{}", finished.errors());
     let module = world.outside.join("super/.git/modules/sub");
     let attack = |script: &str| script.replace("$M", module.to_str().unwrap());
-    let script =
-        "echo sprung >> $M/config; echo sprung > $M/hooks/post-commit; echo sprung >> $M/../../config";
+    let script = "echo sprung >> $M/config; echo sprung > $M/hooks/post-commit; echo sprung >> $M/../../config";
     work(&attack(script));
     let found = "grep -r sprung super/.git/config super/.git/modules/sub/config super/.git/modules/sub/hooks | wc -l; git -C super/sub log -1 --format=%s";
     let look = format!("cd '{}'; {found}", world.outside.display());
@@ -270,10 +371,18 @@ fn a_separate_directory_is_opened_by_policy(place: Place) {
     );
     on_host(&world, &script);
     let log = |profile: &str| {
-        run(world.lazaret("run").args(["--profile", profile, "--", "git", "log", "--format=%s"]), LIMIT)
+        run(
+            world
+                .lazaret("run")
+                .args(["--profile", profile, "--", "git", "log", "--format=%s"]),
+            LIMIT,
+        )
     };
     assert_ne!(log("default").code(), 0, "the policy does not name it");
-    let policy = format!("version = 1\n[profile.own]\ngit_directories = ['{}']\n", store.display());
+    let policy = format!(
+        "version = 1\n[profile.own]\ngit_directories = ['{}']\n",
+        store.display()
+    );
     world.write(&world.home.join("config/lazaret/policy.toml"), policy);
     let mut command = world.lazaret("run");
     command.env("XDG_CONFIG_HOME", world.home.join("config"));
@@ -294,7 +403,9 @@ fn no_link_comes_into_a_repository(place: Place) {
     let world = World::new(place);
     on_host(
         &world,
-        &format!("git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"),
+        &format!(
+            "git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"
+        ),
     );
     let target = world.outside.join("rc");
     world.write(&target, "mine\n");
@@ -339,7 +450,11 @@ fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
         let want = "MODE=two\nMODE=one\nMODE=two\nMODE=three\nMODE=two\nx\ntwo\none\n";
         assert_eq!(finished.success(), want, "{pack}: {}", finished.errors());
         assert_eq!(
-            on_host(&world, "git status --porcelain; git fsck --no-dangling; cat .env.test").text(),
+            on_host(
+                &world,
+                "git status --porcelain; git fsck --no-dangling; cat .env.test"
+            )
+            .text(),
             "MODE=two\n"
         );
     }
@@ -366,8 +481,10 @@ fn what_is_not_committed_stays_a_secret(place: Place) {
                 "S={secret}; git init -q -b main; {IDENTITY}; echo f > f; git add f; git commit -qm f; {scene}"
             ),
         );
-        let finished =
-            run(&mut world.cell("cat .env; grep -r . .env; echo sprung >> .env; rm -f .env; true"), LIMIT);
+        let finished = run(
+            &mut world.cell("cat .env; grep -r . .env; echo sprung >> .env; rm -f .env; true"),
+            LIMIT,
+        );
         assert!(!finished.text().contains(secret.as_str()), "{scene}");
         let there = on_host(&world, "cat .env").text();
         assert_eq!(there.trim(), secret, "{scene}");
@@ -386,29 +503,55 @@ fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     let changed = "set -e; cat .env.test .github/workflows/ci.yml .bazelrc; echo two >> .env.test; echo two >> .github/workflows/ci.yml
         echo new > .github/workflows/new.yml; rm .bazelrc; mv .env.test .env.prod; echo three > .env.test";
     let finished = run(&mut world.cell(changed), LIMIT);
-    assert_eq!(finished.success(), "one\none\none\n", "{}", finished.errors());
+    assert_eq!(
+        finished.success(),
+        "one\none\none\n",
+        "{}",
+        finished.errors()
+    );
     // In a session of several calls too.
     let mut session = Session::open(&world);
     let read = "cat .env.prod .env.test .github/workflows/*; ls .bazelrc 2>/dev/null; echo four > .env.prod";
-    assert_eq!(session.bash(read).success(), "one\ntwo\nthree\none\ntwo\nnew\n");
+    assert_eq!(
+        session.bash(read).success(),
+        "one\ntwo\nthree\none\ntwo\nnew\n"
+    );
     session.close(LIMIT);
-    let finished =
-        run(&mut world.cell("set -e; cat .env.prod; rm -r .github .env.prod .env.test; ls -A"), LIMIT);
+    let finished = run(
+        &mut world.cell("set -e; cat .env.prod; rm -r .github .env.prod .env.test; ls -A"),
+        LIMIT,
+    );
     assert_eq!(finished.success(), "four\n", "{}", finished.errors());
 }
 
 /// What the host has changed since is the host's.
 fn what_the_host_has_changed_is_closed_again(place: Place) {
     const CHANGES: [(&str, &str, &str); 6] = [
-        ("echo $S > .env.test", "cat .env.test", "echo sprung >> .env.test"),
-        ("echo $S > new; mv new .env.test", "cat .env.test", "echo sprung > .env.test"),
+        (
+            "echo $S > .env.test",
+            "cat .env.test",
+            "echo sprung >> .env.test",
+        ),
+        (
+            "echo $S > new; mv new .env.test",
+            "cat .env.test",
+            "echo sprung > .env.test",
+        ),
         (
             "cp .env.test new; mv new .env.test",
             "cat .env.test | grep -q one && echo $S",
             "echo sprung >> .env.test",
         ),
-        ("echo $S >> .github/workflows/ci.yml", "false", "echo sprung >> .github/workflows/ci.yml"),
-        ("echo $S > .github/workflows/host.yml", "false", "echo sprung >> .github/workflows/host.yml"),
+        (
+            "echo $S >> .github/workflows/ci.yml",
+            "false",
+            "echo sprung >> .github/workflows/ci.yml",
+        ),
+        (
+            "echo $S > .github/workflows/host.yml",
+            "false",
+            "echo sprung >> .github/workflows/host.yml",
+        ),
         (
             "mv .github/workflows w; cp -r w .github/workflows",
             "false",
@@ -418,15 +561,16 @@ fn what_the_host_has_changed_is_closed_again(place: Place) {
     for (change, read, write) in CHANGES {
         let attacked = |changed: bool| {
             let world = World::new(place);
-            let make =
-                "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml";
+            let make = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml";
             run(&mut world.cell(make), LIMIT).success();
             let secret = format!("S={};", world.canary);
             if changed {
                 on_host(&world, &format!("{secret} {change}"));
             }
             let finished = run(&mut world.cell(&format!("{secret} {read}; {write}")), LIMIT);
-            let written = on_host(&world, "cat .env.test .github/workflows/*").text().contains("sprung");
+            let written = on_host(&world, "cat .env.test .github/workflows/*")
+                .text()
+                .contains("sprung");
             (written, finished.text().contains(&world.canary))
         };
         assert_eq!(attacked(true), (false, false), "{change}");

@@ -20,8 +20,17 @@ fn printed(world: &World, script: &str) -> String {
     let finished = run(&mut world.cell(script), LIMIT);
     let mut session = Session::open(world);
     let answer = session.bash(script);
-    let streamed: String = answer.events.iter().filter_map(|event| event["chunk"].as_str()).collect();
-    format!("{}{}{streamed}{}", finished.text(), finished.errors(), answer.result)
+    let streamed: String = answer
+        .events
+        .iter()
+        .filter_map(|event| event["chunk"].as_str())
+        .collect();
+    format!(
+        "{}{}{streamed}{}",
+        finished.text(),
+        finished.errors(),
+        answer.result
+    )
 }
 
 fn keys_and_password_files_are_not_read(place: Place) {
@@ -29,7 +38,10 @@ fn keys_and_password_files_are_not_read(place: Place) {
     let home = world.home.display();
     for script in [
         "cat ~/.ssh/id_rsa".to_owned(),
-        format!("cat {home}/.ssh/id_rsa {home}/.aws/credentials {}/secret.txt", world.outside.display()),
+        format!(
+            "cat {home}/.ssh/id_rsa {home}/.aws/credentials {}/secret.txt",
+            world.outside.display()
+        ),
         format!("cd {home} && cat .ssh/*; ls -la {home}/.ssh"),
         format!("python3 -c \"print(open('{home}/.ssh/id_rsa').read())\""),
         format!("ln -s {home}/.ssh/id_rsa here; cat here; cp here there; cat there"),
@@ -38,8 +50,14 @@ fn keys_and_password_files_are_not_read(place: Place) {
         let text = printed(&world, &script);
         assert!(!text.contains(&world.canary), "{script}: {text}");
     }
-    let text = printed(&world, "cat /etc/shadow /etc/gshadow /etc/sudoers; head -c 100 /dev/mem");
-    assert!(!text.contains("root:*") && !text.contains("root:!") && !text.contains("root:$"), "{text}");
+    let text = printed(
+        &world,
+        "cat /etc/shadow /etc/gshadow /etc/sudoers; head -c 100 /dev/mem",
+    );
+    assert!(
+        !text.contains("root:*") && !text.contains("root:!") && !text.contains("root:$"),
+        "{text}"
+    );
 }
 
 fn the_environment_has_no_secret(place: Place) {
@@ -54,18 +72,32 @@ fn the_environment_has_no_secret(place: Place) {
         let text = printed(&world, script);
         assert!(!text.contains(&world.canary), "{script}: {text}");
     }
-    assert!(run(&mut world.cell("echo $PATH; test -n \"$HOME\""), LIMIT).success().contains("/usr/bin"));
+    assert!(
+        run(&mut world.cell("echo $PATH; test -n \"$HOME\""), LIMIT)
+            .success()
+            .contains("/usr/bin")
+    );
 }
 
 fn nothing_outside_is_written(place: Place) {
     let world = World::new(place);
     let name = format!("lazaret-{}", lazaret_tests::world::unique());
     let outside = world.outside.join(&name);
-    let places =
-        [format!("/etc/{name}"), format!("/usr/{name}"), format!("/{name}"), outside.display().to_string()];
+    let places = [
+        format!("/etc/{name}"),
+        format!("/usr/{name}"),
+        format!("/{name}"),
+        outside.display().to_string(),
+    ];
     for path in places {
-        printed(&world, &format!("echo x > {path}; mkdir {path}; ln -s / {path}"));
-        assert!(!std::path::Path::new(&path).is_symlink() && !std::path::Path::new(&path).exists(), "{path}");
+        printed(
+            &world,
+            &format!("echo x > {path}; mkdir {path}; ln -s / {path}"),
+        );
+        assert!(
+            !std::path::Path::new(&path).is_symlink() && !std::path::Path::new(&path).exists(),
+            "{path}"
+        );
     }
 }
 
@@ -74,8 +106,9 @@ fn no_address_answers(place: Place) {
     let visits = Arc::new(AtomicU32::new(0));
     let (address, _serving) = listen(&world.canary, visits.clone());
     let (host, port) = address.rsplit_once(':').unwrap();
-    let connect =
-        format!("import socket; s=socket.create_connection(('{host}',{port}),2); print(s.recv(99))");
+    let connect = format!(
+        "import socket; s=socket.create_connection(('{host}',{port}),2); print(s.recv(99))"
+    );
     for script in [
         format!("curl -s -m 2 http://{address}/ || wget -q -T 2 -t 1 -O - http://{address}/"),
         format!("python3 -c \"{connect}\""),

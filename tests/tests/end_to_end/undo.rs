@@ -21,7 +21,10 @@ pub fn tests() -> Vec<Test> {
 /// `lazaret COMMAND --json ARGUMENTS`, and its exit code.
 fn lazaret(world: &World, command: &str, arguments: &[&str]) -> (i32, Value) {
     let finished = run(world.lazaret(command).arg("--json").args(arguments), LIMIT);
-    (finished.code(), serde_json::from_str(&finished.text()).unwrap_or_default())
+    (
+        finished.code(),
+        serde_json::from_str(&finished.text()).unwrap_or_default(),
+    )
 }
 
 fn call(world: &World, tool: &str, input: &Value) -> Value {
@@ -39,17 +42,30 @@ fn a_session_reads_before_it_edits(place: Place) {
     for (tool, input) in [("file_edit", &edit), ("file_write", &write)] {
         let unread = session.call(tool, input.clone());
         assert_eq!(unread.kind(), "invalid_input");
-        assert!(unread.text().contains("has not been read"), "{}", unread.result);
+        assert!(
+            unread.text().contains("has not been read"),
+            "{}",
+            unread.result
+        );
     }
     session.call("file_read", json!({"path": "file"})).success();
     session.bash("echo -n 'theirs again' > file").success();
     for (tool, input) in [("file_edit", &edit), ("file_write", &write)] {
         let stale = session.call(tool, input.clone());
         assert_eq!(stale.kind(), "invalid_input");
-        assert!(stale.text().contains("modified since the last read"), "{}", stale.result);
+        assert!(
+            stale.text().contains("modified since the last read"),
+            "{}",
+            stale.result
+        );
     }
     assert_eq!(world.get("file"), b"theirs again");
-    session.call("file_read", json!({"path": "file", "offset": 1, "limit": 1})).success();
+    session
+        .call(
+            "file_read",
+            json!({"path": "file", "offset": 1, "limit": 1}),
+        )
+        .success();
     session.call("file_edit", edit).success();
     session.call("file_write", write).success();
     assert_eq!(world.get("file"), b"mine");
@@ -59,21 +75,48 @@ fn a_session_reads_before_it_edits(place: Place) {
 fn a_session_lists_its_changes_and_takes_one_back(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    session.call("Write", json!({"file_path": "a", "content": "one"})).success();
-    session.call("Edit", json!({"file_path": "a", "old_string": "one", "new_string": "two"})).success();
+    session
+        .call("Write", json!({"file_path": "a", "content": "one"}))
+        .success();
+    session
+        .call(
+            "Edit",
+            json!({"file_path": "a", "old_string": "one", "new_string": "two"}),
+        )
+        .success();
     let mut ask = |line: Value| {
         session.send(&line);
         session.answer_within(line["id"].as_str().unwrap(), LIMIT)
     };
     let listed = ask(json!({"id": "h", "history": true, "limit": 5}));
-    let changes = listed.result["metadata"]["changes"].as_array().unwrap().clone();
-    assert_eq!(changes.iter().map(|change| &change["path"]).collect::<Vec<_>>(), ["a", "a"]);
+    let changes = listed.result["metadata"]["changes"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(
+        changes
+            .iter()
+            .map(|change| &change["path"])
+            .collect::<Vec<_>>(),
+        ["a", "a"]
+    );
     let undo = |id: &str, change: &Value, path: &str| json!({"id": id, "op": "undo", "undo": change["number"], "path": path});
-    assert_eq!(ask(undo("u1", &changes[1], "a")).kind(), "invalid_input", "the edit came after it");
-    assert_eq!(ask(undo("u2", &changes[0], "b")).kind(), "invalid_input", "it was to another file");
+    assert_eq!(
+        ask(undo("u1", &changes[1], "a")).kind(),
+        "invalid_input",
+        "the edit came after it"
+    );
+    assert_eq!(
+        ask(undo("u2", &changes[0], "b")).kind(),
+        "invalid_input",
+        "it was to another file"
+    );
     ask(undo("u3", &changes[0], "a")).success();
     assert_eq!(world.get("a"), b"one");
-    assert_eq!(ask(json!({"id": "u4", "undo": 1, "path": "/etc/passwd"})).kind(), "violation");
+    assert_eq!(
+        ask(json!({"id": "u4", "undo": 1, "path": "/etc/passwd"})).kind(),
+        "violation"
+    );
     session.send(&json!({"id": "u5", "undo": 1, "path": "../x"}));
     assert_eq!(session.answer_within("u5", LIMIT).kind(), "invalid_input");
 }
@@ -81,10 +124,22 @@ fn a_session_lists_its_changes_and_takes_one_back(place: Place) {
 fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     let world = World::new(place);
     let script = world.put_program("script", "old");
-    let written = call(&world, "file_write", &json!({"path": "script", "content": "new"}));
+    let written = call(
+        &world,
+        "file_write",
+        &json!({"path": "script", "content": "new"}),
+    );
     let edits = json!([{"old": "new", "new": "newer"}]);
-    let edited = call(&world, "file_edit", &json!({"path": "script", "edits": edits}));
-    let made = call(&world, "file_write", &json!({"path": "dir/made", "content": "x"}));
+    let edited = call(
+        &world,
+        "file_edit",
+        &json!({"path": "script", "edits": edits}),
+    );
+    let made = call(
+        &world,
+        "file_write",
+        &json!({"path": "dir/made", "content": "x"}),
+    );
     let number = |result: &Value| result["metadata"]["change"].as_u64().unwrap().to_string();
     let (first, second, third) = (number(&written), number(&edited), number(&made));
     let (code, history) = lazaret(&world, "history", &[]);
@@ -96,16 +151,26 @@ fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     let undo = |change: &str| lazaret(&world, "undo", &[change]);
     assert_eq!(undo(&first).0, 2, "the edit came after it");
     let said = run(world.lazaret("undo").arg(&first), LIMIT);
-    for way in [format!("later changes of the file: {second};"), format!("`lazaret undo {first} --force`")] {
+    for way in [
+        format!("later changes of the file: {second};"),
+        format!("`lazaret undo {first} --force`"),
+    ] {
         assert!(said.errors().contains(&way), "{}", said.errors());
     }
     assert_eq!(undo(&second).0, 0);
     assert_eq!(world.get("script"), b"new");
     assert_eq!(undo(&first).0, 0);
     assert_eq!(world.get("script"), b"old");
-    assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(
+        fs::metadata(&script).unwrap().permissions().mode() & 0o777,
+        0o755
+    );
     let (code, removed) = undo(&third);
-    assert_eq!((code, world.project.join("dir/made").exists()), (0, false), "{removed}");
+    assert_eq!(
+        (code, world.project.join("dir/made").exists()),
+        (0, false),
+        "{removed}"
+    );
     assert_eq!(undo(&number(&removed)).0, 0, "an undo is a change");
     assert_eq!(world.get("dir/made"), b"x");
     // What others have done since stays, unless it shall not.
@@ -118,7 +183,11 @@ fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     assert_eq!(undo("999").0, 1);
     let history = run(&mut world.lazaret("history"), LIMIT).success();
     assert_eq!(history.lines().count(), 8, "{history}");
-    assert!(history.lines().all(|line| line.contains("script") || line.contains("dir/made")));
+    assert!(
+        history
+            .lines()
+            .all(|line| line.contains("script") || line.contains("dir/made"))
+    );
 }
 
 /// A call is named as the records name it: the audit, the run log, the result and the session's first line agree.
@@ -147,34 +216,63 @@ fn a_call_is_undone_by_the_name_that_the_records_have(place: Place) {
     // The records of both programs, and the history.
     let (_, history) = lazaret(&world, "history", &[]);
     let newest = &history["metadata"]["changes"][4];
-    assert_eq!((&newest["session"], &newest["call"]), (&json!(id), &json!(made)), "{history}");
-    let audit = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
-    let audit = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(
+        (&newest["session"], &newest["call"]),
+        (&json!(id), &json!(made)),
+        "{history}"
+    );
+    let audit = run(
+        world.program("lazaret").args(["audit", "show", "--json"]),
+        LIMIT,
+    )
+    .success();
+    let audit = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let named = |record: &Value| record["session"] == id.as_str() && record["call"] == made;
-    let record = audit.into_iter().find(|record| record["kind"] == "call" && named(record)).unwrap();
-    assert_eq!((&record["tool"], &record["path"]), (&json!("file_write"), &json!("a")));
+    let record = audit
+        .into_iter()
+        .find(|record| record["kind"] == "call" && named(record))
+        .unwrap();
+    assert_eq!(
+        (&record["tool"], &record["path"]),
+        (&json!("file_write"), &json!("a"))
+    );
     let listed = run(&mut world.lazaret("history"), LIMIT).success();
     let short = format!("{}:{made}", &id[..8]);
     assert!(listed.lines().last().unwrap().contains(&short), "{listed}");
     // A batch is its calls, and the order in which they are named does not matter.
     let words: Vec<&str> = batch.iter().map(String::as_str).collect();
     let (_, missing) = lazaret(&world, "undo", &[words[0], &format!("{id}:99999")]);
-    assert_eq!(missing["error"]["kind"], "not_found", "nothing is undone where one is not there");
+    assert_eq!(
+        missing["error"]["kind"], "not_found",
+        "nothing is undone where one is not there"
+    );
     assert_eq!(world.get("b"), b"second");
     let done = run(world.lazaret("undo").arg("--json").args(&words), LIMIT).success();
     assert_eq!(done.lines().count(), 3, "{done}");
     assert!(!world.project.join("b").exists() && !world.project.join("c").exists());
-    assert_eq!(lazaret(&world, "undo", &[&format!("{}:{changed}", &id[..4])]).0, 0);
+    assert_eq!(
+        lazaret(&world, "undo", &[&format!("{}:{changed}", &id[..4])]).0,
+        0
+    );
     assert_eq!(world.get("a"), b"one");
     // The first that is not undone ends it: what is older stays.
     world.put("a", "theirs");
     let (first, second) = (format!("{id}:{made}"), format!("{id}:{changed}"));
-    assert_eq!(run(world.lazaret("undo").args([&first, &second]), LIMIT).code(), 2);
+    assert_eq!(
+        run(world.lazaret("undo").args([&first, &second]), LIMIT).code(),
+        2
+    );
     assert_eq!(world.get("a"), b"theirs");
     // What is neither names what it could be; and a call that changed nothing has nothing to undo.
     let wrong = run(world.lazaret("undo").arg("abc"), LIMIT);
     assert_eq!(wrong.code(), 2);
-    assert!(wrong.errors().contains("SESSION:NUMBER"), "{}", wrong.errors());
+    assert!(
+        wrong.errors().contains("SESSION:NUMBER"),
+        "{}",
+        wrong.errors()
+    );
     assert_eq!(lazaret(&world, "undo", &["0000:1"]).0, 1);
 }
 
@@ -183,25 +281,44 @@ fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
     let policy = "version = 1\n[profile.small.limits]\nundo = \"64 KiB\"\n";
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     world.put("file", "old");
-    let written = call(&world, "file_write", &json!({"path": "file", "content": "new"}));
+    let written = call(
+        &world,
+        "file_write",
+        &json!({"path": "file", "content": "new"}),
+    );
     let change = written["metadata"]["change"].to_string();
-    assert_eq!(lazaret(&world, "undo", &[&change, "--profile", "read-only"]).0, 126);
+    assert_eq!(
+        lazaret(&world, "undo", &[&change, "--profile", "read-only"]).0,
+        126
+    );
     assert_eq!(world.get("file"), b"new");
     let mut small = world.lazaret("session");
-    small.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "small"]);
+    small
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(["--profile", "small"]);
     let mut session = Session::start(&mut small);
     for round in 0..20 {
         let path = format!("f{round}");
         world.put(&path, format!("{round}").repeat(6000));
         session.call("file_read", json!({"path": path})).success();
         let kept = session.call("file_write", json!({"path": path, "content": "x"}));
-        assert!(kept.result["metadata"]["change"].is_u64(), "{}", kept.result);
+        assert!(
+            kept.result["metadata"]["change"].is_u64(),
+            "{}",
+            kept.result
+        );
     }
     world.put("large", "x".repeat(70_000));
-    session.call("file_read", json!({"path": "large"})).success();
+    session
+        .call("file_read", json!({"path": "large"}))
+        .success();
     let large = session.call("file_write", json!({"path": "large", "content": "x"}));
     assert_eq!(large.result["metadata"]["change"], Value::Null);
-    assert!(large.success().ends_with("(this cannot be undone)"), "{}", large.text());
+    assert!(
+        large.success().ends_with("(this cannot be undone)"),
+        "{}",
+        large.text()
+    );
     let store = world.central.join(".lazaret/undo");
     let used: u64 = ["changes", "objects"]
         .iter()
@@ -209,5 +326,9 @@ fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
         .map(|entry| entry.unwrap().metadata().unwrap().len() + 4096)
         .sum();
     assert!(used <= 64 << 10, "{used} bytes");
-    assert_eq!(lazaret(&world, "undo", &[&change]).0, 1, "the oldest was dropped");
+    assert_eq!(
+        lazaret(&world, "undo", &[&change]).0,
+        1,
+        "the oldest was dropped"
+    );
 }

@@ -18,7 +18,12 @@ pub fn challenge(channel: Channel) -> Challenge {
 }
 
 pub fn grant(extent: Extent) -> Grant {
-    Grant { call: 7, digest: Digest([0xd1; 32]), nonce: Nonce([0x0e; 16]), extent }
+    Grant {
+        call: 7,
+        digest: Digest([0xd1; 32]),
+        nonce: Nonce([0x0e; 16]),
+        extent,
+    }
 }
 
 fn standing() -> Vec<SessionGrant> {
@@ -32,8 +37,12 @@ fn standing() -> Vec<SessionGrant> {
         opens: None,
         ends_s: None,
     };
-    let other =
-        SessionGrant { grant: 2, rule: "rule:user:2".into(), only: Some(Digest([0xd1; 32])), ..one.clone() };
+    let other = SessionGrant {
+        grant: 2,
+        rule: "rule:user:2".into(),
+        only: Some(Digest([0xd1; 32])),
+        ..one.clone()
+    };
     let lease = SessionGrant {
         grant: 3,
         rule: "lease".into(),
@@ -45,17 +54,45 @@ fn standing() -> Vec<SessionGrant> {
 }
 
 fn leases() -> Vec<Lease> {
-    let all = Lease { lease: 3, opens: Leased::Host("a.example:443".into()), call: 7, key: None };
-    let read = Lease { lease: 5, opens: Leased::Read("/r".into()), ..all.clone() };
-    let write = Lease { lease: 6, opens: Leased::Write("/w".into()), ..all.clone() };
-    vec![all.clone(), Lease { lease: 4, key: Some(Nonce([0x0e; 16])), ..all }, read, write]
+    let all = Lease {
+        lease: 3,
+        opens: Leased::Host("a.example:443".into()),
+        call: 7,
+        key: None,
+    };
+    let read = Lease {
+        lease: 5,
+        opens: Leased::Read("/r".into()),
+        ..all.clone()
+    };
+    let write = Lease {
+        lease: 6,
+        opens: Leased::Write("/w".into()),
+        ..all.clone()
+    };
+    vec![
+        all.clone(),
+        Lease {
+            lease: 4,
+            key: Some(Nonce([0x0e; 16])),
+            ..all
+        },
+        read,
+        write,
+    ]
 }
 
 pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
     vec![
         ("grant once", ToBroker::Grant(grant(Extent::Once))),
-        ("grant for the session", ToBroker::Grant(grant(Extent::Session))),
-        ("grant for minutes", ToBroker::Grant(grant(Extent::Minutes(10)))),
+        (
+            "grant for the session",
+            ToBroker::Grant(grant(Extent::Session)),
+        ),
+        (
+            "grant for minutes",
+            ToBroker::Grant(grant(Extent::Minutes(10))),
+        ),
         ("refuse", ToBroker::Refuse { call: 7 }),
         ("grants", ToBroker::Grants),
         ("revoke", ToBroker::Revoke { grant: 1 }),
@@ -63,11 +100,28 @@ pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
 }
 
 pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
-    let asked =
-        |covers| FromBroker::Asked { call: 7, challenge: Challenge { covers, ..challenge(Channel::Relay) } };
-    let ungranted = |fault| FromBroker::Ungranted(Ungranted { call: 7, fault, violations: 2 });
+    let asked = |covers| FromBroker::Asked {
+        call: 7,
+        challenge: Challenge {
+            covers,
+            ..challenge(Channel::Relay)
+        },
+    };
+    let ungranted = |fault| {
+        FromBroker::Ungranted(Ungranted {
+            call: 7,
+            fault,
+            violations: 2,
+        })
+    };
     vec![
-        ("asked", FromBroker::Asked { call: 7, challenge: challenge(Channel::Relay) }),
+        (
+            "asked",
+            FromBroker::Asked {
+                call: 7,
+                challenge: challenge(Channel::Relay),
+            },
+        ),
         ("asked, a grant for the call", asked(Coverage::Call)),
         ("asked, a grant for once", asked(Coverage::Once)),
         (
@@ -89,8 +143,14 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("no leases", FromBroker::Leases(vec![])),
         ("ungranted, not waiting", ungranted(GrantFault::NotWaiting)),
         ("ungranted, other call", ungranted(GrantFault::OtherCall)),
-        ("ungranted, other question", ungranted(GrantFault::OtherQuestion)),
-        ("ungranted, other channel", ungranted(GrantFault::OtherChannel)),
+        (
+            "ungranted, other question",
+            ungranted(GrantFault::OtherQuestion),
+        ),
+        (
+            "ungranted, other channel",
+            ungranted(GrantFault::OtherChannel),
+        ),
         ("ungranted, too many", ungranted(GrantFault::TooMany)),
         ("grants", FromBroker::Grants(standing())),
     ]
@@ -98,10 +158,22 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
 
 pub fn from_approver() -> Vec<(&'static str, FromApprover)> {
     let examples = vec![
-        ("hello", FromApprover::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        (
+            "hello",
+            FromApprover::Hello(Hello {
+                version: 0x0102,
+                ..Hello::ours(None)
+            }),
+        ),
         ("look", FromApprover::Look { call: 7 }),
         ("grant", FromApprover::Grant(grant(Extent::Once))),
-        ("refuse", FromApprover::Refuse { call: 7, nonce: Nonce([0x0e; 16]) }),
+        (
+            "refuse",
+            FromApprover::Refuse {
+                call: 7,
+                nonce: Nonce([0x0e; 16]),
+            },
+        ),
         ("grants", FromApprover::Grants),
         ("revoke", FromApprover::Revoke { grant: 1 }),
     ];
@@ -124,23 +196,55 @@ pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
         offset: None,
         limit: None,
     });
-    let ungranted = Ungranted { call: 7, fault: GrantFault::NotWaiting, violations: 0 };
-    let asked = ToApprover::Asked { call: 7, challenge: challenge(Channel::Separate), tool: "bash".into() };
+    let ungranted = Ungranted {
+        call: 7,
+        fault: GrantFault::NotWaiting,
+        violations: 0,
+    };
+    let asked = ToApprover::Asked {
+        call: 7,
+        challenge: challenge(Channel::Separate),
+        tool: "bash".into(),
+    };
     let examples = vec![
-        ("hello", ToApprover::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        (
+            "hello",
+            ToApprover::Hello(Hello {
+                version: 0x0102,
+                ..Hello::ours(None)
+            }),
+        ),
         ("session", ToApprover::Session { opened, client: 42 }),
         ("asked", asked),
         ("request", ToApprover::Request { call: 7, request }),
-        ("before", ToApprover::Before { call: 7, bytes: b"old".into() }),
+        (
+            "before",
+            ToApprover::Before {
+                call: 7,
+                bytes: b"old".into(),
+            },
+        ),
         ("seen", ToApprover::Seen { call: 7 }),
-        ("ended, granted once", ended(Decision::Granted(Extent::Once))),
-        ("ended, granted for the session", ended(Decision::Granted(Extent::Session))),
+        (
+            "ended, granted once",
+            ended(Decision::Granted(Extent::Once)),
+        ),
+        (
+            "ended, granted for the session",
+            ended(Decision::Granted(Extent::Session)),
+        ),
         ("ended, refused", ended(Decision::Refused)),
         ("ended, expired", ended(Decision::Expired)),
         ("ended, cancelled", ended(Decision::Cancelled)),
         ("ungranted", ToApprover::Ungranted(ungranted)),
         ("grants", ToApprover::Grants(standing())),
-        ("fault", ToApprover::Fault(Failed { kind: ErrorKind::Protocol, message: "m".into() })),
+        (
+            "fault",
+            ToApprover::Fault(Failed {
+                kind: ErrorKind::Protocol,
+                message: "m".into(),
+            }),
+        ),
     ];
     // As above.
     examples.iter().for_each(|(_, message)| match message {

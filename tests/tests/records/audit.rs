@@ -1,9 +1,13 @@
 //! The audit records a call before its answer, where no cell can reach it, and nothing runs without it.
 
 use super::written::{audit_of, of_kind, records, verify, whole};
-use broker_protocol::{ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath};
+use broker_protocol::{
+    ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
+};
 use lazaret_tests::wire::{Received, opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Session, Test, World, in_each_place, once, process, run, suite};
+use lazaret_tests::{
+    Broker, LIMIT, Place, Session, Test, World, in_each_place, once, process, run, suite,
+};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::fs;
@@ -25,14 +29,20 @@ pub fn tests() -> Vec<Test> {
             many_brokers_at_once_make_one_whole_chain,
             a_second_reader_and_a_laxer_mode_change_nothing
         ],
-        suite::in_own_process(in_each_place![a_full_disk_ends_the_session_and_leaves_a_whole_chain]),
+        suite::in_own_process(in_each_place![
+            a_full_disk_ends_the_session_and_leaves_a_whole_chain
+        ]),
     ]
     .concat()
 }
 
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
-    Request::FileRead(FileRead { path, offset: None, limit: None })
+    Request::FileRead(FileRead {
+        path,
+        offset: None,
+        limit: None,
+    })
 }
 
 fn each_request_has_one_record_before_its_answer(place: Place) {
@@ -53,31 +63,60 @@ fn each_request_has_one_record_before_its_answer(place: Place) {
         (&ran["tool"], &ran["verdict"], &ran["end"]),
         (&json!("bash"), &json!("allow"), &json!("exited"))
     );
-    assert_eq!((&ran["exit"], &ran["usage"]["stdout_bytes"]), (&json!(7), &json!(5)));
+    assert_eq!(
+        (&ran["exit"], &ran["usage"]["stdout_bytes"]),
+        (&json!(7), &json!(5))
+    );
     assert_eq!(
         (&ran["policy"], &ran["tier"]),
         (&json!(opened.policy.to_string()), &json!(place.tier.name()))
     );
-    assert!(ran["layers"].as_array().unwrap().contains(&json!("seccomp")));
+    assert!(
+        ran["layers"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("seccomp"))
+    );
     let (_, answered) = call(2, read("a.txt"));
-    assert_eq!((&answered["path"], &answered["end"]), (&json!("a.txt"), &json!("answered")));
+    assert_eq!(
+        (&answered["path"], &answered["end"]),
+        (&json!("a.txt"), &json!("answered"))
+    );
     let (_, refused) = call(3, read(".env"));
-    assert_eq!((&refused["verdict"], &refused["rule"]), (&json!("deny"), &json!("protect:.env")));
+    assert_eq!(
+        (&refused["verdict"], &refused["rule"]),
+        (&json!("deny"), &json!("protect:.env"))
+    );
     assert_eq!(
         (&refused["violation"], &refused["error"]),
         (&serde_json::Value::Null, &json!("denied_policy"))
     );
     let (done, invalid) = call(4, Request::Bash(shell("a\0b")));
     assert!(matches!(done.outcome, Outcome::Failed(_)));
-    assert_eq!((&invalid["verdict"], &invalid["error"]), (&json!("none"), &json!("invalid_input")));
+    assert_eq!(
+        (&invalid["verdict"], &invalid["error"]),
+        (&json!("none"), &json!("invalid_input"))
+    );
     // Of a command's text there is nothing but its hash.
     let text = fs::read_to_string(audit_of(&world).join("audit-000001.jsonl")).unwrap();
-    assert!(!text.contains("qwxyz") && !text.contains("printf"), "{text}");
+    assert!(
+        !text.contains("qwxyz") && !text.contains("printf"),
+        "{text}"
+    );
     assert_ne!(ran["request"], invalid["request"]);
     drop(broker);
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == 1));
     assert_eq!(of_kind(&records(&world), "closed")[0]["calls"], 4);
-    assert_eq!(of_kind(&records(&world), "started").len(), 1, "only a command is recorded before it starts");
+    assert_eq!(
+        of_kind(&records(&world), "started").len(),
+        1,
+        "only a command is recorded before it starts"
+    );
     whole(&world);
 }
 
@@ -86,7 +125,10 @@ fn no_cell_reaches_the_audit(place: Place) {
     run(&mut world.cell("true"), LIMIT).success();
     let audit = audit_of(&world).join("audit-000001.jsonl");
     let head = audit_of(&world).join("head");
-    assert_eq!(fs::metadata(audit_of(&world)).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(audit_of(&world)).unwrap().mode() & 0o777,
+        0o700
+    );
     assert_eq!(fs::metadata(&audit).unwrap().mode() & 0o777, 0o600);
     let attack = format!(
         "cat {0} {1}; ls {2}; echo x >> {0} && echo WROTE; rm {1} && echo REMOVED; mv {2} {2}.gone && echo MOVED; chmod 777 {2} && echo OPENED",
@@ -97,9 +139,15 @@ fn no_cell_reaches_the_audit(place: Place) {
     // Without a cell all of it works: in another world, whose audit is then broken.
     let control = World::new(place);
     run(&mut control.cell("true"), LIMIT).success();
-    let there = attack.replace(world.state.to_str().unwrap(), control.state.to_str().unwrap());
+    let there = attack.replace(
+        world.state.to_str().unwrap(),
+        control.state.to_str().unwrap(),
+    );
     let text = run(control.host("bash").args(["-c", &there]), LIMIT).text();
-    assert!(text.contains("\"hash\"") && text.contains("WROTE") && text.contains("MOVED"), "{text}");
+    assert!(
+        text.contains("\"hash\"") && text.contains("WROTE") && text.contains("MOVED"),
+        "{text}"
+    );
     assert_eq!(verify(&control).code(), 1);
     // In one nothing does.
     let text = run(&mut world.cell(&attack), LIMIT).text();
@@ -112,7 +160,12 @@ fn no_cell_reaches_the_audit(place: Place) {
         assert_eq!(answer.result["status"], "error", "{}", answer.result);
     }
     drop(session);
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 3));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == 3));
     whole(&world);
 }
 
@@ -131,8 +184,9 @@ fn no_root_and_no_grant_shows_the_records() {
             .args(["--", "true"]);
         let finished = run(&mut command, LIMIT);
         finished.expect(125);
-        let is_said =
-            ["the records", "XDG_STATE_HOME names"].iter().any(|why| finished.errors().contains(why));
+        let is_said = ["the records", "XDG_STATE_HOME names"]
+            .iter()
+            .any(|why| finished.errors().contains(why));
         assert!(is_said, "{}", finished.errors());
     }
     let config = world.outside.join("config");
@@ -142,10 +196,16 @@ fn no_root_and_no_grant_shows_the_records() {
     );
     world.write(&config.join("lazaret/policy.toml"), policy);
     let mut command = world.lazaret("run");
-    command.env("XDG_CONFIG_HOME", &config).args(["--profile", "wide", "--", "true"]);
+    command
+        .env("XDG_CONFIG_HOME", &config)
+        .args(["--profile", "wide", "--", "true"]);
     let finished = run(&mut command, LIMIT);
     finished.expect(125);
-    assert!(finished.errors().contains("would show the records"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("would show the records"),
+        "{}",
+        finished.errors()
+    );
 }
 
 fn nothing_runs_without_an_audit(place: Place) {
@@ -154,7 +214,11 @@ fn nothing_runs_without_an_audit(place: Place) {
     world.write(&world.state.join("lazaret"), "a file");
     let finished = run(&mut world.cell("touch ran"), LIMIT);
     finished.expect(125);
-    assert!(finished.errors().contains("the audit cannot be written"), "{}", finished.errors());
+    assert!(
+        finished.errors().contains("the audit cannot be written"),
+        "{}",
+        finished.errors()
+    );
     assert!(!world.project.join("ran").exists());
     // It goes away under a session: the command does not even start.
     let world = World::new(place);
@@ -169,12 +233,19 @@ fn nothing_runs_without_an_audit(place: Place) {
 #[track_caller]
 fn until_audit_fault(broker: &mut Broker, request: &Request, max: u64) -> u64 {
     for call in 1000..1000 + max {
-        broker.send(&ToBroker::Call { call, request: request.clone() });
+        broker.send(&ToBroker::Call {
+            call,
+            request: request.clone(),
+        });
         loop {
             match broker.message() {
                 FromBroker::Fault(failed) => {
                     assert_eq!(failed.kind, ErrorKind::Internal);
-                    assert!(failed.message.contains("the audit cannot be written"), "{}", failed.message);
+                    assert!(
+                        failed.message.contains("the audit cannot be written"),
+                        "{}",
+                        failed.message
+                    );
                     broker.ended(LIMIT);
                     return call - 1000;
                 }
@@ -197,12 +268,21 @@ fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     broker.call(1, Request::Bash(shell("true")));
     disk.fill();
     let recorded = until_audit_fault(&mut broker, &read("a.txt"), 20);
-    assert_eq!(of_kind(&records(&world), "call").len() as u64, 1 + recorded, "a result for each record");
+    assert_eq!(
+        of_kind(&records(&world), "call").len() as u64,
+        1 + recorded,
+        "a result for each record"
+    );
     disk.empty();
     // Nothing half-written is left, and a new session goes on from there.
     let before = whole(&world);
     run(&mut world.cell("true"), LIMIT).success();
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == 1));
     assert_eq!(whole(&world), before + 4);
 }
 
@@ -216,7 +296,9 @@ impl<'w> SmallDisk<'w> {
         let account = world.place.account();
         let options = format!("size=64k,mode=700,uid={},gid={}", account.uid, account.gid);
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "none"]).arg(&world.state);
+        mount
+            .args(["-t", "tmpfs", "-o", &options, "none"])
+            .arg(&world.state);
         assert!(mount.status().unwrap().success());
         Self { world }
     }
@@ -233,7 +315,10 @@ impl<'w> SmallDisk<'w> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(&self.world.state).status();
+        let unmounted = Command::new("umount")
+            .arg("-l")
+            .arg(&self.world.state)
+            .status();
         assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
     }
 }
@@ -252,7 +337,10 @@ fn what_a_killed_broker_had_started_is_known(place: Place) {
     process::assert_gone(&marker, LIMIT);
     let records = records(&world);
     let started = &of_kind(&records, "started")[0];
-    assert_eq!((&started["session"], &started["call"]), (&json!(opened.session), &json!(5)));
+    assert_eq!(
+        (&started["session"], &started["call"]),
+        (&json!(opened.session), &json!(5))
+    );
     assert!(of_kind(&records, "call").is_empty() && of_kind(&records, "closed").is_empty());
     whole(&world);
     run(&mut world.cell("true"), LIMIT).success();
@@ -262,10 +350,18 @@ fn what_a_killed_broker_had_started_is_known(place: Place) {
 fn what_is_under_way_when_the_client_leaves_has_its_record() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    broker.send(&ToBroker::Call { call: 9, request: Request::Bash(shell("touch ran; sleep 300")) });
+    broker.send(&ToBroker::Call {
+        call: 9,
+        request: Request::Bash(shell("touch ran; sleep 300")),
+    });
     assert!(process::until(LIMIT, || world.project.join("ran").exists()));
     drop(broker);
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == 1));
     let calls = of_kind(&records(&world), "call");
     assert_eq!((calls.len(), &calls[0]["error"]), (1, &json!("cancelled")));
 }
@@ -274,14 +370,23 @@ fn hostile_frames_are_recorded() {
     let world = World::new(Place::any());
     let mut stranger = Broker::start(&world);
     stranger.send_body(b"GET / HTTP/1.1").unwrap();
-    while !matches!(stranger.receive(LIMIT), Received::Closed | Received::Nothing) {}
+    while !matches!(
+        stranger.receive(LIMIT),
+        Received::Closed | Received::Nothing
+    ) {}
     let faults = of_kind(&records(&world), "fault");
-    assert_eq!((faults.len(), &faults[0]["error"], faults[0].get("session")), (1, &json!("protocol"), None));
+    assert_eq!(
+        (faults.len(), &faults[0]["error"], faults[0].get("session")),
+        (1, &json!("protocol"), None)
+    );
     let (mut broker, opened) = Broker::open(&world);
     broker.send(&ToBroker::Open(opening(&world)));
     while !matches!(broker.receive(LIMIT), Received::Closed | Received::Nothing) {}
     let faults = of_kind(&records(&world), "fault");
-    assert_eq!((faults.len(), &faults[1]["session"]), (2, &json!(opened.session)));
+    assert_eq!(
+        (faults.len(), &faults[1]["session"]),
+        (2, &json!(opened.session))
+    );
     whole(&world);
 }
 
@@ -296,7 +401,12 @@ fn many_brokers_at_once_make_one_whole_chain() {
             });
         }
     });
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == brokers));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == brokers));
     assert_eq!(whole(&world), brokers as u64 * (calls + 2));
 }
 
@@ -305,14 +415,33 @@ fn a_second_reader_and_a_laxer_mode_change_nothing() {
     run(&mut world.cell("true"), LIMIT).success();
     fs::set_permissions(audit_of(&world), fs::Permissions::from_mode(0o755)).unwrap();
     run(&mut world.cell("true"), LIMIT).success();
-    assert_eq!(fs::metadata(audit_of(&world)).unwrap().mode() & 0o777, 0o700);
-    let rendered = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+    assert_eq!(
+        fs::metadata(audit_of(&world)).unwrap().mode() & 0o777,
+        0o700
+    );
+    let rendered = run(
+        world.program("lazaret").args(["audit", "show", "--json"]),
+        LIMIT,
+    )
+    .success();
     assert!(rendered.lines().count() >= 7, "{rendered}");
-    let tail = run(world.program("lazaret").args(["audit", "tail", "-n", "2"]), LIMIT).success();
+    let tail = run(
+        world.program("lazaret").args(["audit", "tail", "-n", "2"]),
+        LIMIT,
+    )
+    .success();
     assert_eq!(tail.lines().count(), 2, "{tail}");
-    let session = of_kind(&records(&world), "opened")[1]["session"].as_str().unwrap()[..8].to_owned();
-    let rendered =
-        run(world.program("lazaret").args(["audit", "show", "--session", &session]), LIMIT).success();
+    let session = of_kind(&records(&world), "opened")[1]["session"]
+        .as_str()
+        .unwrap()[..8]
+        .to_owned();
+    let rendered = run(
+        world
+            .program("lazaret")
+            .args(["audit", "show", "--session", &session]),
+        LIMIT,
+    )
+    .success();
     assert!(
         rendered.lines().count() >= 3 && rendered.lines().all(|line| line.contains(&session)),
         "{rendered}"

@@ -9,5 +9,11 @@ mod written;
 use lazaret_tests::suite::Test;
 
 pub fn tests() -> Vec<Test> {
-    [audit::tests(), tamper::tests(), runlog::tests(), canary::tests()].concat()
+    [
+        audit::tests(),
+        tamper::tests(),
+        runlog::tests(),
+        canary::tests(),
+    ]
+    .concat()
 }

@@ -18,25 +18,43 @@ pub fn tests() -> Vec<Test> {
 fn chain(calls: usize) -> World {
     let world = World::new(Place::any());
     for _ in 0..calls {
-        run(&mut world.lazaret_call("file_list", &serde_json::json!({"path": "."})), LIMIT).success();
+        run(
+            &mut world.lazaret_call("file_list", &serde_json::json!({"path": "."})),
+            LIMIT,
+        )
+        .success();
     }
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == calls));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == calls));
     whole(&world);
     world
 }
 
 /// What verification says of an audit with these files; `None` where it calls it whole.
 fn judged(world: &World, files: &[(&str, &[u8])], words: &[&str]) -> Option<Value> {
-    let state = world.state.join(format!("copy-{}", lazaret_tests::world::unique()));
+    let state = world
+        .state
+        .join(format!("copy-{}", lazaret_tests::world::unique()));
     for (name, bytes) in files {
         world.write(&state.join("lazaret/audit").join(name), bytes);
     }
     let mut command = world.program("lazaret");
-    command.env("XDG_STATE_HOME", &state).args(["audit", "verify", "--json"]).args(words);
+    command
+        .env("XDG_STATE_HOME", &state)
+        .args(["audit", "verify", "--json"])
+        .args(words);
     let finished = run(&mut command, LIMIT);
     fs::remove_dir_all(&state).unwrap();
     let report: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!(finished.code(), i32::from(report["whole"] == false), "{report}");
+    assert_eq!(
+        finished.code(),
+        i32::from(report["whole"] == false),
+        "{report}"
+    );
     (finished.code() != 0).then(|| report["bad"].clone())
 }
 
@@ -74,11 +92,20 @@ fn no_byte_can_be_flipped() {
         let found = |case: &&(Vec<u8>, Vec<u8>)| {
             let bad = judged(world, &[(FILE, &case.0), ("head", &case.1)], &[]);
             let bad = bad.unwrap_or_else(|| {
-                panic!("a flipped byte is not found: {}", String::from_utf8_lossy(&case.0))
+                panic!(
+                    "a flipped byte is not found: {}",
+                    String::from_utf8_lossy(&case.0)
+                )
             });
             // The place is named: the line with the byte.
-            let at = case.0.iter().zip(text).position(|(ours, theirs)| ours != theirs);
-            let line = at.map_or(0, |at| text[..at].iter().filter(|byte| **byte == b'\n').count() + 1);
+            let at = case
+                .0
+                .iter()
+                .zip(text)
+                .position(|(ours, theirs)| ours != theirs);
+            let line = at.map_or(0, |at| {
+                text[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+            });
             assert_eq!(bad["line"], line, "{bad}");
             true
         };
@@ -88,7 +115,11 @@ fn no_byte_can_be_flipped() {
         let other = scope.spawn(|| judge(halves.1));
         judge(halves.0) + other.join().unwrap()
     });
-    println!("bytes flipped: {} of the chain and {} of the head, found: {found}", text.len(), head.len());
+    println!(
+        "bytes flipped: {} of the chain and {} of the head, found: {found}",
+        text.len(),
+        head.len()
+    );
     assert_eq!(found, text.len() + head.len());
 }
 
@@ -106,7 +137,8 @@ fn no_record_can_go_come_or_change_its_place() {
     };
     let without = |gone: usize| {
         let left = lines.iter().enumerate().filter(|(at, _)| *at != gone);
-        left.flat_map(|(_, line)| line.to_vec()).collect::<Vec<u8>>()
+        left.flat_map(|(_, line)| line.to_vec())
+            .collect::<Vec<u8>>()
     };
     all_found("dropped", (0..lines.len()).map(without).collect());
     let mut swapped = Vec::new();
@@ -123,14 +155,34 @@ fn no_record_can_go_come_or_change_its_place() {
         other.insert(to, lines[at]);
         other.concat()
     };
-    all_found("doubled", (0..lines.len()).map(|at| twice(at, at + 1)).collect());
-    all_found("put at the end", (0..lines.len()).map(|at| twice(at, lines.len())).collect());
-    all_found("cut at a line", (0..lines.len()).map(|left| lines[..left].concat()).collect());
+    all_found(
+        "doubled",
+        (0..lines.len()).map(|at| twice(at, at + 1)).collect(),
+    );
+    all_found(
+        "put at the end",
+        (0..lines.len()).map(|at| twice(at, lines.len())).collect(),
+    );
+    all_found(
+        "cut at a line",
+        (0..lines.len())
+            .map(|left| lines[..left].concat())
+            .collect(),
+    );
     let last = text.len() - lines[lines.len() - 1].len();
-    all_found("cut within the last line", (last + 1..text.len()).map(|end| text[..end].to_vec()).collect());
+    all_found(
+        "cut within the last line",
+        (last + 1..text.len())
+            .map(|end| text[..end].to_vec())
+            .collect(),
+    );
     all_found(
         "something behind it",
-        vec![[&text[..], b"x"].concat(), [&text[..], b"\n"].concat(), [&text[..], b"{}\n"].concat()],
+        vec![
+            [&text[..], b"x"].concat(),
+            [&text[..], b"\n"].concat(),
+            [&text[..], b"{}\n"].concat(),
+        ],
     );
     println!("all found: {}", counts.join(", "));
 }
@@ -140,25 +192,52 @@ fn files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced() {
     let (text, head) = files(&world);
     let kept = String::from_utf8(head[63..127].to_vec()).unwrap();
     let whole = [(FILE, &text[..]), ("head", &head[..])];
-    assert_eq!(judged(&world, &whole, &["--head", &kept]), None, "the control");
-    assert!(judged(&world, &whole[..1], &[]).is_some(), "without its head");
-    assert!(judged(&world, &whole[1..], &[]).is_some(), "without its file");
+    assert_eq!(
+        judged(&world, &whole, &["--head", &kept]),
+        None,
+        "the control"
+    );
     assert!(
-        judged(&world, &[("audit-000002.jsonl", &text), ("head", &head)], &[]).is_some(),
+        judged(&world, &whole[..1], &[]).is_some(),
+        "without its head"
+    );
+    assert!(
+        judged(&world, &whole[1..], &[]).is_some(),
+        "without its file"
+    );
+    assert!(
+        judged(
+            &world,
+            &[("audit-000002.jsonl", &text), ("head", &head)],
+            &[]
+        )
+        .is_some(),
         "without its first file"
     );
     // Who has the user's rights writes a whole new chain: only a hash that was kept elsewhere tells.
     let other = chain(1);
     let (text, head) = files(&other);
     let replaced = [(FILE, &text[..]), ("head", &head[..])];
-    assert_eq!(judged(&world, &replaced, &[]), None, "this is what verification cannot know by itself");
+    assert_eq!(
+        judged(&world, &replaced, &[]),
+        None,
+        "this is what verification cannot know by itself"
+    );
     assert!(judged(&world, &replaced, &["--head", &kept]).is_some());
     // A later head is no reason to doubt an earlier one.
     run(&mut world.cell("true"), LIMIT).success();
-    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 3));
+    assert!(process::until(LIMIT, || of_kind(
+        &records(&world),
+        "closed"
+    )
+    .len()
+        == 3));
     let mut command = world.program("lazaret");
     let finished = run(command.args(["audit", "verify", "--head", &kept]), LIMIT).success();
-    assert!(finished.contains("that was given is that of record"), "{finished}");
+    assert!(
+        finished.contains("that was given is that of record"),
+        "{finished}"
+    );
     // And none at all is not whole.
     let empty = World::new(Place::any());
     run(empty.program("lazaret").args(["audit", "verify"]), LIMIT).expect(1);

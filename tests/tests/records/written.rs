@@ -11,16 +11,26 @@ pub fn audit_of(world: &World) -> PathBuf {
 
 /// Every record of the audit.
 pub fn records(world: &World) -> Vec<Value> {
-    let text = std::fs::read_to_string(audit_of(world).join("audit-000001.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text =
+        std::fs::read_to_string(audit_of(world).join("audit-000001.jsonl")).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 pub fn of_kind(records: &[Value], kind: &str) -> Vec<Value> {
-    records.iter().filter(|record| record["kind"] == kind).cloned().collect()
+    records
+        .iter()
+        .filter(|record| record["kind"] == kind)
+        .cloned()
+        .collect()
 }
 
 pub fn verify(world: &World) -> Finished {
-    run(world.program("lazaret").args(["audit", "verify", "--json"]), LIMIT)
+    run(
+        world.program("lazaret").args(["audit", "verify", "--json"]),
+        LIMIT,
+    )
 }
 
 /// Fails unless the audit is whole; says how many records it has.

@@ -53,10 +53,20 @@ impl Remote {
         std::fs::write(&log, "").unwrap();
         let mut command = Command::new("python3");
         command.args(["-c", SERVER, mode]).arg(&log).arg(other);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, port: line.trim().parse().unwrap(), log }
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            child,
+            port: line.trim().parse().unwrap(),
+            log,
+        }
     }
 
     fn url(&self) -> String {
@@ -71,7 +81,10 @@ impl Remote {
     fn requests(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.log).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     fn was_asked(&self, method: &str, part: &str) -> bool {
@@ -100,13 +113,31 @@ fn tools_at_an_address_are_listed_and_called(place: Place) {
     let remote = Remote::start(&world, "friendly");
     settings(&world, json!({ "there": remote.entry() }));
     assert!(names(&world).contains(&"mcp__there__echo".to_owned()));
-    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "hällo" })), "hällo");
-    let failed = call(&world, "mcp__there__fail", json!({ "text": "it cannot be done" }));
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "hällo" })),
+        "hällo"
+    );
+    let failed = call(
+        &world,
+        "mcp__there__fail",
+        json!({ "text": "it cannot be done" }),
+    );
     assert_eq!(failed.code(), 1);
-    assert!(failed.errors().contains("the server `there` says: it cannot be done"), "{}", failed.errors());
+    assert!(
+        failed
+            .errors()
+            .contains("the server `there` says: it cannot be done"),
+        "{}",
+        failed.errors()
+    );
     let mut session = session(&world, &[]);
     let slow = session.start_call("bash", json!({ "command": "sleep 0.2" }));
-    assert_eq!(session.call("mcp__there__echo", json!({ "text": "two" })).success(), "two");
+    assert_eq!(
+        session
+            .call("mcp__there__echo", json!({ "text": "two" }))
+            .success(),
+        "two"
+    );
     assert!(session.answer_within(&slow, LIMIT).ok());
 }
 
@@ -119,23 +150,45 @@ fn a_stream_that_breaks_off_is_resumed() {
 fn a_session_that_has_expired_is_begun_anew() {
     let (world, remote) = with("friendly");
     let mut session = session(&world, &[]);
-    assert_eq!(session.call("mcp__there__expire", json!({})).success(), "expire");
-    assert_eq!(session.call("mcp__there__echo", json!({ "text": "again" })).success(), "again");
+    assert_eq!(
+        session.call("mcp__there__expire", json!({})).success(),
+        "expire"
+    );
+    assert_eq!(
+        session
+            .call("mcp__there__echo", json!({ "text": "again" }))
+            .success(),
+        "again"
+    );
     let is_first = |one: &&Value| one.to_string().contains("\\\"initialize\\\"");
-    assert!(process::until(LIMIT, || remote.requests().iter().filter(is_first).count() == 2));
+    assert!(process::until(LIMIT, || remote
+        .requests()
+        .iter()
+        .filter(is_first)
+        .count()
+        == 2));
 }
 
 fn a_session_is_ended_at_the_server() {
     let (world, remote) = with("friendly");
-    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "x" })),
+        "x"
+    );
     assert!(process::until(LIMIT, || remote.was_asked("DELETE", "mcp-session-id")));
 }
 
 fn the_protocol_of_2024_is_spoken_too() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "sse");
-    settings(&world, json!({ "there": { "type": "sse", "url": remote.url() } }));
-    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    settings(
+        &world,
+        json!({ "there": { "type": "sse", "url": remote.url() } }),
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "x" })),
+        "x"
+    );
     assert!(remote.was_asked("POST", "/messages?session=1"));
 }
 
@@ -143,13 +196,24 @@ fn headers_are_sent_and_secrets_in_them_are_not_shown() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");
     let headers = json!({ "Authorization": "Bearer a-token-of-mine", "X-Tenant": "${MY_API_KEY}", "X-Client": "plainly" });
-    settings(&world, json!({ "there": { "url": remote.url(), "headers": headers } }));
+    settings(
+        &world,
+        json!({ "there": { "url": remote.url(), "headers": headers } }),
+    );
     let shown = answer_of(&world, "mcp__there__headers", json!({}));
-    assert!(remote.was_asked("POST", "Bearer a-token-of-mine") && remote.was_asked("POST", &world.key));
+    assert!(
+        remote.was_asked("POST", "Bearer a-token-of-mine") && remote.was_asked("POST", &world.key)
+    );
     assert!(shown.contains("\"x-client\": \"plainly\""), "{shown}");
-    assert!(!shown.contains("a-token-of-mine") && !shown.contains(&world.key), "{shown}");
+    assert!(
+        !shown.contains("a-token-of-mine") && !shown.contains(&world.key),
+        "{shown}"
+    );
     let listed = mcp(&world, &["list", "--json"]).success();
-    assert!(listed.contains("Authorization") && !listed.contains("a-token-of-mine"), "{listed}");
+    assert!(
+        listed.contains("Authorization") && !listed.contains("a-token-of-mine"),
+        "{listed}"
+    );
 }
 
 fn a_call_that_nobody_waits_for_is_cancelled_there() {
@@ -158,8 +222,14 @@ fn a_call_that_nobody_waits_for_is_cancelled_there() {
     let slow = session.start_call("mcp__there__sleep", json!({}));
     assert!(process::until(LIMIT, || remote.was_asked("POST", "\\\"sleep\\\"")));
     session.cancel(&slow);
-    assert!(process::until(LIMIT, || remote.was_asked("POST", "notifications/cancelled")));
-    assert_eq!(session.call("mcp__there__echo", json!({ "text": "on" })).success(), "on");
+    assert!(process::until(LIMIT, || remote
+        .was_asked("POST", "notifications/cancelled")));
+    assert_eq!(
+        session
+            .call("mcp__there__echo", json!({ "text": "on" }))
+            .success(),
+        "on"
+    );
 }
 
 fn a_redirection_is_not_followed() {
@@ -168,7 +238,11 @@ fn a_redirection_is_not_followed() {
     let remote = Remote::beside(&world, "redirect", &elsewhere.url());
     settings(&world, json!({ "there": remote.entry() }));
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("HTTP status 307"), "{}", status.text());
+    assert!(
+        status.text().contains("HTTP status 307"),
+        "{}",
+        status.text()
+    );
     assert!(!remote.requests().is_empty() && elsewhere.requests().is_empty());
 }
 
@@ -176,9 +250,16 @@ fn messages_go_to_the_server_s_own_host_alone() {
     let world = world(Place::any(), json!({}));
     let elsewhere = Remote::start(&world, "friendly");
     let remote = Remote::beside(&world, "sse-elsewhere", &elsewhere.url());
-    settings(&world, json!({ "there": { "type": "sse", "url": remote.url() } }));
+    settings(
+        &world,
+        json!({ "there": { "type": "sse", "url": remote.url() } }),
+    );
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("messages sent to a host other"), "{}", status.text());
+    assert!(
+        status.text().contains("messages sent to a host other"),
+        "{}",
+        status.text()
+    );
     assert!(elsewhere.requests().is_empty());
 }
 
@@ -195,20 +276,33 @@ fn what_passes_a_bound_is_lost_by_name() {
         let failed = call(&world, "mcp__there__echo", json!({ "text": "x" }));
         assert_ne!(failed.code(), 0, "{mode}");
         let errors = failed.errors();
-        assert!(errors.contains("the server `there`") && errors.contains(why), "{mode}: {errors}");
+        assert!(
+            errors.contains("the server `there`") && errors.contains(why),
+            "{mode}: {errors}"
+        );
     }
 }
 
 fn a_repository_names_public_addresses_alone() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");
-    world.put(".mcp.json", json!({ "mcpServers": { "there": remote.entry() } }).to_string());
+    world.put(
+        ".mcp.json",
+        json!({ "mcpServers": { "there": remote.entry() } }).to_string(),
+    );
     mcp(&world, &["accept", "--yes"]).success();
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("a loopback address"), "{}", status.text());
+    assert!(
+        status.text().contains("a loopback address"),
+        "{}",
+        status.text()
+    );
     assert!(remote.requests().is_empty());
     settings(&world, json!({ "there": remote.entry() }));
-    assert!(mcp(&world, &["status"]).text().contains("there: 6 tools"), "control: the user may");
+    assert!(
+        mcp(&world, &["status"]).text().contains("there: 6 tools"),
+        "control: the user may"
+    );
 }
 
 fn a_scope_without_a_network_reaches_none() {
@@ -220,7 +314,9 @@ fn a_scope_without_a_network_reaches_none() {
             format!("[tool_permissions.mcp__there__echo]\nallowed = true\nnetwork = {network}\n"),
         );
         let mut session = session(&world, &["--scope", scope.to_str().unwrap()]);
-        session.call("mcp__there__echo", json!({ "text": "x" })).ok()
+        session
+            .call("mcp__there__echo", json!({ "text": "x" }))
+            .ok()
     };
     assert!(!echo(false) && remote.requests().is_empty());
     assert!(echo(true), "control");
@@ -230,9 +326,17 @@ fn a_scope_without_a_network_reaches_none() {
 fn log_in(world: &World) -> process::Finished {
     let mut login = Running::start(servers(world).args(["login", "there"]));
     let printed = String::from_utf8(login.wait_for("/authorize?", LIMIT)).unwrap();
-    let address = printed.lines().find(|line| line.starts_with("http")).unwrap().to_owned();
+    let address = printed
+        .lines()
+        .find(|line| line.starts_with("http"))
+        .unwrap()
+        .to_owned();
     let page = get(&address);
-    let back = page.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap().to_owned();
+    let back = page
+        .lines()
+        .find_map(|line| line.strip_prefix("Location: "))
+        .unwrap()
+        .to_owned();
     get(&back);
     login.finish(LIMIT)
 }
@@ -252,14 +356,28 @@ fn get(address: &str) -> String {
 fn a_login_is_wanted_given_kept_and_forgotten() {
     let (world, remote) = with("login");
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("wants a login: run `lazaret mcp login there`"), "{}", status.text());
+    assert!(
+        status
+            .text()
+            .contains("wants a login: run `lazaret mcp login there`"),
+        "{}",
+        status.text()
+    );
     let login = log_in(&world);
-    assert!(login.success().contains("Logged in at `there`"), "{}", login.text());
+    assert!(
+        login.success().contains("Logged in at `there`"),
+        "{}",
+        login.text()
+    );
     let shown = answer_of(&world, "mcp__there__headers", json!({}));
     assert!(remote.was_asked("POST", "Bearer access-token-0-of-the-test"));
-    assert!(!shown.contains("access-token-0-of-the-test"), "a token is a secret: {shown}");
+    assert!(
+        !shown.contains("access-token-0-of-the-test"),
+        "a token is a secret: {shown}"
+    );
     let kept = world.state.join("lazaret/servers/there.login");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kept).unwrap().permissions());
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kept).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     mcp(&world, &["logout", "there"]).success();
     assert!(!kept.exists());
@@ -269,7 +387,10 @@ fn a_login_is_wanted_given_kept_and_forgotten() {
 fn a_login_is_renewed_before_it_ends() {
     let (world, remote) = with("login-short");
     log_in(&world).success();
-    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "x" })),
+        "x"
+    );
     assert!(remote.was_asked("POST", "grant_type=refresh_token"));
     assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
     assert_eq!(
@@ -294,7 +415,10 @@ fn a_login_leads_to_no_metadata_service() {
         settings(&world, json!({ "there": remote.entry() }));
         let login = mcp(&world, &["login", "there"]);
         assert_eq!(login.code(), 1, "{other}: {}", login.errors());
-        assert!(remote.was_asked("GET", "oauth-protected-resource"), "control: it was asked where to log in");
+        assert!(
+            remote.was_asked("GET", "oauth-protected-resource"),
+            "control: it was asked where to log in"
+        );
     };
     refused("http://169.254.169.254/");
     refused("http://10.0.0.1:8080/");
@@ -306,7 +430,11 @@ fn a_server_that_wants_no_login_is_named() {
     let (world, _remote) = with("friendly");
     let login = mcp(&world, &["login", "there"]);
     assert_eq!(login.code(), 1);
-    assert!(login.errors().contains("it needs no login"), "{}", login.errors());
+    assert!(
+        login.errors().contains("it needs no login"),
+        "{}",
+        login.errors()
+    );
     assert_eq!(mcp(&world, &["login", "nobody"]).code(), 2);
 }
 
@@ -314,19 +442,46 @@ fn an_address_is_added_listed_and_removed() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");
     let url = remote.url();
-    let added = mcp(&world, &["add", "new", "--url", &url, "--header", "X-Key: ${MY_API_KEY}"]);
+    let added = mcp(
+        &world,
+        &[
+            "add",
+            "new",
+            "--url",
+            &url,
+            "--header",
+            "X-Key: ${MY_API_KEY}",
+        ],
+    );
     assert!(added.success().contains("new: 6 tools"), "{}", added.text());
     assert!(remote.was_asked("POST", &world.key));
-    assert_eq!(mcp(&world, &["list"]).success(), format!("new (user): {url} (http)\n"));
-    assert_eq!(mcp(&world, &["add", "two", "--url", &url, "--", "python3"]).code(), 2);
-    assert_eq!(mcp(&world, &["add", "two", "--header", "A: b", "--", "python3"]).code(), 2);
+    assert_eq!(
+        mcp(&world, &["list"]).success(),
+        format!("new (user): {url} (http)\n")
+    );
+    assert_eq!(
+        mcp(&world, &["add", "two", "--url", &url, "--", "python3"]).code(),
+        2
+    );
+    assert_eq!(
+        mcp(&world, &["add", "two", "--header", "A: b", "--", "python3"]).code(),
+        2
+    );
     assert_eq!(mcp(&world, &["add", "two"]).code(), 2);
     mcp(&world, &["remove", "new"]).success();
-    let empty: [(&[&str], &str); 4] =
-        [(&["list"], ""), (&["status"], ""), (&["list", "--json"], "[]\n"), (&["status", "--json"], "[]\n")];
+    let empty: [(&[&str], &str); 4] = [
+        (&["list"], ""),
+        (&["status"], ""),
+        (&["list", "--json"], "[]\n"),
+        (&["status", "--json"], "[]\n"),
+    ];
     for (words, want) in empty {
         let listed = mcp(&world, words);
         assert_eq!(listed.success(), want);
-        assert!(listed.errors().contains("there are no servers here"), "{}", listed.errors());
+        assert!(
+            listed.errors().contains("there are no servers here"),
+            "{}",
+            listed.errors()
+        );
     }
 }

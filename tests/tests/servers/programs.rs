@@ -1,7 +1,8 @@
 //! Servers that are programs: in cells that hold hostile ones, and as a person has accepted them.
 
 use super::scene::{
-    SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, servers, session, settings, world,
+    SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, servers, session,
+    settings, world,
 };
 use lazaret_tests::process;
 use lazaret_tests::world::long_sleep;
@@ -35,20 +36,35 @@ pub fn tests() -> Vec<Test> {
         a_server_that_has_ended_is_started_again,
     ];
     // They wait for limits of half a minute, and so begin first.
-    let waiting =
-        once![a_server_that_says_nothing_is_lost_by_name, a_server_that_does_not_listen_is_lost_by_name];
+    let waiting = once![
+        a_server_that_says_nothing_is_lost_by_name,
+        a_server_that_does_not_listen_is_lost_by_name
+    ];
     [waiting, tests, alone].concat()
 }
 
 fn tools_are_listed_and_called(place: Place) {
     let world = world(place, json!({ "test": friendly() }));
     assert!(names(&world).contains(&"mcp__test__echo".to_owned()));
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "hällo" })), "hällo");
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "hällo" })),
+        "hällo"
+    );
     let failed = call(&world, "mcp__test__fail", json!({}));
     assert_eq!(failed.code(), 1);
-    assert!(failed.errors().contains("the server `test` says: it cannot be done"), "{}", failed.errors());
+    assert!(
+        failed
+            .errors()
+            .contains("the server `test` says: it cannot be done"),
+        "{}",
+        failed.errors()
+    );
     let wrong = call(&world, "mcp__test__echo", json!([]));
-    assert_eq!(wrong.code(), 2, "an input is an object; the server checks the rest itself");
+    assert_eq!(
+        wrong.code(),
+        2,
+        "an input is an object; the server checks the rest itself"
+    );
     let blocks = result(&world, "mcp__test__blocks", json!({}));
     assert_eq!(blocks["image"]["mediaType"], "image/png", "{blocks}");
     assert!(
@@ -58,7 +74,11 @@ fn tools_are_listed_and_called(place: Place) {
             .contains("one\n[resource file:///a]\ninside\n[resource file:///b: b]")
     );
     let echoed = result(&world, "mcp__test__echo", json!({ "text": "x" }));
-    assert_eq!(echoed["metadata"]["structured"], json!({ "said": "x" }), "{echoed}");
+    assert_eq!(
+        echoed["metadata"]["structured"],
+        json!({ "said": "x" }),
+        "{echoed}"
+    );
     let root = answer_of(&world, "mcp__test__roots", json!({}));
     assert_eq!(root, format!("file://{}/", world.project.display()));
     // Many in one session, some at once, beside tools of ours.
@@ -66,9 +86,20 @@ fn tools_are_listed_and_called(place: Place) {
     let slow = session.start_call("mcp__test__sleep", json!({ "seconds": 1 }));
     assert!(session.bash("true").ok());
     assert_eq!(session.answer_within(&slow, LIMIT).success(), "slept");
-    assert_eq!(session.call("mcp__test__echo", json!({ "text": "two" })).success(), "two");
-    assert_eq!(session.call("mcp__test__none", json!({})).kind(), "unknown_tool");
-    assert_eq!(session.call("mcp__none__echo", json!({})).kind(), "unknown_tool");
+    assert_eq!(
+        session
+            .call("mcp__test__echo", json!({ "text": "two" }))
+            .success(),
+        "two"
+    );
+    assert_eq!(
+        session.call("mcp__test__none", json!({})).kind(),
+        "unknown_tool"
+    );
+    assert_eq!(
+        session.call("mcp__none__echo", json!({})).kind(),
+        "unknown_tool"
+    );
 }
 
 fn a_hostile_server_gets_nothing(place: Place) {
@@ -81,10 +112,15 @@ fn a_hostile_server_gets_nothing(place: Place) {
     assert_eq!(got.trim(), "got:");
     let script = world.project.join("server.py");
     let mut control = world.host("python3");
-    control.arg(script).args(["outside", &home, &outside, &port.to_string()]);
+    control
+        .arg(script)
+        .args(["outside", &home, &outside, &port.to_string()]);
     let control = run(&mut control, LIMIT).success();
     for what in ["key:CANARY", "file", "network", "environment"] {
-        assert!(control.contains(what), "{what} cannot be had without a cell: {control}");
+        assert!(
+            control.contains(what),
+            "{what} cannot be had without a cell: {control}"
+        );
     }
 }
 
@@ -104,22 +140,53 @@ fn a_server_that_misbehaves_is_lost_by_name_and_harms_no_other(place: Place) {
     let status = mcp(&world, &["status", "--json"]);
     assert_eq!(status.code(), 1);
     let reports: Value = serde_json::from_str(&status.text()).unwrap();
-    let report =
-        |name: &str| reports.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone();
-    assert!(report("good")["tools"].as_array().unwrap().len() > 5, "{reports}");
-    assert!(report("many")["error"].as_str().unwrap().contains("more than 256 tools"), "{reports}");
+    let report = |name: &str| {
+        reports
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["name"] == name)
+            .unwrap()
+            .clone()
+    };
+    assert!(
+        report("good")["tools"].as_array().unwrap().len() > 5,
+        "{reports}"
+    );
+    assert!(
+        report("many")["error"]
+            .as_str()
+            .unwrap()
+            .contains("more than 256 tools"),
+        "{reports}"
+    );
     for (mode, why) in bad {
         // What floods has said what its tools are before; then it is lost with a call.
         let error = match report(mode)["error"].as_str() {
             Some(error) => error.to_owned(),
-            None => call(&world, &format!("mcp__{mode}__echo"), json!({ "text": "x" })).errors(),
+            None => call(
+                &world,
+                &format!("mcp__{mode}__echo"),
+                json!({ "text": "x" }),
+            )
+            .errors(),
         };
-        assert!(error.contains(&format!("the server `{mode}`")) && error.contains(why), "{mode}: {error}");
+        assert!(
+            error.contains(&format!("the server `{mode}`")) && error.contains(why),
+            "{mode}: {error}"
+        );
     }
-    assert_eq!(answer_of(&world, "mcp__good__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__good__echo", json!({ "text": "x" })),
+        "x"
+    );
     let listed = names(&world);
     assert!(listed.contains(&"bash".to_owned()) && listed.contains(&"mcp__good__echo".to_owned()));
-    assert!(!listed.iter().any(|name| name.starts_with("mcp__dies") || name.starts_with("mcp__many")));
+    assert!(
+        !listed
+            .iter()
+            .any(|name| name.starts_with("mcp__dies") || name.starts_with("mcp__many"))
+    );
 }
 
 fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) {
@@ -134,27 +201,55 @@ fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) 
         json!({ "command": "python3", "args": [format!("{shown}/server.py"), "friendly"], "env": { "OWN": "${LAZARET_CENTRAL}" },
             "lazaret": { "profile": "mine", "project": project } })
     };
-    settings(&world, json!({ "private": of("none"), "shared": of("shared") }));
+    settings(
+        &world,
+        json!({ "private": of("none"), "shared": of("shared") }),
+    );
     let project = world.project.display().to_string();
     let seen = answer_of(&world, "mcp__shared__look", json!({ "path": project }));
     assert!(seen.contains("secret.txt"), "control: {seen}");
     let looked = call(&world, "mcp__private__look", json!({ "path": project }));
     assert!(!looked.text().contains("secret.txt"), "{}", looked.text());
-    assert_eq!(answer_of(&world, "mcp__private__keep", json!({ "line": "one" })), "one");
-    assert_eq!(answer_of(&world, "mcp__private__keep", json!({ "line": "two" })), "one\ntwo");
-    assert_eq!(answer_of(&world, "mcp__shared__keep", json!({ "line": "x" })), "x", "another's is another");
+    assert_eq!(
+        answer_of(&world, "mcp__private__keep", json!({ "line": "one" })),
+        "one"
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__private__keep", json!({ "line": "two" })),
+        "one\ntwo"
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__shared__keep", json!({ "line": "x" })),
+        "x",
+        "another's is another"
+    );
 }
 
 fn nothing_of_a_server_is_left(place: Place) {
     let marker = long_sleep();
-    let world = world(place, json!({ "test": server(&["daemon", &marker], json!({})) }));
+    let world = world(
+        place,
+        json!({ "test": server(&["daemon", &marker], json!({})) }),
+    );
     let mut held = session(&world, &[]);
-    assert_eq!(held.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
-    assert!(!process::with_marker(&marker).is_empty(), "control: it runs while the session lasts");
+    assert_eq!(
+        held.call("mcp__test__echo", json!({ "text": "x" }))
+            .success(),
+        "x"
+    );
+    assert!(
+        !process::with_marker(&marker).is_empty(),
+        "control: it runs while the session lasts"
+    );
     held.close(LIMIT);
     process::assert_gone(&marker, LIMIT);
     let mut killed = session(&world, &[]);
-    assert_eq!(killed.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
+    assert_eq!(
+        killed
+            .call("mcp__test__echo", json!({ "text": "x" }))
+            .success(),
+        "x"
+    );
     process::Process::find(killed.pid()).unwrap().kill();
     process::assert_gone(&marker, LIMIT);
 }
@@ -163,7 +258,11 @@ fn nothing_of_a_server_is_left(place: Place) {
 fn a_client_of_ours_is_shown_them_too() {
     let world = world(Place::any(), json!({ "test": friendly() }));
     let mut command = dressed(&world, world.lazaret("mcp"));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut lines = BufReader::new(stdout).lines();
     let mut ask = |id: u64, method: &str, params: Value| -> Value {
@@ -180,15 +279,25 @@ fn a_client_of_ours_is_shown_them_too() {
     ask(1, "initialize", greeting);
     let tools = ask(2, "tools/list", json!({}));
     let tools = tools["tools"].as_array().unwrap().clone();
-    let echo = tools.iter().find(|tool| tool["name"] == "mcp__test__echo").unwrap();
+    let echo = tools
+        .iter()
+        .find(|tool| tool["name"] == "mcp__test__echo")
+        .unwrap();
     assert_ne!(
         echo["annotations"]["readOnlyHint"], true,
         "what a server says of itself is not passed on: {echo}"
     );
-    let called =
-        ask(3, "tools/call", json!({ "name": "mcp__test__echo", "arguments": { "text": "through" } }));
+    let called = ask(
+        3,
+        "tools/call",
+        json!({ "name": "mcp__test__echo", "arguments": { "text": "through" } }),
+    );
     assert_eq!(called["content"][0]["text"], "through", "{called}");
-    let blocks = ask(4, "tools/call", json!({ "name": "mcp__test__blocks", "arguments": {} }));
+    let blocks = ask(
+        4,
+        "tools/call",
+        json!({ "name": "mcp__test__blocks", "arguments": {} }),
+    );
     assert_eq!(blocks["content"][1]["type"], "image", "{blocks}");
     drop(stdin);
     assert!(process::wait(&mut child, LIMIT).unwrap().success());
@@ -197,25 +306,49 @@ fn a_client_of_ours_is_shown_them_too() {
 fn a_guided_session_asks_whatever_a_server_says_of_itself() {
     let mut approved = friendly();
     approved["autoApprove"] = json!(["echo"]);
-    let world = world(Place::any(), json!({ "asked": friendly(), "approved": approved }));
+    let world = world(
+        Place::any(),
+        json!({ "asked": friendly(), "approved": approved }),
+    );
     let mut session = session(&world, &["--trust", "guided"]);
     let id = session.start_call("mcp__asked__echo", json!({ "text": "x" }));
     let question = session.event(&id, LIMIT).unwrap();
-    assert_eq!((&question["event"], &question["approval"]["risk"]), (&json!("approval"), &json!("high")));
+    assert_eq!(
+        (&question["event"], &question["approval"]["risk"]),
+        (&json!("approval"), &json!("high"))
+    );
     session.send(&json!({ "op": "approve", "id": id, "approve": "no" }));
     assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user");
-    assert_eq!(session.call("mcp__approved__echo", json!({ "text": "x" })).success(), "x");
-    let policy =
-        "version = 1\n[[rule]]\ntool = 'mcp__approved__echo'\naction = 'deny'\nwhy = 'not this one'\n";
+    assert_eq!(
+        session
+            .call("mcp__approved__echo", json!({ "text": "x" }))
+            .success(),
+        "x"
+    );
+    let policy = "version = 1\n[[rule]]\ntool = 'mcp__approved__echo'\naction = 'deny'\nwhy = 'not this one'\n";
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     let denied = call(&world, "mcp__approved__echo", json!({ "text": "x" }));
-    assert_eq!(denied.code(), 126, "a rule means one tool of one server: {}", denied.errors());
-    assert_eq!(answer_of(&world, "mcp__asked__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        denied.code(),
+        126,
+        "a rule means one tool of one server: {}",
+        denied.errors()
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__asked__echo", json!({ "text": "x" })),
+        "x"
+    );
 }
 
 fn a_tool_that_changes_is_asked_about_again() {
-    let world = world(Place::any(), json!({ "test": server(&["changing"], json!({})) }));
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    let world = world(
+        Place::any(),
+        json!({ "test": server(&["changing"], json!({})) }),
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),
+        "x"
+    );
     let before = names(&world);
     // It changes in the middle of a session, and says so.
     let mut session = session(&world, &[]);
@@ -224,38 +357,79 @@ fn a_tool_that_changes_is_asked_about_again() {
         let answer = session.call("mcp__test__echo", json!({ "text": "x" }));
         !answer.ok() && answer.kind() == "denied_policy"
     };
-    assert!(process::until(LIMIT, is_refused), "the change was not noticed");
+    assert!(
+        process::until(LIMIT, is_refused),
+        "the change was not noticed"
+    );
     session.close(LIMIT);
     // And it is another one at the next start.
     let refused = call(&world, "mcp__test__echo", json!({ "text": "x" }));
     assert_eq!(refused.code(), 126, "{}", refused.errors());
-    assert!(refused.errors().contains("lazaret mcp accept test"), "{}", refused.errors());
-    assert_eq!(call(&world, "mcp__test__same", json!({})).code(), 0, "what is as it was is called");
-    assert_eq!(names(&world), before, "nothing of the change is shown to a model");
+    assert!(
+        refused.errors().contains("lazaret mcp accept test"),
+        "{}",
+        refused.errors()
+    );
+    assert_eq!(
+        call(&world, "mcp__test__same", json!({})).code(),
+        0,
+        "what is as it was is called"
+    );
+    assert_eq!(
+        names(&world),
+        before,
+        "nothing of the change is shown to a model"
+    );
     let status = mcp(&world, &["status"]);
     assert_eq!(status.code(), 1);
-    assert!(status.text().contains("changed: echo; new: new"), "{}", status.text());
+    assert!(
+        status.text().contains("changed: echo; new: new"),
+        "{}",
+        status.text()
+    );
     let reports: Value = serde_json::from_str(&mcp(&world, &["status", "--json"]).text()).unwrap();
     let differences = reports[0]["differences"].as_array().unwrap();
     let one = |name: &str| differences.iter().find(|one| one["tool"] == name).unwrap();
     let (changed, new) = (one("echo"), one("new"));
-    assert!(new["accepted"].is_null() && new["listed"]["schema"].is_object(), "{new}");
-    assert_ne!(changed["accepted"], changed["listed"], "both forms are there to be compared");
+    assert!(
+        new["accepted"].is_null() && new["listed"]["schema"].is_object(),
+        "{new}"
+    );
+    assert_ne!(
+        changed["accepted"], changed["listed"],
+        "both forms are there to be compared"
+    );
     assert_eq!(changed["accepted"]["description"], "Echoes.");
     mcp(&world, &["accept", "test", "--yes"]).success();
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),
+        "x"
+    );
     assert!(names(&world).contains(&"mcp__test__new".to_owned()));
 }
 
 /// Each time it is asked, the server lists another description.
 fn what_is_accepted_is_what_was_shown_in_full() {
-    let world = world(Place::any(), json!({ "test": server(&["turning"], json!({})) }));
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    let world = world(
+        Place::any(),
+        json!({ "test": server(&["turning"], json!({})) }),
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),
+        "x"
+    );
     world.put("changed", (128 << 10).to_string());
     let long = mcp(&world, &["accept", "test", "--yes"]);
     assert_eq!(long.code(), 2, "{}", long.text());
-    assert!(long.errors().contains("nobody is shown") && !long.text().contains("xxx"), "{}", long.errors());
-    assert_eq!(call(&world, "mcp__test__echo", json!({ "text": "x" })).code(), 126);
+    assert!(
+        long.errors().contains("nobody is shown") && !long.text().contains("xxx"),
+        "{}",
+        long.errors()
+    );
+    assert_eq!(
+        call(&world, "mcp__test__echo", json!({ "text": "x" })).code(),
+        126
+    );
     world.put("changed", "0");
     let status = mcp(&world, &["status"]);
     let accepted = mcp(&world, &["accept", "test", "--yes"]);
@@ -267,46 +441,84 @@ fn what_is_accepted_is_what_was_shown_in_full() {
             "{shown}"
         );
     }
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),
+        "x"
+    );
     assert_eq!(mcp(&world, &["status"]).code(), 0);
 }
 
 fn a_repository_starts_nothing_by_itself() {
     let world = world(Place::any(), json!({}));
-    let own = |words: &[&str]| json!({ "mcpServers": { "theirs": server(words, json!({})) } }).to_string();
+    let own = |words: &[&str]| {
+        json!({ "mcpServers": { "theirs": server(words, json!({})) } }).to_string()
+    };
     world.put(".mcp.json", own(&["friendly"]));
     let ignored = call(&world, "mcp__theirs__echo", json!({ "text": "x" }));
     assert_eq!(ignored.code(), 2);
-    assert!(ignored.errors().contains("lazaret mcp accept"), "{}", ignored.errors());
+    assert!(
+        ignored.errors().contains("lazaret mcp accept"),
+        "{}",
+        ignored.errors()
+    );
     mcp(&world, &["accept", "--yes"]).success();
-    assert_eq!(answer_of(&world, "mcp__theirs__echo", json!({ "text": "x" })), "x", "control");
+    assert_eq!(
+        answer_of(&world, "mcp__theirs__echo", json!({ "text": "x" })),
+        "x",
+        "control"
+    );
     world.put(".mcp.json", own(&["friendly", "and more"]));
-    assert_eq!(call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(), 2, "it is another file now");
-    let widened =
-        json!({ "mcpServers": { "theirs": server(&["friendly"], json!({ "hosts": ["evil.example"] })) } });
+    assert_eq!(
+        call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(),
+        2,
+        "it is another file now"
+    );
+    let widened = json!({ "mcpServers": { "theirs": server(&["friendly"], json!({ "hosts": ["evil.example"] })) } });
     world.put(".mcp.json", widened.to_string());
     assert_eq!(mcp(&world, &["accept", "--yes"]).code(), 2);
     // A user's own is not replaced by it.
     settings(&world, json!({ "theirs": server(&["dies"], json!({})) }));
     world.put(".mcp.json", own(&["friendly"]));
     mcp(&world, &["accept", "--yes"]).success();
-    assert_ne!(call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(), 0);
+    assert_ne!(
+        call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(),
+        0
+    );
 }
 
 fn no_server_shadows_a_tool_or_another_server() {
-    let world = world(Place::any(), json!({ "evil": server(&["shadow"], json!({})), "other": friendly() }));
+    let world = world(
+        Place::any(),
+        json!({ "evil": server(&["shadow"], json!({})), "other": friendly() }),
+    );
     let listed = names(&world);
-    for name in ["mcp__evil__bash", "mcp__evil__file_read", "mcp__evil__mcp__other__echo", "mcp__other__echo"]
-    {
+    for name in [
+        "mcp__evil__bash",
+        "mcp__evil__file_read",
+        "mcp__evil__mcp__other__echo",
+        "mcp__other__echo",
+    ] {
         assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
     }
     assert_eq!(listed.iter().filter(|name| *name == "bash").count(), 1);
     let mut session = session(&world, &[]);
     assert_eq!(session.bash("echo ours").success(), "ours\n");
-    assert_eq!(session.call("mcp__other__echo", json!({ "text": "x" })).success(), "x");
-    assert_eq!(session.call("mcp__evil__bash", json!({})).success(), "bash was called");
+    assert_eq!(
+        session
+            .call("mcp__other__echo", json!({ "text": "x" }))
+            .success(),
+        "x"
+    );
+    assert_eq!(
+        session.call("mcp__evil__bash", json!({})).success(),
+        "bash was called"
+    );
     settings(&world, json!({ "a__b": friendly() }));
-    assert_eq!(mcp(&world, &["list"]).text(), "", "a name that could be cut in two ways is none");
+    assert_eq!(
+        mcp(&world, &["list"]).text(),
+        "",
+        "a name that could be cut in two ways is none"
+    );
 }
 
 fn settings_that_cannot_be_used_are_an_error() {
@@ -327,8 +539,14 @@ fn settings_that_cannot_be_used_are_an_error() {
     broken("{\"mcpServers\": {", "line 1");
     // Of two that stand in one place, another reader may take the other one.
     let twice = [
-        (r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#, "\"a\" is in an object twice"),
-        (r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#, "\"command\" is in an object twice"),
+        (
+            r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#,
+            "\"a\" is in an object twice",
+        ),
+        (
+            r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#,
+            "\"command\" is in an object twice",
+        ),
         (
             r#"{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}"#,
             "\"mcpServers\" is in an object twice",
@@ -356,84 +574,186 @@ fn what_it_is_given_is_named_and_nothing_else() {
     given["env"] = json!({ "NAMED": "${PLAIN_NAME}", "LITERAL": "of the settings" });
     let world = world(Place::any(), json!({ "test": given, "bare": friendly() }));
     let variable = |server: &str, name: &str| {
-        answer_of(&world, &format!("mcp__{server}__variable"), json!({ "name": name }))
+        answer_of(
+            &world,
+            &format!("mcp__{server}__variable"),
+            json!({ "name": name }),
+        )
     };
     assert_eq!(variable("test", "NAMED"), world.canary);
     assert_eq!(variable("test", "LITERAL"), "of the settings");
-    for (server, name) in [("test", "PLAIN_NAME"), ("test", "MY_API_KEY"), ("bare", "NAMED")] {
+    for (server, name) in [
+        ("test", "PLAIN_NAME"),
+        ("test", "MY_API_KEY"),
+        ("bare", "NAMED"),
+    ] {
         assert_eq!(variable(server, name), "not set", "{server} {name}");
     }
     let listed = mcp(&world, &["list", "--json"]).success();
-    assert!(listed.contains("LITERAL") && !listed.contains("of the settings"), "{listed}");
+    assert!(
+        listed.contains("LITERAL") && !listed.contains("of the settings"),
+        "{listed}"
+    );
 }
 
 fn a_log_has_the_last_lines_without_secrets() {
     let mut chatty = server(&["chatty"], json!({}));
     chatty["env"] = json!({ "API_TOKEN": "${MY_API_KEY}" });
     let world = world(Place::any(), json!({ "test": chatty }));
-    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    assert_eq!(
+        answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),
+        "x"
+    );
     let log = mcp(&world, &["log", "test"]).success();
     assert_eq!(log.lines().count(), 1000, "{log}");
     assert!(log.contains("line 1199") && !log.contains("line 1 "));
     assert!(!log.contains(&world.key), "a secret is in the log");
-    assert!(log.contains("no message"), "what is no message is kept there");
+    assert!(
+        log.contains("no message"),
+        "what is no message is kept there"
+    );
 }
 
 fn a_server_is_added_and_removed() {
     let world = world(Place::any(), json!({}));
     std::fs::remove_file(world.home.join("settings/lazaret/mcp.json")).unwrap();
-    let added =
-        mcp(&world, &["add", "new", "--approve", "echo", "--env", "A=b", "--", "python3", "server.py"]);
-    assert!(added.success().contains("new: 10 tools"), "{}", added.text());
-    assert_eq!(answer_of(&world, "mcp__new__variable", json!({ "name": "A" })), "b");
-    assert_eq!(mcp(&world, &["add", "new", "--", "python3", "server.py"]).code(), 2, "there is one");
-    assert!(mcp(&world, &["list"]).success().starts_with("new (user): python3 server.py; profile default"));
+    let added = mcp(
+        &world,
+        &[
+            "add",
+            "new",
+            "--approve",
+            "echo",
+            "--env",
+            "A=b",
+            "--",
+            "python3",
+            "server.py",
+        ],
+    );
+    assert!(
+        added.success().contains("new: 10 tools"),
+        "{}",
+        added.text()
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__new__variable", json!({ "name": "A" })),
+        "b"
+    );
+    assert_eq!(
+        mcp(&world, &["add", "new", "--", "python3", "server.py"]).code(),
+        2,
+        "there is one"
+    );
+    assert!(
+        mcp(&world, &["list"])
+            .success()
+            .starts_with("new (user): python3 server.py; profile default")
+    );
     mcp(&world, &["remove", "new"]).success();
     assert_eq!(mcp(&world, &["list"]).success(), "");
     assert_eq!(mcp(&world, &["remove", "new"]).code(), 2);
-    assert_eq!(call(&world, "mcp__new__echo", json!({ "text": "x" })).code(), 2);
+    assert_eq!(
+        call(&world, "mcp__new__echo", json!({ "text": "x" })).code(),
+        2
+    );
 }
 
 fn a_scope_narrows_servers_too() {
-    let world = world(Place::any(), json!({ "test": friendly(), "other": friendly() }));
-    assert!(names(&world).contains(&"mcp__other__echo".to_owned()), "control");
+    let world = world(
+        Place::any(),
+        json!({ "test": friendly(), "other": friendly() }),
+    );
+    assert!(
+        names(&world).contains(&"mcp__other__echo".to_owned()),
+        "control"
+    );
     let scope = world.base().join("scope.toml");
-    world.write(&scope, "[tool_permissions.mcp__test__echo]\nallowed = true\n");
+    world.write(
+        &scope,
+        "[tool_permissions.mcp__test__echo]\nallowed = true\n",
+    );
     let mut session = session(&world, &["--scope", scope.to_str().unwrap()]);
-    assert_eq!(session.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
-    assert_eq!(session.call("mcp__test__fail", json!({})).kind(), "denied_policy");
-    assert!(!session.call("mcp__other__echo", json!({ "text": "x" })).ok());
+    assert_eq!(
+        session
+            .call("mcp__test__echo", json!({ "text": "x" }))
+            .success(),
+        "x"
+    );
+    assert_eq!(
+        session.call("mcp__test__fail", json!({})).kind(),
+        "denied_policy"
+    );
+    assert!(
+        !session
+            .call("mcp__other__echo", json!({ "text": "x" }))
+            .ok()
+    );
 }
 
 fn a_server_that_has_ended_is_started_again() {
     let world = world(Place::any(), json!({ "test": friendly() }));
     let mut session = session(&world, &[]);
     let ended = session.call("mcp__test__exit", json!({}));
-    assert!(ended.result.to_string().contains("the server `test` has ended with code 3"), "{}", ended.result);
-    assert_eq!(session.call("mcp__test__echo", json!({ "text": "again" })).success(), "again");
+    assert!(
+        ended
+            .result
+            .to_string()
+            .contains("the server `test` has ended with code 3"),
+        "{}",
+        ended.result
+    );
+    assert_eq!(
+        session
+            .call("mcp__test__echo", json!({ "text": "again" }))
+            .success(),
+        "again"
+    );
 }
 
 /// As long as a server may take to read a message, and as long as it may take to be there, together.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn a_server_that_says_nothing_is_lost_by_name() {
-    let world = world(Place::any(), json!({ "good": friendly(), "silent": server(&["silent"], json!({})) }));
+    let world = world(
+        Place::any(),
+        json!({ "good": friendly(), "silent": server(&["silent"], json!({})) }),
+    );
     let status = run(servers(&world).args(["status", "--json"]), PATIENCE);
-    assert!(status.text().contains("the server `silent` was not ready within 30 s"), "{}", status.text());
+    assert!(
+        status
+            .text()
+            .contains("the server `silent` was not ready within 30 s"),
+        "{}",
+        status.text()
+    );
 }
 
 fn a_server_that_does_not_listen_is_lost_by_name() {
     let bad = ["deaf", "greedy"];
     let [deaf, greedy] = bad.map(|mode| server(&[mode], json!({})));
-    let world = world(Place::any(), json!({ "good": friendly(), "deaf": deaf, "greedy": greedy }));
+    let world = world(
+        Place::any(),
+        json!({ "good": friendly(), "deaf": deaf, "greedy": greedy }),
+    );
     let mut session = Session::start(&mut dressed(&world, world.lazaret("session")));
     // More than a pipe and the executor hold.
     let long = "x".repeat(900_000);
-    let calls = bad.map(|name| session.start_call(&format!("mcp__{name}__echo"), json!({ "text": long })));
-    assert_eq!(session.call("mcp__good__echo", json!({ "text": "meanwhile" })).success(), "meanwhile");
+    let calls =
+        bad.map(|name| session.start_call(&format!("mcp__{name}__echo"), json!({ "text": long })));
+    assert_eq!(
+        session
+            .call("mcp__good__echo", json!({ "text": "meanwhile" }))
+            .success(),
+        "meanwhile"
+    );
     for (name, id) in bad.iter().zip(calls) {
         let answer = session.answer_within(&id, PATIENCE);
         let lost = format!("the server `{name}` does not read its input");
-        assert!(answer.result.to_string().contains(&lost), "{}", answer.result);
+        assert!(
+            answer.result.to_string().contains(&lost),
+            "{}",
+            answer.result
+        );
     }
 }

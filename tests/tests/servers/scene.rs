@@ -31,7 +31,9 @@ pub fn friendly() -> Value {
 }
 
 pub fn dressed(world: &World, mut command: Command) -> Command {
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_DATA_HOME", world.home.join("data"));
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .env("XDG_DATA_HOME", world.home.join("data"));
     command
 }
 
@@ -71,5 +73,10 @@ pub fn session(world: &World, options: &[&str]) -> Session {
 pub fn names(world: &World) -> Vec<String> {
     let listed = run(dressed(world, world.lazaret("tools")).arg("--json"), LIMIT).success();
     let tools: Value = serde_json::from_str(&listed).unwrap();
-    tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    tools
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }

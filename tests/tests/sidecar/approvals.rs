@@ -25,7 +25,10 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn begin(client: &mut WebSocket, conversation: &str) {
-    client.say("chat:send", json!({"content": "x", "conversationId": conversation}));
+    client.say(
+        "chat:send",
+        json!({"content": "x", "conversationId": conversation}),
+    );
 }
 
 fn touch(name: &str) -> (&'static str, Value) {
@@ -38,17 +41,33 @@ fn approve(client: &mut WebSocket, answer: Value) {
 
 fn a_call_that_is_asked_about_starts_nothing_before_its_answer(place: Place) {
     let world = World::new(place);
-    let sidecar = Sidecar::start(&world, &script(&[("", &[touch("made")]), ("Done", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("made")]), ("Done", &[])]),
+        &[],
+    );
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let confirm = client.next_of("chat:tool-confirm");
     for field in ["rule", "why", "risk", "channel", "session", "digest"] {
-        assert!(confirm[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {confirm}");
+        assert!(
+            confirm[field].as_str().is_some_and(|text| !text.is_empty()),
+            "{field}: {confirm}"
+        );
     }
-    assert_eq!((&confirm["risk"], &confirm["input"]["command"]), (&json!("high"), &json!("touch made")));
-    assert!((1..=30).contains(&confirm["secondsLeft"].as_u64().unwrap()), "{confirm}");
+    assert_eq!(
+        (&confirm["risk"], &confirm["input"]["command"]),
+        (&json!("high"), &json!("touch made"))
+    );
+    assert!(
+        (1..=30).contains(&confirm["secondsLeft"].as_u64().unwrap()),
+        "{confirm}"
+    );
     assert!(!world.project.join("made").exists());
-    approve(&mut client, json!({"toolId": confirm["toolId"], "approved": true}));
+    approve(
+        &mut client,
+        json!({"toolId": confirm["toolId"], "approved": true}),
+    );
     let all = client.to_end();
     assert_eq!(payloads(&all, "chat:tool-result")[0]["status"], "success");
     assert!(world.project.join("made").exists());
@@ -58,33 +77,68 @@ fn a_call_that_is_asked_about_starts_nothing_before_its_answer(place: Place) {
 /// Two conversations wait at once, under ids that their models chose: the second is answered first.
 fn ac_34_an_answer_goes_to_the_call_that_it_names(place: Place) {
     let world = World::new(place);
-    let sidecar = Sidecar::start(&world, &script(&[("", &[touch("made-$$")]), ("Done", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("made-$$")]), ("Done", &[])]),
+        &[],
+    );
     let mut clients = [sidecar.client(), sidecar.client()];
     let ids = ["one", "two"];
     for (client, id) in clients.iter_mut().zip(ids) {
         begin(client, id);
     }
     let [one, two] = [0, 1].map(|number| clients[number].next_of("chat:tool-confirm"));
-    assert_eq!(one["toolId"], two["toolId"], "scripts name their calls alike");
-    approve(&mut clients[1], json!({"toolId": two["toolId"], "approved": true}));
-    assert_eq!(clients[1].next_of("request:error")["code"], "ambiguous_tool_id");
+    assert_eq!(
+        one["toolId"], two["toolId"],
+        "scripts name their calls alike"
+    );
+    approve(
+        &mut clients[1],
+        json!({"toolId": two["toolId"], "approved": true}),
+    );
+    assert_eq!(
+        clients[1].next_of("request:error")["code"],
+        "ambiguous_tool_id"
+    );
     for wrong in ["call_99", "", "../x"] {
         approve(&mut clients[1], json!({"toolId": wrong, "approved": true}));
-        assert_eq!(clients[1].next_of("request:error")["code"], "unknown_tool_id", "{wrong}");
+        assert_eq!(
+            clients[1].next_of("request:error")["code"],
+            "unknown_tool_id",
+            "{wrong}"
+        );
     }
-    approve(&mut clients[1], json!({"toolId": two["toolId"], "approved": true, "conversationId": "two"}));
-    assert_eq!(payloads(&clients[1].to_end(), "chat:tool-result")[0]["status"], "success");
+    approve(
+        &mut clients[1],
+        json!({"toolId": two["toolId"], "approved": true, "conversationId": "two"}),
+    );
+    assert_eq!(
+        payloads(&clients[1].to_end(), "chat:tool-result")[0]["status"],
+        "success"
+    );
     let made = || {
         std::fs::read_dir(&world.project)
             .unwrap()
-            .filter(|one| one.as_ref().unwrap().file_name().to_string_lossy().starts_with("made"))
+            .filter(|one| {
+                one.as_ref()
+                    .unwrap()
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with("made")
+            })
             .count()
     };
     assert_eq!(made(), 1);
     // Now it is the only one that waits.
-    approve(&mut clients[0], json!({"toolId": one["toolId"], "approved": false}));
+    approve(
+        &mut clients[0],
+        json!({"toolId": one["toolId"], "approved": false}),
+    );
     let all = clients[0].to_end();
-    assert_eq!(payloads(&all, "chat:tool-result")[0]["error"]["kind"], "denied_user");
+    assert_eq!(
+        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        "denied_user"
+    );
     assert_eq!(made(), 1);
 }
 
@@ -94,33 +148,53 @@ fn world() -> World {
 
 fn a_question_that_nobody_answers_is_a_no_after_its_time() {
     let world = world();
-    let sidecar = Sidecar::start(&world, &script(&[("", &[touch("made")]), ("Done", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("made")]), ("Done", &[])]),
+        &[],
+    );
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let all = client.to_end();
     assert_eq!(payloads(&all, "chat:tool-confirm")[0]["secondsLeft"], 30);
-    assert_eq!(payloads(&all, "chat:tool-result")[0]["error"]["kind"], "approval_timeout", "{all:#?}");
+    assert_eq!(
+        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        "approval_timeout",
+        "{all:#?}"
+    );
     assert!(!world.project.join("made").exists());
 }
 
 fn an_answer_for_the_session_covers_what_it_names_and_no_more() {
     let world = world();
     let write = |path: &str| ("file_write", json!({"path": path, "content": "x"}));
-    let turns = script(&[("", &[write("a"), write("b"), touch("made")]), ("Done", &[])]);
+    let turns = script(&[
+        ("", &[write("a"), write("b"), touch("made")]),
+        ("Done", &[]),
+    ]);
     let sidecar = Sidecar::start(&world, &turns, &[]);
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let first = client.next_of("chat:tool-confirm");
-    approve(&mut client, json!({"toolId": first["toolId"], "answer": "session"}));
+    approve(
+        &mut client,
+        json!({"toolId": first["toolId"], "answer": "session"}),
+    );
     assert_eq!(first["diff"], "+x", "{first}");
     let mut next = client.next_of("chat:tool-confirm");
     if first["session"] != "rule" {
         // The same rule, another call.
-        approve(&mut client, json!({"toolId": next["toolId"], "answer": "once"}));
+        approve(
+            &mut client,
+            json!({"toolId": next["toolId"], "answer": "once"}),
+        );
         next = client.next_of("chat:tool-confirm");
     }
     assert_eq!(next["toolName"], "bash", "{first} {next}");
-    approve(&mut client, json!({"toolId": next["toolId"], "answer": "no"}));
+    approve(
+        &mut client,
+        json!({"toolId": next["toolId"], "answer": "no"}),
+    );
     client.to_end();
     assert!(world.project.join("a").exists() && world.project.join("b").exists());
     assert!(!world.project.join("made").exists());
@@ -128,12 +202,18 @@ fn an_answer_for_the_session_covers_what_it_names_and_no_more() {
 
 fn a_no_that_stops_ends_the_run() {
     let world = world();
-    let sidecar =
-        Sidecar::start(&world, &script(&[("", &[touch("one"), touch("two")]), ("Never", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("one"), touch("two")]), ("Never", &[])]),
+        &[],
+    );
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let confirm = client.next_of("chat:tool-confirm");
-    approve(&mut client, json!({"toolId": confirm["toolId"], "answer": "no_and_stop"}));
+    approve(
+        &mut client,
+        json!({"toolId": confirm["toolId"], "answer": "no_and_stop"}),
+    );
     let all = client.to_end();
     assert_eq!(payloads(&all, "chat:stream-end")[0]["reason"], "cancelled");
     assert!(payloads(&all, "chat:text-delta").is_empty());
@@ -143,71 +223,131 @@ fn a_no_that_stops_ends_the_run() {
 fn a_violation_has_an_event_and_too_many_end_the_run() {
     let world = world();
     let read = || ("file_read", json!({"path": "../outside/secret.txt"}));
-    let turns = script(&[("", &[read()]), ("", &[read()]), ("", &[read()]), ("Never", &[])]);
+    let turns = script(&[
+        ("", &[read()]),
+        ("", &[read()]),
+        ("", &[read()]),
+        ("Never", &[]),
+    ]);
     let sidecar = Sidecar::start(&world, &turns, &[]);
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let all = client.to_end();
     let events = payloads(&all, "chat:security-event");
-    let counts: Vec<_> = events.iter().map(|event| event["violations"].clone()).collect();
+    let counts: Vec<_> = events
+        .iter()
+        .map(|event| event["violations"].clone())
+        .collect();
     assert_eq!(counts, [1, 2, 3], "{all:#?}");
-    assert!(events.iter().all(|event| event["type"] == "sandbox_violation" && event["maxViolations"] == 3));
+    assert!(
+        events
+            .iter()
+            .all(|event| event["type"] == "sandbox_violation" && event["maxViolations"] == 3)
+    );
     assert_eq!(payloads(&all, "chat:stream-end")[0]["reason"], "violations");
     assert!(!format!("{all:?}").contains(&world.canary));
 }
 
 fn an_answer_by_another_client_counts_and_a_second_one_does_not() {
     let world = world();
-    let sidecar = Sidecar::start(&world, &script(&[("", &[touch("made")]), ("Done", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("made")]), ("Done", &[])]),
+        &[],
+    );
     let (mut first, mut second) = (sidecar.client(), sidecar.client());
     begin(&mut first, "c");
     let confirm = first.next_of("chat:tool-confirm");
     // A client that comes later sees what waits.
     second.say("chat:resume", json!({"conversationId": "c"}));
     assert_eq!(second.next_of("chat:tool-confirm"), confirm);
-    approve(&mut second, json!({"toolId": confirm["toolId"], "approved": true}));
+    approve(
+        &mut second,
+        json!({"toolId": confirm["toolId"], "approved": true}),
+    );
     first.to_end();
-    approve(&mut first, json!({"toolId": confirm["toolId"], "approved": true}));
+    approve(
+        &mut first,
+        json!({"toolId": confirm["toolId"], "approved": true}),
+    );
     assert_eq!(first.next_of("request:error")["code"], "unknown_tool_id");
     assert!(world.project.join("made").exists());
 }
 
 fn a_yes_to_what_was_not_shown_or_was_another_question_is_an_error() {
     let world = world();
-    let hidden = ("bash", json!({"command": "touch hidden", "description": "x".repeat(70 << 10)}));
-    let write = ("file_write", json!({"file_path": "src/made", "content": "x"}));
-    let sidecar = Sidecar::start(&world, &script(&[("", &[hidden, write]), ("Done", &[])]), &[]);
+    let hidden = (
+        "bash",
+        json!({"command": "touch hidden", "description": "x".repeat(70 << 10)}),
+    );
+    let write = (
+        "file_write",
+        json!({"file_path": "src/made", "content": "x"}),
+    );
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[hidden, write]), ("Done", &[])]),
+        &[],
+    );
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let confirm = client.next_of("chat:tool-confirm");
-    assert!(confirm["input"].is_null() && confirm["path"].is_null(), "{confirm}");
+    assert!(
+        confirm["input"].is_null() && confirm["path"].is_null(),
+        "{confirm}"
+    );
     let id = &confirm["toolId"];
-    for yes in [json!({"answer": "once"}), json!({"answer": "session"}), json!({"approved": true})] {
+    for yes in [
+        json!({"answer": "once"}),
+        json!({"answer": "session"}),
+        json!({"approved": true}),
+    ] {
         let mut yes = yes;
         (yes["toolId"], yes["digest"]) = (id.clone(), confirm["digest"].clone());
         approve(&mut client, yes);
         assert_eq!(client.next_of("request:error")["code"], "not_shown");
     }
     let http = format!("/runs/{}/approve", confirm["messageId"].as_str().unwrap());
-    assert_eq!(sidecar.send("POST", &http, &json!({"toolId": id, "approved": true})).status, 409);
+    assert_eq!(
+        sidecar
+            .send("POST", &http, &json!({"toolId": id, "approved": true}))
+            .status,
+        409
+    );
     approve(&mut client, json!({"toolId": id, "answer": "no"}));
     let next = client.next_of("chat:tool-confirm");
-    assert_eq!((&next["path"], &next["diff"]), (&json!("src/made"), &json!("+x")), "{next}");
+    assert_eq!(
+        (&next["path"], &next["diff"]),
+        (&json!("src/made"), &json!("+x")),
+        "{next}"
+    );
     for answer in ["once", "no"] {
-        let other = json!({"toolId": next["toolId"], "answer": answer, "digest": confirm["digest"]});
+        let other =
+            json!({"toolId": next["toolId"], "answer": answer, "digest": confirm["digest"]});
         approve(&mut client, other);
         assert_eq!(client.next_of("request:error")["code"], "other_digest");
     }
-    approve(&mut client, json!({"toolId": next["toolId"], "answer": "once", "digest": next["digest"]}));
+    approve(
+        &mut client,
+        json!({"toolId": next["toolId"], "answer": "once", "digest": next["digest"]}),
+    );
     client.to_end();
     assert!(world.project.join("src/made").exists() && !world.project.join("hidden").exists());
 }
 
 fn over_http_a_question_is_a_no_unless_somebody_answers() {
     let world = world();
-    let sidecar = Sidecar::start(&world, &script(&[("", &[touch("made")]), ("Done.", &[])]), &[]);
+    let sidecar = Sidecar::start(
+        &world,
+        &script(&[("", &[touch("made")]), ("Done.", &[])]),
+        &[],
+    );
     let answer = sidecar.send("POST", "/run", &json!({"prompt": "x"})).json();
-    assert_eq!((&answer["text"], &answer["_meta"]["reason"]), (&json!("Done."), &json!("done")), "{answer}");
+    assert_eq!(
+        (&answer["text"], &answer["_meta"]["reason"]),
+        (&json!("Done."), &json!("done")),
+        "{answer}"
+    );
     assert!(!world.project.join("made").exists());
     let body = json!({"prompt": "x", "approvals": true, "conversationId": "c"}).to_string();
     let mut waiting = sidecar.begin("POST /run", &sidecar.json_head(), body.as_bytes());

@@ -45,8 +45,7 @@ pub struct Client<'s> {
 
 fn begin(capabilities: Value) -> Value {
     let client = json!({ "name": "test", "version": "1" });
-    let params =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
     request(1, "initialize", params)
 }
 
@@ -55,7 +54,11 @@ pub fn request(id: u64, method: &str, params: Value) -> Value {
 }
 
 fn bash(id: u64, command: &str) -> Value {
-    request(id, "tools/call", json!({ "name": "bash", "arguments": { "command": command } }))
+    request(
+        id,
+        "tools/call",
+        json!({ "name": "bash", "arguments": { "command": command } }),
+    )
 }
 
 fn head(sidecar: &Sidecar, session: Option<&str>) -> Vec<String> {
@@ -66,13 +69,21 @@ fn head(sidecar: &Sidecar, session: Option<&str>) -> Vec<String> {
 }
 
 fn post(sidecar: &Sidecar, session: Option<&str>, message: &Value) -> HttpAnswer {
-    sidecar.raw("POST /mcp", &head(sidecar, session), message.to_string().as_bytes())
+    sidecar.raw(
+        "POST /mcp",
+        &head(sidecar, session),
+        message.to_string().as_bytes(),
+    )
 }
 
 /// The messages of a stream that has ended.
 pub fn messages(answer: &HttpAnswer) -> Vec<Value> {
-    let data = answer.body.lines().filter_map(|line| line.strip_prefix("data: {"));
-    data.map(|data| serde_json::from_str(&format!("{{{data}")).unwrap()).collect()
+    let data = answer
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: {"));
+    data.map(|data| serde_json::from_str(&format!("{{{data}")).unwrap())
+        .collect()
 }
 
 /// The next message of a stream that goes on.
@@ -81,7 +92,10 @@ fn next(stream: &mut impl BufRead) -> Value {
     let begun = Instant::now();
     loop {
         let mut line = String::new();
-        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream has ended");
+        assert!(
+            stream.read_line(&mut line).unwrap() > 0,
+            "the stream has ended"
+        );
         assert!(begun.elapsed() < LIMIT, "nothing but {line:?}");
         if line.starts_with("data: {") {
             return serde_json::from_str(&line["data: ".len()..]).unwrap();
@@ -90,7 +104,10 @@ fn next(stream: &mut impl BufRead) -> Value {
 }
 
 fn session_of(answer: &HttpAnswer) -> Option<String> {
-    let line = answer.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+    let line = answer
+        .head
+        .lines()
+        .find_map(|line| line.strip_prefix("mcp-session-id: "));
     line.map(str::to_owned)
 }
 
@@ -112,15 +129,23 @@ impl<'s> Client<'s> {
     /// Posts a request without waiting for what comes of it.
     fn ask(&self, message: &Value) -> BufReader<TcpStream> {
         let head = head(self.sidecar, Some(&self.session));
-        BufReader::new(self.sidecar.begin("POST /mcp", &head, message.to_string().as_bytes()))
+        BufReader::new(
+            self.sidecar
+                .begin("POST /mcp", &head, message.to_string().as_bytes()),
+        )
     }
 
     fn listen(&self) -> BufReader<TcpStream> {
-        BufReader::new(self.sidecar.begin("GET /mcp", &head(self.sidecar, Some(&self.session)), b""))
+        BufReader::new(self.sidecar.begin(
+            "GET /mcp",
+            &head(self.sidecar, Some(&self.session)),
+            b"",
+        ))
     }
 
     pub fn close(&self) -> HttpAnswer {
-        self.sidecar.raw("DELETE /mcp", &head(self.sidecar, Some(&self.session)), b"")
+        self.sidecar
+            .raw("DELETE /mcp", &head(self.sidecar, Some(&self.session)), b"")
     }
 
     /// The result of a command.
@@ -148,14 +173,26 @@ fn tools_work_over_http_and_reach_nothing_outside(place: Place) {
         world.outside.display()
     );
     let attacked = client.bash(&attack);
-    assert_eq!((&attacked["isError"], world.get("made")), (&json!(true), b"out\n".to_vec()));
+    assert_eq!(
+        (&attacked["isError"], world.get("made")),
+        (&json!(true), b"out\n".to_vec())
+    );
     let text = attacked.to_string();
     let escaped = text.contains(&world.canary) || world.outside.join("new").exists();
     assert!(!escaped && !text.contains(&sidecar.token), "{attacked}");
     assert_eq!(attacked["structuredContent"]["metadata"]["exitCode"], 3);
     let listed = messages(&client.post(&request(3, "tools/list", json!({})))).remove(0);
-    let named = |name: &str| listed["result"]["tools"].as_array().unwrap().iter().any(|t| t["name"] == name);
-    assert!(named("bash") && named("file_edit") && !named("todo_write"), "{listed}");
+    let named = |name: &str| {
+        listed["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|t| t["name"] == name)
+    };
+    assert!(
+        named("bash") && named("file_edit") && !named("todo_write"),
+        "{listed}"
+    );
     assert_eq!(client.close().status, 202);
     assert_eq!(client.post(&bash(4, "true")).status, 404, "it has ended");
 }
@@ -171,11 +208,18 @@ fn the_end_of_a_session_ends_its_commands(place: Place) {
     );
     assert!(client.post(&started).body.contains("\"isError\":false"));
     let _waits = client.ask(&bash(3, &format!("touch begun; sleep {marker}")));
-    assert!(until(LIMIT, || world.project.join("begun").exists()), "the command begins");
+    assert!(
+        until(LIMIT, || world.project.join("begun").exists()),
+        "the command begins"
+    );
     assert_eq!(client.close().status, 202);
     assert_gone(&marker, LIMIT);
     assert_gone(&background, LIMIT);
-    assert_eq!(Client::open(&sidecar, json!({})).bash("echo next")["isError"], false, "the server goes on");
+    assert_eq!(
+        Client::open(&sidecar, json!({})).bash("echo next")["isError"],
+        false,
+        "the server goes on"
+    );
 }
 
 fn a_page_reaches_no_tool() {
@@ -195,12 +239,25 @@ fn a_page_reaches_no_tool() {
         assert!(!world.project.join("made").exists());
     };
     let own = head(&sidecar, Some(&client.session));
-    let without = |name: &str| own.iter().filter(|line| !line.starts_with(name)).cloned().collect::<Vec<_>>();
+    let without = |name: &str| {
+        own.iter()
+            .filter(|line| !line.starts_with(name))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     attempt(&without("Authorization"), 401);
-    for origin in ["Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site"] {
+    for origin in [
+        "Origin: https://evil.example",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+    ] {
         attempt(&[own.clone(), vec![origin.into()]].concat(), 403);
     }
-    let rebound = [without("Host"), vec![format!("Host: evil.example:{}", sidecar.port)]].concat();
+    let rebound = [
+        without("Host"),
+        vec![format!("Host: evil.example:{}", sidecar.port)],
+    ]
+    .concat();
     attempt(&rebound, 421);
     assert_eq!(client.bash("touch made")["isError"], false, "control");
     assert!(world.project.join("made").exists());
@@ -210,14 +267,33 @@ fn what_names_no_session_is_not_served() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let call = bash(2, "touch made");
     assert_eq!(post(&sidecar, None, &call).status, 400);
-    assert_eq!(post(&sidecar, Some("00000000-0000-4000-8000-000000000000"), &call).status, 404);
+    assert_eq!(
+        post(
+            &sidecar,
+            Some("00000000-0000-4000-8000-000000000000"),
+            &call
+        )
+        .status,
+        404
+    );
     for first in ["GET /mcp", "DELETE /mcp"] {
-        assert_eq!(sidecar.raw(first, &head(&sidecar, None), b"").status, 400, "{first}");
+        assert_eq!(
+            sidecar.raw(first, &head(&sidecar, None), b"").status,
+            400,
+            "{first}"
+        );
     }
-    assert_eq!(sidecar.raw("PUT /mcp", &head(&sidecar, None), b"").status, 405);
+    assert_eq!(
+        sidecar.raw("PUT /mcp", &head(&sidecar, None), b"").status,
+        405
+    );
     // What needs no session in a later version of the protocol would have no limit either.
     let client = Client::open(&sidecar, json!({}));
-    for (version, named) in [("2026-07-28", true), ("2025-11-25", false), ("2025-11-25", true)] {
+    for (version, named) in [
+        ("2026-07-28", true),
+        ("2025-11-25", false),
+        ("2025-11-25", true),
+    ] {
         let mut alone = call.clone();
         alone["params"]["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": version,
@@ -231,8 +307,17 @@ fn what_names_no_session_is_not_served() {
         assert_eq!(answer.status, 400, "{version} {answer:?}");
     }
     let version = |version: &str| {
-        let head = [head(&sidecar, Some(&client.session)), vec![format!("MCP-Protocol-Version: {version}")]];
-        sidecar.raw("POST /mcp", &head.concat(), request(3, "ping", json!({})).to_string().as_bytes()).status
+        let head = [
+            head(&sidecar, Some(&client.session)),
+            vec![format!("MCP-Protocol-Version: {version}")],
+        ];
+        sidecar
+            .raw(
+                "POST /mcp",
+                &head.concat(),
+                request(3, "ping", json!({})).to_string().as_bytes(),
+            )
+            .status
     };
     assert_eq!((version("2025-11-25"), version("1999-01-01")), (200, 400));
     assert!(!world.project.join("made").exists());
@@ -245,26 +330,58 @@ fn a_body_and_its_kind_have_limits() {
     let own = head(&sidecar, Some(&client.session));
     let ping = request(2, "ping", json!({})).to_string();
     let padded = |length: usize| format!("{ping}{}", " ".repeat(length - ping.len()));
-    assert_eq!(sidecar.raw("POST /mcp", &own, padded(4 << 20).as_bytes()).status, 200, "at the limit");
-    assert_eq!(sidecar.raw("POST /mcp", &own, padded((4 << 20) + 1).as_bytes()).status, 413);
-    let form: Vec<_> = own.iter().map(|line| line.replace("application/json", "text/plain")).collect();
+    assert_eq!(
+        sidecar
+            .raw("POST /mcp", &own, padded(4 << 20).as_bytes())
+            .status,
+        200,
+        "at the limit"
+    );
+    assert_eq!(
+        sidecar
+            .raw("POST /mcp", &own, padded((4 << 20) + 1).as_bytes())
+            .status,
+        413
+    );
+    let form: Vec<_> = own
+        .iter()
+        .map(|line| line.replace("application/json", "text/plain"))
+        .collect();
     assert_eq!(sidecar.raw("POST /mcp", &form, ping.as_bytes()).status, 415);
     for broken in ["", "{", "[]", "null", "{\"jsonrpc\":\"2.0\"}", "\u{0}"] {
         let status = sidecar.raw("POST /mcp", &own, broken.as_bytes()).status;
         assert!((400..500).contains(&status), "{broken:?}: {status}");
     }
-    assert_eq!(client.post(&request(3, "ping", json!({}))).status, 200, "the session goes on");
+    assert_eq!(
+        client.post(&request(3, "ping", json!({}))).status,
+        200,
+        "the session goes on"
+    );
 }
 
 fn sessions_have_a_limit() {
     let (_world, sidecar) = server(Place::any(), &TRUSTED);
-    let clients: Vec<_> = (0..SESSIONS_MAX).map(|_| Client::open(&sidecar, json!({}))).collect();
+    let clients: Vec<_> = (0..SESSIONS_MAX)
+        .map(|_| Client::open(&sidecar, json!({})))
+        .collect();
     let refused = post(&sidecar, None, &begin(json!({})));
-    assert_eq!((refused.status, session_of(&refused)), (429, None), "{refused:?}");
+    assert_eq!(
+        (refused.status, session_of(&refused)),
+        (429, None),
+        "{refused:?}"
+    );
     assert!(refused.head.contains("retry-after: "), "{refused:?}");
-    assert_eq!(clients[0].post(&request(2, "ping", json!({}))).status, 200, "the others go on");
+    assert_eq!(
+        clients[0].post(&request(2, "ping", json!({}))).status,
+        200,
+        "the others go on"
+    );
     assert_eq!(clients[0].close().status, 202);
-    assert!(until(LIMIT, || post(&sidecar, None, &begin(json!({}))).status == 200), "there is room again");
+    assert!(
+        until(LIMIT, || post(&sidecar, None, &begin(json!({}))).status
+            == 200),
+        "there is room again"
+    );
 }
 
 fn answers_of_a_session_have_a_limit() {
@@ -280,18 +397,30 @@ fn answers_of_a_session_have_a_limit() {
         })
         .collect();
     let refused = client.post(&bash(2, "touch made"));
-    assert!(refused.status == 429 && refused.head.contains("retry-after: "), "{refused:?}");
+    assert!(
+        refused.status == 429 && refused.head.contains("retry-after: "),
+        "{refused:?}"
+    );
     assert!(!world.project.join("made").exists());
-    assert_eq!(Client::open(&sidecar, json!({})).bash("true")["isError"], false, "others go on");
+    assert_eq!(
+        Client::open(&sidecar, json!({})).bash("true")["isError"],
+        false,
+        "others go on"
+    );
     drop(streams);
-    assert!(until(LIMIT, || client.post(&request(3, "ping", json!({}))).status == 200));
+    assert!(until(LIMIT, || client
+        .post(&request(3, "ping", json!({})))
+        .status
+        == 200));
 }
 
 fn a_client_that_floods_is_told_when_to_come_again() {
     let (_world, sidecar) = server(Place::any(), &["--rate", "5"]);
     let client = Client::open(&sidecar, json!({}));
     let ping = request(2, "ping", json!({}));
-    let refused = (0..200).map(|_| client.post(&ping)).find(|answer| answer.status == 429);
+    let refused = (0..200)
+        .map(|_| client.post(&ping))
+        .find(|answer| answer.status == 429);
     assert!(refused.expect("a limit").head.contains("retry-after"));
 }
 
@@ -299,7 +428,10 @@ fn a_question_comes_on_the_stream_of_its_call() {
     let (world, sidecar) = server(Place::any(), &[]);
     let mut client = Client::open(&sidecar, json!({}));
     let refused = client.bash("touch made");
-    assert_eq!((&refused["isError"], world.project.join("made").exists()), (&json!(true), false));
+    assert_eq!(
+        (&refused["isError"], world.project.join("made").exists()),
+        (&json!(true), false)
+    );
     client = Client::open(&sidecar, json!({ "elicitation": { "form": {} } }));
     for (answer, runs) in [("no", false), ("once", true)] {
         let mut stream = client.ask(&bash(2, "touch made"));
@@ -311,7 +443,8 @@ fn a_question_comes_on_the_stream_of_its_call() {
         };
         assert!(!world.project.join("made").exists());
         let result = json!({ "action": "accept", "content": { "answer": answer } });
-        let said = client.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
+        let said =
+            client.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
         assert_eq!(said.status, 202);
         let result = next(&mut stream);
         assert_eq!(result["result"]["isError"], !runs, "{result}");
@@ -332,7 +465,10 @@ fn live_output_and_messages_come_on_their_streams() {
     assert_eq!(other["isError"], false, "another call runs meanwhile");
     assert_eq!(next(&mut stream)["result"]["isError"], false);
     let message = next(&mut listening);
-    assert_eq!(message["method"], "notifications/message", "the session was opened: {message}");
+    assert_eq!(
+        message["method"], "notifications/message",
+        "the session was opened: {message}"
+    );
 }
 
 fn a_cancelled_request_over_http_ends_its_command() {
@@ -340,16 +476,26 @@ fn a_cancelled_request_over_http_ends_its_command() {
     let client = Client::open(&sidecar, json!({}));
     let marker = long_sleep();
     let stream = client.ask(&bash(7, &format!("touch begun; sleep {marker}")));
-    assert!(until(LIMIT, || world.project.join("begun").exists()), "the command begins");
+    assert!(
+        until(LIMIT, || world.project.join("begun").exists()),
+        "the command begins"
+    );
     // A connection that breaks cancels nothing: its client may come back.
     stream.get_ref().shutdown(Shutdown::Both).unwrap();
     assert_eq!(client.bash("true")["isError"], false);
-    assert!(!lazaret_tests::process::with_marker(&marker).is_empty(), "it goes on");
+    assert!(
+        !lazaret_tests::process::with_marker(&marker).is_empty(),
+        "it goes on"
+    );
     let params = json!({ "requestId": 7 });
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
     assert_eq!(client.post(&cancel).status, 202);
     assert_gone(&marker, LIMIT);
-    assert_eq!(client.bash("echo next")["isError"], false, "the session goes on");
+    assert_eq!(
+        client.bash("echo next")["isError"],
+        false,
+        "the session goes on"
+    );
 }
 
 fn each_client_has_a_session_of_its_own_project() {
@@ -358,7 +504,16 @@ fn each_client_has_a_session_of_its_own_project() {
     let path = world.home.join("script.json");
     world.write(&path, script(&[]).to_string());
     let mut command = world.program("lazaret");
-    command.args(["serve", "--listen", "127.0.0.1:0", "--provider", "mock", "--script"]).arg(path);
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--provider",
+            "mock",
+            "--script",
+        ])
+        .arg(path);
     let sidecar = Sidecar::of(command.args(TRUSTED));
     let none = Client::open(&sidecar, json!({}));
     let refused = none.bash("true");

@@ -25,5 +25,9 @@ pub fn order(messages: &[Value]) -> Vec<String> {
 
 /// The payloads of the messages of a type.
 pub fn payloads<'a>(messages: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    messages.iter().filter(|message| message["type"] == kind).map(|message| &message["payload"]).collect()
+    messages
+        .iter()
+        .filter(|message| message["type"] == kind)
+        .map(|message| &message["payload"])
+        .collect()
 }

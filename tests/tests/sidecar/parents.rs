@@ -11,23 +11,40 @@ use std::time::Duration;
 
 pub fn tests() -> Vec<Test> {
     [
-        in_each_place![it_ends_with_its_input_and_leaves_nothing, it_ends_when_its_parent_is_killed],
-        once![an_application_chats_approves_and_dies_and_nothing_remains, a_signal_ends_it_and_its_runs],
+        in_each_place![
+            it_ends_with_its_input_and_leaves_nothing,
+            it_ends_when_its_parent_is_killed
+        ],
+        once![
+            an_application_chats_approves_and_dies_and_nothing_remains,
+            a_signal_ends_it_and_its_runs
+        ],
     ]
     .concat()
 }
 
 fn sleeper(marker: &str) -> serde_json::Value {
-    script(&[("", &[("bash", json!({"command": format!("setsid sleep {marker} & sleep {marker}")}))])])
+    script(&[(
+        "",
+        &[(
+            "bash",
+            json!({"command": format!("setsid sleep {marker} & sleep {marker}")}),
+        )],
+    )])
 }
 
 fn sleeping(marker: &str) -> bool {
-    process::with_marker(&format!("sleep {marker}")).iter().any(|process| process.name == "sleep")
+    process::with_marker(&format!("sleep {marker}"))
+        .iter()
+        .any(|process| process.name == "sleep")
 }
 
 fn begin(sidecar: &Sidecar, marker: &str) {
     let mut client = sidecar.client();
-    client.say("chat:send", json!({"content": "x", "conversationId": "c", "trust": "autonomous"}));
+    client.say(
+        "chat:send",
+        json!({"content": "x", "conversationId": "c", "trust": "autonomous"}),
+    );
     assert!(until(LIMIT, || sleeping(marker)));
 }
 
@@ -84,8 +101,14 @@ fn a_signal_ends_it_and_its_runs() {
 fn an_application_chats_approves_and_dies_and_nothing_remains() {
     let (world, marker) = (World::new(Place::any()), long_sleep());
     let turns = script(&[
-        ("", &[("bash", json!({"command": "echo approved > approved"}))]),
-        ("Now I wait.", &[("bash", json!({"command": format!("sleep {marker}")}))]),
+        (
+            "",
+            &[("bash", json!({"command": "echo approved > approved"}))],
+        ),
+        (
+            "Now I wait.",
+            &[("bash", json!({"command": format!("sleep {marker}")}))],
+        ),
     ]);
     let path = world.home.join("script.json");
     world.write(&path, turns.to_string());
@@ -105,8 +128,17 @@ fn an_application_chats_approves_and_dies_and_nothing_remains() {
     let all = process::tree(parent.pid());
     assert!(until(LIMIT, || sleeping(&marker)));
     let finished = parent.finish(LIMIT);
-    assert_eq!(finished.code(), 128 + 9, "it kills itself: {}{}", finished.text(), finished.errors());
-    assert_eq!(String::from_utf8(world.get("approved")).unwrap(), "approved\n");
+    assert_eq!(
+        finished.code(),
+        128 + 9,
+        "it kills itself: {}{}",
+        finished.text(),
+        finished.errors()
+    );
+    assert_eq!(
+        String::from_utf8(world.get("approved")).unwrap(),
+        "approved\n"
+    );
     assert_eq!(process::left_after(&all, Duration::from_secs(5)), []);
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }

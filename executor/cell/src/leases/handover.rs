@@ -72,11 +72,23 @@ impl LeaseHandover {
         }
         let mounts: Vec<_> = paths.iter().map(|(_, held)| held.mount()).collect();
         let mut objects = ProtectedObjects::default();
-        paths.iter().for_each(|(_, held)| objects.extend(held.objects()));
+        paths
+            .iter()
+            .for_each(|(_, held)| objects.extend(held.objects()));
         let mut directories = KnownDirectories::default();
-        paths.iter().for_each(|(_, held)| directories.extend(held.directories()));
-        let places = mounts.iter().map(|mount| (mount.path.clone(), mount.access)).collect();
-        let encoded = frame::encode_whole(&CellLeases { paths: places, objects, directories, ends });
+        paths
+            .iter()
+            .for_each(|(_, held)| directories.extend(held.directories()));
+        let places = mounts
+            .iter()
+            .map(|mount| (mount.path.clone(), mount.access))
+            .collect();
+        let encoded = frame::encode_whole(&CellLeases {
+            paths: places,
+            objects,
+            directories,
+            ends,
+        });
         let encoded = encoded.map_err(io::Error::other)?;
         let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(&encoded)?;
@@ -85,12 +97,18 @@ impl LeaseHandover {
         let Some(namespace) = user_namespace else {
             let mut objects = paths.iter().map(|(_, held)| held.object());
             objects.try_for_each(|object| message::send(ours.as_fd(), b"o", &[object]))?;
-            return Ok(Some(Self { channel, order: file.into(), mounting: None }));
+            return Ok(Some(Self {
+                channel,
+                order: file.into(),
+                mounting: None,
+            }));
         };
         match process::fork(0)? {
-            Fork::Parent(child) => {
-                Ok(Some(Self { channel, order: file.into(), mounting: Some(Mounting(child)) }))
-            }
+            Fork::Parent(child) => Ok(Some(Self {
+                channel,
+                order: file.into(),
+                mounting: Some(Mounting(child)),
+            })),
             Fork::Child => {
                 drop(channel);
                 mount_for_cell(namespace.as_fd(), &mounts, &ours)
@@ -149,11 +167,22 @@ pub(crate) fn receive(
     rules: &mut SessionRules,
     fds: Vec<OwnedFd>,
 ) -> Result<(), LayerError> {
-    let layer = if spec.has(Layer::MountNamespace) { Layer::MountNamespace } else { Layer::LandlockFiles };
+    let layer = if spec.has(Layer::MountNamespace) {
+        Layer::MountNamespace
+    } else {
+        Layer::LandlockFiles
+    };
     let step = || "open what is granted for a while".to_owned();
     let missing = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let [channel, order] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| missing()).at(layer, step)?;
-    let CellLeases { paths, objects, directories, ends } = read(order).at(layer, step)?;
+    let [channel, order] = <[OwnedFd; 2]>::try_from(fds)
+        .map_err(|_| missing())
+        .at(layer, step)?;
+    let CellLeases {
+        paths,
+        objects,
+        directories,
+        ends,
+    } = read(order).at(layer, step)?;
     let opened = match spec.has(Layer::MountNamespace) {
         true => attached(&channel, &paths),
         false => paths.iter().map(|_| received(&channel)).collect(),
@@ -191,10 +220,15 @@ fn attached(channel: &OwnedFd, paths: &[(PathBuf, Access)]) -> io::Result<Vec<Ow
         (4, errno) => return Err(io::Error::from_raw_os_error(i32::from_le_bytes(errno))),
         _ => return Err(io::ErrorKind::UnexpectedEof.into()),
     }
-    paths.iter().map(|(path, _)| Ok(leased_mounts::open_without_links(path)?)).collect()
+    paths
+        .iter()
+        .map(|(path, _)| Ok(leased_mounts::open_without_links(path)?))
+        .collect()
 }
 
 fn received(channel: &OwnedFd) -> io::Result<OwnedFd> {
     let (_, fds) = message::receive_waiting(channel.as_fd(), &mut [0])?;
-    fds.into_iter().next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    fds.into_iter()
+        .next()
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }

@@ -45,7 +45,8 @@ pub struct Places<'a> {
 }
 
 /// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
-pub type Settings<'a> = dyn Fn(&Path, &ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError> + 'a;
+pub type Settings<'a> =
+    dyn Fn(&Path, &ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError> + 'a;
 
 /// A requested path, and the object there.
 #[derive(Debug)]
@@ -86,7 +87,9 @@ impl Places<'_> {
         })?;
         let stat = fstat(&object).map_err(|errno| refuse(errno.desc().to_owned()))?;
         if is_of_the_kernel(&object).map_err(|errno| refuse(errno.desc().to_owned()))? {
-            return Err(refuse("it lies on a file system of the kernel, such as /proc".to_owned()));
+            return Err(refuse(
+                "it lies on a file system of the kernel, such as /proc".to_owned(),
+            ));
         }
         if let Some(why) = unfit(&stat, access) {
             return Err(refuse(why.to_owned()));
@@ -100,18 +103,35 @@ impl Places<'_> {
                     mount.escape_debug()
                 )));
             }
-            Err(error) => return Err(refuse(format!("the mounts below it cannot be read: {error}"))),
+            Err(error) => {
+                return Err(refuse(format!(
+                    "the mounts below it cannot be read: {error}"
+                )));
+            }
         }
         let above = path.ancestors().skip(1).map(|above| Ok(id(&lstat(above)?)));
-        let above = above.collect::<nix::Result<_>>().map_err(|errno| refuse(errno.desc().to_owned()))?;
+        let above = above
+            .collect::<nix::Result<_>>()
+            .map_err(|errno| refuse(errno.desc().to_owned()))?;
         let directory = kind(&stat) == libc::S_IFDIR;
-        Ok(LeasedPath { path, access, object, id: id(&stat), above, directory })
+        Ok(LeasedPath {
+            path,
+            access,
+            object,
+            id: id(&stat),
+            above,
+            directory,
+        })
     }
 }
 
 fn refused(text: &str, why: &str) -> Refused {
     // A path that cannot be displayed is not leased.
-    let shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
+    let shown: String = text
+        .chars()
+        .take(200)
+        .flat_map(char::escape_debug)
+        .collect();
     Refused {
         rule: LEASE_RULE.to_owned(),
         why: format!("{shown} cannot be granted: {why}"),
@@ -131,9 +151,12 @@ fn id(stat: &FileStat) -> (u64, u64) {
 /// have mounts, the kernel clones no tree that would reveal what another user's mount hides.
 fn mounted_below(path: &Path) -> io::Result<Option<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
-    let points =
-        table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    Ok(points.map(unescaped).find(|point| point != path && point.starts_with(path)))
+    let points = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(points
+        .map(unescaped)
+        .find(|point| point != path && point.starts_with(path)))
 }
 
 /// Decodes a path of proc_pid_mountinfo(5), where blanks and backslashes are octal numbers.
@@ -141,7 +164,10 @@ fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| *first == b'\\').and_then(|digits| str::from_utf8(digits).ok());
+        let octal = after
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| str::from_utf8(digits).ok());
         let byte = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &after[3..] } else { after };
@@ -155,10 +181,16 @@ pub(crate) fn outermost<T>(all: Vec<T>, path: impl Fn(&T) -> &LeasedPath) -> Vec
     let covered = |at: usize| {
         let one = path(&all[at]);
         let others = all.iter().map(&path).enumerate();
-        others.into_iter().any(|(other, by)| covers(by, one) && (other < at || !covers(one, by)))
+        others
+            .into_iter()
+            .any(|(other, by)| covers(by, one) && (other < at || !covers(one, by)))
     };
     let covered: Vec<_> = (0..all.len()).map(covered).collect();
-    all.into_iter().zip(covered).filter(|(_, covered)| !covered).map(|(one, _)| one).collect()
+    all.into_iter()
+        .zip(covered)
+        .filter(|(_, covered)| !covered)
+        .map(|(one, _)| one)
+        .collect()
 }
 
 /// Whether a file is on a kernel pseudo file system, wherever that is mounted.
@@ -227,7 +259,9 @@ impl LeasedPath {
             return Ok(());
         }
         let holds = |outer: &Self, inner: &Self| {
-            inner.path.starts_with(&outer.path) || inner.id == outer.id || inner.above.contains(&outer.id)
+            inner.path.starts_with(&outer.path)
+                || inner.id == outer.id
+                || inner.above.contains(&outer.id)
         };
         if holds(self, other) || holds(other, self) {
             let other = other.path.display();
@@ -270,19 +304,30 @@ impl LeasedPath {
                     Access::Write => settings(&self.path, objects),
                 },
             );
-            let found = found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
+            let found =
+                found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
             (pins, objects, directories) = (found.pins, found.objects, found.directories);
             let hidden = pins.iter().filter(|pin| pin.is_hidden());
-            objects.places.extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
+            objects
+                .places
+                .extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
             if self.access == Access::Read {
                 pins.retain(Pin::is_hidden);
             }
         }
         // The search went by its path, which may have changed.
         if !self.is_unchanged() {
-            return Err(refused(&self.path.to_string_lossy(), "another file lies there now"));
+            return Err(refused(
+                &self.path.to_string_lossy(),
+                "another file lies there now",
+            ));
         }
-        Ok(HeldPath { leased: self, pins, objects, directories })
+        Ok(HeldPath {
+            leased: self,
+            pins,
+            objects,
+            directories,
+        })
     }
 }
 
@@ -294,8 +339,15 @@ impl HeldPath {
 
     /// What is mounted for a cell.
     pub fn mount(&self) -> LeasedMount {
-        let LeasedPath { path, access, id, .. } = &self.leased;
-        LeasedMount { path: path.clone(), access: *access, id: *id, pins: self.pins.clone() }
+        let LeasedPath {
+            path, access, id, ..
+        } = &self.leased;
+        LeasedMount {
+            path: path.clone(),
+            access: *access,
+            id: *id,
+            pins: self.pins.clone(),
+        }
     }
 
     /// Whether a cell with this lease sees what is at `path`.
@@ -346,9 +398,18 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
-            let host = Host { home: "/nonexistent/home".into(), ..Host::default() };
-            let policy = Policies::load(vec![]).unwrap().resolve("default", &host).unwrap();
-            Self { folder: tempfile::tempdir().unwrap(), policy }
+            let host = Host {
+                home: "/nonexistent/home".into(),
+                ..Host::default()
+            };
+            let policy = Policies::load(vec![])
+                .unwrap()
+                .resolve("default", &host)
+                .unwrap();
+            Self {
+                folder: tempfile::tempdir().unwrap(),
+                policy,
+            }
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -356,8 +417,16 @@ mod tests {
         }
 
         fn open(&self, access: Access, path: &Path) -> Result<LeasedPath, Refused> {
-            let places = Places { policy: &self.policy, closed: &|_, _| None, is_shown: &|_| false };
-            places.open(access, path.to_str().unwrap(), &names(&self.policy).unwrap())
+            let places = Places {
+                policy: &self.policy,
+                closed: &|_, _| None,
+                is_shown: &|_| false,
+            };
+            places.open(
+                access,
+                path.to_str().unwrap(),
+                &names(&self.policy).unwrap(),
+            )
         }
 
         fn why(&self, access: Access, path: &Path) -> String {
@@ -372,23 +441,48 @@ mod tests {
             ["file", "other", "folder", "link", "pipe", "socket"].map(|name| fixture.path(name));
         fs::write(&file, "x").unwrap();
         fs::create_dir(&folder).unwrap();
-        assert!(fixture.open(Access::Read, &file).is_ok() && fixture.open(Access::Read, &folder).is_ok());
+        assert!(
+            fixture.open(Access::Read, &file).is_ok()
+                && fixture.open(Access::Read, &folder).is_ok()
+        );
         assert!(fixture.open(Access::Write, &folder).is_ok());
-        assert!(fixture.why(Access::Write, &file).contains("only a directory"));
+        assert!(
+            fixture
+                .why(Access::Write, &file)
+                .contains("only a directory")
+        );
         fs::hard_link(&file, &other).unwrap();
         assert!(fixture.why(Access::Read, &file).contains("other names"));
         symlink(&folder, &link).unwrap();
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         assert!(fixture.why(Access::Read, &link).contains("it is a link"));
-        assert!(fixture.why(Access::Read, &link.join("x")).contains("contains a link"));
+        assert!(
+            fixture
+                .why(Access::Read, &link.join("x"))
+                .contains("contains a link")
+        );
         for special in [&pipe, &socket] {
-            assert!(fixture.why(Access::Read, special).contains("neither"), "{special:?}");
-            assert!(fixture.why(Access::Write, special).contains("only a directory"), "{special:?}");
+            assert!(
+                fixture.why(Access::Read, special).contains("neither"),
+                "{special:?}"
+            );
+            assert!(
+                fixture
+                    .why(Access::Write, special)
+                    .contains("only a directory"),
+                "{special:?}"
+            );
         }
         let kernels = |path: &Path| is_of_the_kernel(&open_without_links(path).unwrap()).unwrap();
-        assert!(kernels(Path::new("/proc/version")) && kernels(Path::new("/sys")) && !kernels(&file));
-        assert!(fixture.why(Access::Read, &fixture.path("none")).contains("No such file"));
+        assert!(
+            kernels(Path::new("/proc/version")) && kernels(Path::new("/sys")) && !kernels(&file)
+        );
+        assert!(
+            fixture
+                .why(Access::Read, &fixture.path("none"))
+                .contains("No such file")
+        );
     }
 
     #[test]
@@ -412,15 +506,29 @@ mod tests {
     #[test]
     fn keys_below_it_are_found_wherever_it_begins() {
         let fixture = Fixture::new();
-        for name in [".config/gcloud/key", ".config/app/settings", ".config/app/.env"] {
+        for name in [
+            ".config/gcloud/key",
+            ".config/app/settings",
+            ".config/app/.env",
+        ] {
             fs::create_dir_all(fixture.path(name).parent().unwrap()).unwrap();
             fs::write(fixture.path(name), "x").unwrap();
         }
-        let leased = fixture.open(Access::Read, &fixture.path(".config")).unwrap();
-        let held = leased.hold(&names(&fixture.policy).unwrap(), &|_, _| Ok(BTreeSet::new())).unwrap();
-        let closed =
-            |name: &str| held.objects().protection_of_place(&fixture.path(name)) == Some(Protection::All);
-        assert!(closed(".config/gcloud") && closed(".config/gcloud/key") && closed(".config/app/.env"));
+        let leased = fixture
+            .open(Access::Read, &fixture.path(".config"))
+            .unwrap();
+        let held = leased
+            .hold(
+                &names(&fixture.policy).unwrap(),
+                &|_, _| Ok(BTreeSet::new()),
+            )
+            .unwrap();
+        let closed = |name: &str| {
+            held.objects().protection_of_place(&fixture.path(name)) == Some(Protection::All)
+        };
+        assert!(
+            closed(".config/gcloud") && closed(".config/gcloud/key") && closed(".config/app/.env")
+        );
         assert!(!closed(".config/app/settings"));
         assert_eq!(held.mount().pins.len(), 2);
     }
@@ -433,18 +541,30 @@ mod tests {
         fs::create_dir(path("c")).unwrap();
         let (read, write) = (Access::Read, Access::Write);
         let left = |all: &[(Access, &str)]| -> Vec<usize> {
-            let open = |(access, name): &(Access, &str)| fixture.open(*access, &path(name)).unwrap();
+            let open =
+                |(access, name): &(Access, &str)| fixture.open(*access, &path(name)).unwrap();
             let all: Vec<_> = all.iter().map(open).enumerate().collect();
-            outermost(all, |(_, path)| path).into_iter().map(|(at, _)| at).collect()
+            outermost(all, |(_, path)| path)
+                .into_iter()
+                .map(|(at, _)| at)
+                .collect()
         };
         assert_eq!(left(&[(read, "a/b"), (read, "a"), (read, "c")]), [1, 2]);
         assert_eq!(left(&[(read, "a"), (write, "a"), (write, "a")]), [1]);
         assert_eq!(left(&[(read, "a"), (write, "a/b")]), [0, 1]);
         let beside = |one: PathBuf, other: PathBuf| {
-            fixture.open(write, &one).unwrap().check_beside(&fixture.open(read, &other).unwrap())
+            fixture
+                .open(write, &one)
+                .unwrap()
+                .check_beside(&fixture.open(read, &other).unwrap())
         };
         assert!(beside(path("a"), path("a/b")).is_ok() && beside(path("a"), path("c")).is_ok());
-        assert!(beside(path("a/b"), path("a")).unwrap_err().why.contains("granted with other access"));
+        assert!(
+            beside(path("a/b"), path("a"))
+                .unwrap_err()
+                .why
+                .contains("granted with other access")
+        );
     }
 
     #[test]

@@ -68,8 +68,12 @@ impl Leases {
             return Err(refused(why.to_owned()));
         }
         for host in &wants.hosts {
-            network::leased(policy.network.clone(), host).map_err(|error| refused(error.to_string()))?;
-            if !self.covers(host) && !is_allowed(policy, host) && !missing.wants.hosts.contains(host) {
+            network::leased(policy.network.clone(), host)
+                .map_err(|error| refused(error.to_string()))?;
+            if !self.covers(host)
+                && !is_allowed(policy, host)
+                && !missing.wants.hosts.contains(host)
+            {
                 missing.wants.hosts.push(host.clone());
             }
         }
@@ -90,13 +94,22 @@ impl Leases {
             (all, limit::LEASES, "hosts and paths"),
         ] {
             if count > max {
-                return Err(refused(format!("a session has at most {max} granted {what} at once")));
+                return Err(refused(format!(
+                    "a session has at most {max} granted {what} at once"
+                )));
             }
         }
-        let paths: Vec<_> = self.paths_for(call).into_iter().map(|(_, held)| held).collect();
+        let paths: Vec<_> = self
+            .paths_for(call)
+            .into_iter()
+            .map(|(_, held)| held)
+            .collect();
         let held: Vec<_> = paths.iter().map(|held| held.leased()).collect();
         missing.paths.iter().enumerate().try_for_each(|(at, path)| {
-            held.iter().copied().chain(&missing.paths[..at]).try_for_each(|other| path.check_beside(other))
+            held.iter()
+                .copied()
+                .chain(&missing.paths[..at])
+                .try_for_each(|other| path.check_beside(other))
         })
     }
 
@@ -117,7 +130,11 @@ impl Leases {
         self.end_changed();
         self.check(call, &missing)?;
         let names = names(policy)?;
-        missing.paths.into_iter().map(|path| path.hold(&names, settings).map(Rc::new)).collect()
+        missing
+            .paths
+            .into_iter()
+            .map(|path| path.hold(&names, settings).map(Rc::new))
+            .collect()
     }
 
     /// Opens each path that needs an approval.
@@ -137,7 +154,10 @@ impl Leases {
             opened.push(places.open(access, text, &names)?);
         }
         missing.paths = outermost(opened, |path| path);
-        missing.paths.iter().for_each(|path| missing.wants.push(path.opens()));
+        missing
+            .paths
+            .iter()
+            .for_each(|path| missing.wants.push(path.opens()));
         Ok(())
     }
 
@@ -160,13 +180,19 @@ impl Leases {
             let path_held = held.path.as_ref().map(|held| held.leased());
             held.lease.key.is_none() && path_held.is_some_and(|held| held.covers(access, path))
         };
-        self.held.iter_mut().find(covers).map(|held| held.calls += 1).is_some()
+        self.held
+            .iter_mut()
+            .find(covers)
+            .map(|held| held.calls += 1)
+            .is_some()
     }
 
     /// The paths that `call` has, without those covered by another, each with the number of its lease.
     pub fn paths_for(&self, call: CallId) -> Vec<(u64, Rc<HeldPath>)> {
         let ours = self.held.iter().filter(|held| held.lease.is_for(call));
-        let ours = ours.filter_map(|held| Some((held.lease.lease, held.path.clone()?))).collect();
+        let ours = ours
+            .filter_map(|held| Some((held.lease.lease, held.path.clone()?)))
+            .collect();
         outermost(ours, |(_, held)| held.leased())
     }
 
@@ -181,9 +207,16 @@ impl Leases {
     ) -> Result<Option<LeaseHandover>, Refused> {
         let has = |lease: u64| paths.iter().any(|(number, _)| *number == lease);
         let ends = |held: &Held| held.lease.key.is_some() || held.ends.is_some();
-        let ends = self.held.iter().any(|held| has(held.lease.lease) && ends(held));
+        let ends = self
+            .held
+            .iter()
+            .any(|held| has(held.lease.lease) && ends(held));
         let handover = LeaseHandover::new(paths, ends, user_namespace);
-        handover.map_err(|error| refused(format!("the leased path cannot be handed to a cell: {error}")))
+        handover.map_err(|error| {
+            refused(format!(
+                "the leased path cannot be handed to a cell: {error}"
+            ))
+        })
     }
 
     /// Whether there are none.
@@ -193,7 +226,11 @@ impl Leases {
 
     /// Ends the leases whose paths now lead elsewhere.
     pub fn end_changed(&mut self) {
-        let changed = |held: &Held| held.path.as_ref().is_some_and(|held| !held.leased().is_unchanged());
+        let changed = |held: &Held| {
+            held.path
+                .as_ref()
+                .is_some_and(|held| !held.leased().is_unchanged())
+        };
         self.end(LeaseEnd::Changed, changed);
     }
 
@@ -212,22 +249,47 @@ impl Leases {
             Extent::Once => Some(key),
             Extent::Session | Extent::Minutes(_) => None,
         };
-        (first..).zip(wants.each()).map(|(lease, opens)| Lease { lease, opens, call, key }).collect()
+        (first..)
+            .zip(wants.each())
+            .map(|(lease, opens)| Lease {
+                lease,
+                opens,
+                call,
+                key,
+            })
+            .collect()
     }
 
     /// Puts `leases` of the call with this digest in force; those of paths use `paths`, in the same
     /// order. They are already in the audit.
-    pub fn begin(&mut self, leases: Vec<Lease>, paths: Vec<Rc<HeldPath>>, extent: Extent, digest: Digest) {
+    pub fn begin(
+        &mut self,
+        leases: Vec<Lease>,
+        paths: Vec<Rc<HeldPath>>,
+        extent: Extent,
+        digest: Digest,
+    ) {
         let mut paths = paths.into_iter();
         let ends = match extent {
-            Extent::Minutes(minutes) => {
-                Some(Instant::now() + Duration::from_secs(60 * u64::from(minutes.min(limit::LEASE_MINUTES))))
-            }
+            Extent::Minutes(minutes) => Some(
+                Instant::now()
+                    + Duration::from_secs(60 * u64::from(minutes.min(limit::LEASE_MINUTES))),
+            ),
             Extent::Once | Extent::Session => None,
         };
         for lease in leases {
-            let path = if lease.opens.host().is_some() { None } else { paths.next() };
-            self.held.push(Held { lease, digest, calls: 1, ends, path });
+            let path = if lease.opens.host().is_some() {
+                None
+            } else {
+                paths.next()
+            };
+            self.held.push(Held {
+                lease,
+                digest,
+                calls: 1,
+                ends,
+                path,
+            });
         }
     }
 
@@ -238,17 +300,23 @@ impl Leases {
 
     /// Ends the leases that were for `call` alone.
     pub fn end_call(&mut self, call: CallId) {
-        self.end(LeaseEnd::Call, |held| held.lease.key.is_some() && held.lease.call == call);
+        self.end(LeaseEnd::Call, |held| {
+            held.lease.key.is_some() && held.lease.call == call
+        });
     }
 
     /// Ends the leases whose time is over.
     pub fn expire(&mut self, now: Instant) {
-        self.end(LeaseEnd::Time, |held| held.ends.is_some_and(|ends| ends <= now));
+        self.end(LeaseEnd::Time, |held| {
+            held.ends.is_some_and(|ends| ends <= now)
+        });
     }
 
     /// Whether any lease of a host is for every call.
     pub fn are_for_all(&self) -> bool {
-        self.held.iter().any(|held| held.lease.key.is_none() && held.path.is_none())
+        self.held
+            .iter()
+            .any(|held| held.lease.key.is_none() && held.path.is_none())
     }
 
     /// When the next lease expires.
@@ -282,7 +350,12 @@ impl Leases {
             programs: Vec::new(),
             only: held.lease.key.map(|_| held.digest),
             opens: Some(held.lease.opens.clone()),
-            ends_s: held.ends.and_then(|ends| ends.saturating_duration_since(now).as_secs().try_into().ok()),
+            ends_s: held.ends.and_then(|ends| {
+                ends.saturating_duration_since(now)
+                    .as_secs()
+                    .try_into()
+                    .ok()
+            }),
         })
     }
 }
@@ -321,7 +394,9 @@ pub fn check_own(
 ) -> Result<(), Refused> {
     for (access, text) in each_path(wants) {
         let path = Path::new(text);
-        let has = paths.iter().any(|(_, held)| held.leased().covers(access, path));
+        let has = paths
+            .iter()
+            .any(|(_, held)| held.leased().covers(access, path));
         let shown = access == Access::Read && is_shown(path);
         if !has && !shown {
             let why = format!("the grant of {text} has ended, or another file lies there now");
@@ -332,7 +407,11 @@ pub fn check_own(
 }
 
 fn refused(why: String) -> Refused {
-    Refused { rule: RULE.to_owned(), why, violation: false }
+    Refused {
+        rule: RULE.to_owned(),
+        why,
+        violation: false,
+    }
 }
 
 /// Whether the policy allows `host` without a lease.
@@ -347,36 +426,58 @@ mod tests {
     use super::*;
 
     fn begun(leases: &mut Leases, call: CallId, extent: Extent, host: &str) {
-        let wants = Wants { hosts: vec![host.to_owned()], ..Wants::default() };
+        let wants = Wants {
+            hosts: vec![host.to_owned()],
+            ..Wants::default()
+        };
         let new = Leases::of(&wants, extent, call, call, Nonce([call as u8; 16]));
         leases.begin(new, Vec::new(), extent, Digest([call as u8; 32]));
     }
 
     fn ended(leases: &mut Leases) -> Vec<(u64, LeaseEnd)> {
-        leases.take_ended().into_iter().map(|(lease, how)| (lease.lease, how)).collect()
+        leases
+            .take_ended()
+            .into_iter()
+            .map(|(lease, how)| (lease.lease, how))
+            .collect()
     }
 
     #[test]
     fn each_lease_ends_in_its_own_way_and_once() {
         let (mut leases, now) = (Leases::default(), Instant::now());
         begun(&mut leases, 1, Extent::Once, "a.example:443");
-        assert!(!leases.are_for_all() && !leases.covers("a.example:443"), "it is its call's alone");
+        assert!(
+            !leases.are_for_all() && !leases.covers("a.example:443"),
+            "it is its call's alone"
+        );
         begun(&mut leases, 2, Extent::Minutes(10), "b.example:443");
         begun(&mut leases, 3, Extent::Session, "c.example:443");
         begun(&mut leases, 4, Extent::Minutes(u16::MAX), "d.example:443");
         assert!(leases.covers("b.example:443") && !leases.covers("b.example:80"));
         leases.end_call(3);
-        assert_eq!(ended(&mut leases), [], "what is for the session does not end with its call");
+        assert_eq!(
+            ended(&mut leases),
+            [],
+            "what is for the session does not end with its call"
+        );
         leases.end_call(1);
         assert_eq!(ended(&mut leases), [(1, LeaseEnd::Call)]);
-        assert!(leases.deadline().is_some_and(|end| end <= now + Duration::from_secs(601)));
+        assert!(
+            leases
+                .deadline()
+                .is_some_and(|end| end <= now + Duration::from_secs(601))
+        );
         leases.expire(now + Duration::from_secs(599));
         assert_eq!(ended(&mut leases), []);
         leases.expire(now + Duration::from_secs(601));
         assert_eq!(ended(&mut leases), [(2, LeaseEnd::Time)]);
         assert!(!leases.covers("b.example:443"));
         leases.expire(now + Duration::from_secs(60 * u64::from(limit::LEASE_MINUTES) + 1));
-        assert_eq!(ended(&mut leases), [(4, LeaseEnd::Time)], "nothing is longer than the longest");
+        assert_eq!(
+            ended(&mut leases),
+            [(4, LeaseEnd::Time)],
+            "nothing is longer than the longest"
+        );
         leases.revoke(3);
         leases.revoke(3);
         assert_eq!(ended(&mut leases), [(3, LeaseEnd::Revoked)]);

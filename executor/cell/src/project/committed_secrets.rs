@@ -47,39 +47,65 @@ pub fn open_created_files(
         own = vec![repository.common.clone(), repository.own.clone()];
         // There is room for so many in a question, and commands can make more: what is older comes first.
         let mut files: Vec<PathBuf> = secrets.keys().cloned().collect();
-        files.sort_by_key(|path| secrets.get(path).and_then(|metadata| metadata.created().ok()));
+        files.sort_by_key(|path| {
+            secrets
+                .get(path)
+                .and_then(|metadata| metadata.created().ok())
+        });
         let memory = CreatedFiles::of(created.memory()?);
-        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, memory, files, ask);
+        let (secrets_now, open, tainted) =
+            TrackedSecrets::open(spec, repository, memory, files, ask);
         tracked = Some(secrets_now);
         for path in open {
-            let Ok((file, metadata)) = inspect(&path) else { continue };
+            let Ok((file, metadata)) = inspect(&path) else {
+                continue;
+            };
             // Unchanged since before its content was read.
-            let same = secrets.get(&path).is_some_and(|before| state(before) == state(&metadata));
+            let same = secrets
+                .get(&path)
+                .is_some_and(|before| state(before) == state(&metadata));
             if same && created.add(&file).is_ok() {
                 found.release(&path, (metadata.dev(), metadata.ino()));
             }
         }
         let why = || WhyClosed::Tracked(record_path(&spec.central));
-        found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
+        found.also_closed.extend(
+            tainted
+                .into_iter()
+                .map(|path| AlsoClosed { path, why: why() }),
+        );
     }
     let others = OtherRepositories::new(&found.objects.watched, &own);
     let watch = RepositoryWatch::new(&found.objects, spec, tracked, others);
     let (memory, record) = CreatedRecord::open(spec, found, created)?;
-    Ok(OpenedFiles { memory, record, watch })
+    Ok(OpenedFiles {
+        memory,
+        record,
+        watch,
+    })
 }
 
 /// Files of the project with names of secrets that commands may create, and with no second name.
 fn secrets(spec: &SandboxSpec, found: &Discovery) -> BTreeMap<PathBuf, Metadata> {
     let matcher = &spec.policy.matcher;
     let is_secret = |path: &Path| {
-        let below = path.strip_prefix(&spec.project).map(|below| below.as_os_str().as_bytes());
+        let below = path
+            .strip_prefix(&spec.project)
+            .map(|below| below.as_os_str().as_bytes());
         below.is_ok_and(|below| {
-            matcher.protection(below).is_some_and(|rule| rule.protection == Protection::All)
-                && matcher.closings(below).iter().all(|(_, new)| *new == WhenNew::Open)
+            matcher
+                .protection(below)
+                .is_some_and(|rule| rule.protection == Protection::All)
+                && matcher
+                    .closings(below)
+                    .iter()
+                    .all(|(_, new)| *new == WhenNew::Open)
         })
     };
     let named = found.named.iter().filter(|path| is_secret(path));
     let open = named.filter(|path| found.objects.protection_of_place(path).is_none());
     let files = open.filter_map(|path| Some((path.clone(), inspect(path).ok()?.1)));
-    files.filter(|(_, metadata)| metadata.is_file() && metadata.nlink() == 1).collect()
+    files
+        .filter(|(_, metadata)| metadata.is_file() && metadata.nlink() == 1)
+        .collect()
 }

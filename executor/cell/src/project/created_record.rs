@@ -75,7 +75,8 @@ impl CreatedRecord {
         created: CreatedFiles,
     ) -> io::Result<(OwnedFd, Self)> {
         let committed = created.count();
-        let directory = undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let directory =
+            undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
         let mut known = BTreeMap::new();
         for entry in directory.iter().flat_map(read) {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
@@ -83,8 +84,9 @@ impl CreatedRecord {
                 found.named.contains(path)
                     && Entry::of(path, &spec.project, &spec.policy.matcher).as_ref() == Some(&entry)
             };
-            if let Some((file, metadata)) =
-                Some(&path).filter(|path| still(path)).and_then(|path| inspect(path).ok())
+            if let Some((file, metadata)) = Some(&path)
+                .filter(|path| still(path))
+                .and_then(|path| inspect(path).ok())
                 && created.add(file).is_ok()
             {
                 release(found, &path);
@@ -93,7 +95,17 @@ impl CreatedRecord {
         }
         let memory = created.memory()?;
         let seen = created.count();
-        Ok((memory, Self { created, committed, seen, known, directory, is_slow: false }))
+        Ok((
+            memory,
+            Self {
+                created,
+                committed,
+                seen,
+                known,
+                directory,
+                is_slow: false,
+            },
+        ))
     }
 
     /// Records what cells have created so far, if it differs from the record. A failure to write is ignored. Where a search takes long,
@@ -103,10 +115,14 @@ impl CreatedRecord {
             return;
         }
         let count = self.created.count();
-        let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else { return };
+        let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else {
+            return;
+        };
         let matcher = &spec.policy.matcher;
         let as_known = |(path, (entry, known)): (&PathBuf, &(Entry, [i64; 7]))| {
-            let now = inspect(path).ok().filter(|(_, metadata)| metadata.is_file());
+            let now = inspect(path)
+                .ok()
+                .filter(|(_, metadata)| metadata.is_file());
             now.map_or_else(
                 || Entry::of(path, &spec.project, matcher).as_ref() == Some(entry),
                 |(_, metadata)| state(&metadata) == *known,
@@ -118,25 +134,33 @@ impl CreatedRecord {
         self.seen = count;
         let zones = [spec.project.as_path(), spec.central.as_path()];
         let begun = Instant::now();
-        let Ok(found) = discovery::discover(zones, spec.linked.as_ref(), None, matcher, usize::MAX) else {
+        let Ok(found) = discovery::discover(zones, spec.linked.as_ref(), None, matcher, usize::MAX)
+        else {
             return;
         };
         self.is_slow = begun.elapsed() > SLOW;
         let made: Vec<Vec<u8>> = self.created.identities().skip(self.committed).collect();
         let mut entries = BTreeMap::new();
         self.known.clear();
-        for path in found.named.iter().filter(|path| path.starts_with(&spec.project)) {
-            let Some(entry) = Entry::of(path, &spec.project, matcher) else { continue };
+        for path in found
+            .named
+            .iter()
+            .filter(|path| path.starts_with(&spec.project))
+        {
+            let Some(entry) = Entry::of(path, &spec.project, matcher) else {
+                continue;
+            };
             if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
-                let known =
-                    inspect(path).map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
+                let known = inspect(path)
+                    .map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
                 self.known.extend(known);
                 entries.insert(entry.path.clone(), entry);
             }
         }
         // Entries of a concurrent session.
-        let others =
-            read(directory).into_iter().filter(|entry| made.iter().all(|made| *made != entry.identity));
+        let others = read(directory)
+            .into_iter()
+            .filter(|entry| made.iter().all(|made| *made != entry.identity));
         for entry in others {
             entries.entry(entry.path.clone()).or_insert(entry);
         }
@@ -150,7 +174,11 @@ impl Entry {
     /// other protected name above or below it, and with only rules that let commands create it.
     fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
         let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
-        if !matcher.closings(below).iter().all(|(_, new)| *new != WhenNew::Closed) {
+        if !matcher
+            .closings(below)
+            .iter()
+            .all(|(_, new)| *new != WhenNew::Closed)
+        {
             return None;
         }
         let (file, metadata) = inspect(path).ok()?;
@@ -163,17 +191,29 @@ impl Entry {
             Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
             content(path)?
         };
-        Some(Self { path: below.to_vec(), identity: CreatedFiles::identity(&file)?, digest })
+        Some(Self {
+            path: below.to_vec(),
+            identity: CreatedFiles::identity(&file)?,
+            digest,
+        })
     }
 }
 
 /// Adds a line for each file and directory below `directory`; `None` if there are too many, or
 /// special files, or some with protected names of their own.
-fn tree(directory: &Path, project: &Path, matcher: &Matcher, lines: &mut Vec<Vec<u8>>) -> Option<()> {
+fn tree(
+    directory: &Path,
+    project: &Path,
+    matcher: &Matcher,
+    lines: &mut Vec<Vec<u8>>,
+) -> Option<()> {
     for entry in fs::read_dir(directory).ok()? {
         let path = entry.ok()?.path();
         let below = path.strip_prefix(project).ok()?;
-        let (parent, name) = (below.parent()?.as_os_str().as_bytes(), below.file_name()?.as_bytes());
+        let (parent, name) = (
+            below.parent()?.as_os_str().as_bytes(),
+            below.file_name()?.as_bytes(),
+        );
         if lines.len() == FILES_MAX || matcher.name(parent, name).is_some() {
             return None;
         }
@@ -211,10 +251,18 @@ pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
 fn release(found: &mut Discovery, path: &Path) {
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
-        let Ok((_, metadata)) = inspect(&path) else { continue };
+        let Ok((_, metadata)) = inspect(&path) else {
+            continue;
+        };
         found.release(&path, (metadata.dev(), metadata.ino()));
         if metadata.is_dir() {
-            left.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            left.extend(
+                fs::read_dir(&path)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| entry.path()),
+            );
         }
     }
 }
@@ -222,9 +270,16 @@ fn release(found: &mut Discovery, path: &Path) {
 /// Reads the record; an invalid one counts as empty.
 fn read(directory: &OwnedFd) -> Vec<Entry> {
     let read = || {
-        let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
+        let file = open(
+            directory,
+            NAME,
+            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        )
+        .ok()?;
         let mut bytes = Vec::new();
-        file.take(frame::FRAME_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+        file.take(frame::FRAME_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
         frame::decode_whole::<Vec<Entry>>(&bytes).ok()
     };
     read().unwrap_or_default()
@@ -232,8 +287,11 @@ fn read(directory: &OwnedFd) -> Vec<Entry> {
 
 fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
     let bytes = frame::encode_whole(entries).map_err(io::Error::other)?;
-    let mut file =
-        open(directory, NEW, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK)?;
+    let mut file = open(
+        directory,
+        NEW,
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK,
+    )?;
     file.write_all(&bytes)?;
     Ok(renameat(directory, NEW, directory, NAME)?)
 }
@@ -241,14 +299,24 @@ fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
 /// Follows no link: what programs outside have put there is not trusted.
 pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let mode = if flags.contains(OFlag::O_CREAT) { Mode::S_IRUSR | Mode::S_IWUSR } else { Mode::empty() };
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve);
+    let mode = if flags.contains(OFlag::O_CREAT) {
+        Mode::S_IRUSR | Mode::S_IWUSR
+    } else {
+        Mode::empty()
+    };
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .mode(mode)
+        .resolve(resolve);
     Ok(File::from(openat2(directory, name, how)?))
 }
 
 /// Opens a file without reading it, and returns its metadata.
 pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }
@@ -259,8 +327,13 @@ const TICK: Duration = Duration::from_millis(20);
 /// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
 pub fn is_recent(state: &[i64; 7]) -> bool {
     let [.., seconds, nanoseconds] = *state;
-    let changed = Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let changed = Duration::new(
+        seconds.max(0) as u64,
+        nanoseconds.clamp(0, 999_999_999) as u32,
+    );
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     changed + TICK > now
 }
 

@@ -35,14 +35,19 @@ impl HiddenChanges {
                    `git commit -a` pass over it, whatever it contains now.";
         let advice = "look at `git ls-files -v` (small letters and S), and run `git update-index --no-assume-unchanged \
                       --no-skip-worktree` for each that is not yours";
-        let names = new.names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+        let names = new
+            .names
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).into_owned());
         let names: Vec<String> = names.collect();
         let (first, others) = match names.split_first() {
             Some((first, others)) => (first.as_str(), others),
             None => ("the index", &[][..]),
         };
         let mut found = Finding::new(FindingKind::HiddenChange, first, why).with_advice(advice);
-        others.iter().for_each(|name| found.add_object(name.as_str()));
+        others
+            .iter()
+            .for_each(|name| found.add_object(name.as_str()));
         let named = 1 + others.len() as u64;
         Some(found.with_unnamed(new.count.saturating_sub(named)))
     }
@@ -57,16 +62,24 @@ struct New<'n> {
 impl<'n> New<'n> {
     fn of(now: &'n HiddenNames, before: &HiddenNames, is_counted: &dyn Fn(&[u8]) -> bool) -> Self {
         if now.digest == before.digest {
-            return Self { names: Vec::new(), count: 0 };
+            return Self {
+                names: Vec::new(),
+                count: 0,
+            };
         }
         let known: BTreeSet<&Vec<u8>> = before.first.iter().collect();
-        let new = now.first.iter().filter(|name| !known.contains(name) && is_counted(name));
+        let new = now
+            .first
+            .iter()
+            .filter(|name| !known.contains(name) && is_counted(name));
         let names: Vec<&[u8]> = new.map(Vec::as_slice).collect();
         let are_all = |of: &HiddenNames| of.first.len() as u64 == of.count;
         let count = match are_all(now) && are_all(before) {
             true => names.len() as u64,
             // Which of them is new is not known; that they are others is.
-            false => (names.len() as u64).max(now.count.saturating_sub(before.count)).max(1),
+            false => (names.len() as u64)
+                .max(now.count.saturating_sub(before.count))
+                .max(1),
         };
         Self { names, count }
     }
@@ -84,11 +97,18 @@ mod tests {
 
     fn hidden(names: &[&str], count: u64) -> HiddenNames {
         let first = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        HiddenNames { first, count, digest: Digest::of(format!("{names:?}{count}").as_bytes()) }
+        HiddenNames {
+            first,
+            count,
+            digest: Digest::of(format!("{names:?}{count}").as_bytes()),
+        }
     }
 
     fn of(present: &[&str], left_out: &[&str]) -> HiddenChanges {
-        HiddenChanges::new(hidden(present, present.len() as u64), hidden(left_out, left_out.len() as u64))
+        HiddenChanges::new(
+            hidden(present, present.len() as u64),
+            hidden(left_out, left_out.len() as u64),
+        )
     }
 
     fn since(now: &HiddenChanges, before: &HiddenChanges) -> Option<(u64, String)> {
@@ -120,7 +140,10 @@ mod tests {
         let before = HiddenChanges::new(before, HiddenNames::default());
         let same = HiddenChanges::new(now, HiddenNames::default());
         assert_eq!(since(&same, &before), None);
-        let other = HiddenNames { digest: Digest::of(b"other"), ..hidden(&["a"], 9) };
+        let other = HiddenNames {
+            digest: Digest::of(b"other"),
+            ..hidden(&["a"], 9)
+        };
         let other = HiddenChanges::new(other, HiddenNames::default());
         assert_eq!(since(&other, &before), Some((1, "the index".into())));
     }

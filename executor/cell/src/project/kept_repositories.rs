@@ -44,7 +44,12 @@ impl KeptRepository {
             stat.is_ok_and(|stat| is(&stat, libc::S_IFDIR))
         };
         let directories = DIRECTORIES.into_iter().filter(has).collect();
-        Some(Self { path: path.to_owned(), identity, head, directories })
+        Some(Self {
+            path: path.to_owned(),
+            identity,
+            head,
+            directories,
+        })
     }
 
     /// Restores its parts, under the lock on names. If that fails, the user's git will report it.
@@ -95,7 +100,13 @@ fn by_descriptor(fd: &OwnedFd) -> String {
 
 fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
+    openat2(
+        AT_FDCWD,
+        path,
+        OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS),
+    )
 }
 
 /// Gives the owner access again to the directory `name` in `directory`, where a command may have taken it: git does not recognise
@@ -106,7 +117,12 @@ pub fn unlock(directory: &OwnedFd, name: &str, stat: &FileStat) -> Result<()> {
         return Ok(());
     }
     let path = format!("{}/{name}", by_descriptor(directory));
-    fchmodat(AT_FDCWD, path.as_str(), mode | Mode::S_IRWXU, FchmodatFlags::FollowSymlink)
+    fchmodat(
+        AT_FDCWD,
+        path.as_str(),
+        mode | Mode::S_IRWXU,
+        FchmodatFlags::FollowSymlink,
+    )
 }
 
 /// The `HEAD` of a repository, if it is a valid one that its owner may read.
@@ -118,7 +134,10 @@ fn head_of(directory: &OwnedFd) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let mut head = Vec::new();
-    File::from(file).take(GIT_HEAD_MAX as u64 + 1).read_to_end(&mut head).map_err(errno)?;
+    File::from(file)
+        .take(GIT_HEAD_MAX as u64 + 1)
+        .read_to_end(&mut head)
+        .map_err(errno)?;
     Ok((head.len() <= GIT_HEAD_MAX && is_git_head(&head)).then_some(head))
 }
 
@@ -131,6 +150,12 @@ fn replace_head(directory: &OwnedFd, text: &[u8]) -> Result<()> {
     let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
     let name = format!("{PREFIX}{number:0DIGITS$x}");
     let file = OwnedFd::from(file);
-    linkat(AT_FDCWD, by_descriptor(&file).as_str(), directory, name.as_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
+    linkat(
+        AT_FDCWD,
+        by_descriptor(&file).as_str(),
+        directory,
+        name.as_str(),
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )?;
     renameat(directory, name.as_str(), directory, "HEAD")
 }

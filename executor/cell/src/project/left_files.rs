@@ -51,7 +51,9 @@ impl Left {
     /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
     fn acts(self) -> bool {
         match self {
-            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => true,
+            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => {
+                true
+            }
             Left::History | Left::Exclude => false,
         }
     }
@@ -68,7 +70,9 @@ impl Left {
     fn waits(self) -> bool {
         match self {
             Left::Autostash | Left::Journal => true,
-            Left::Counter | Left::BranchName | Left::Branch | Left::History | Left::Exclude => false,
+            Left::Counter | Left::BranchName | Left::Branch | Left::History | Left::Exclude => {
+                false
+            }
         }
     }
 }
@@ -84,18 +88,30 @@ const GIT: [(&str, Left); 14] = [
     ("BISECT_START", Left::BranchName),
     ("MERGE_AUTOSTASH", Left::Autostash),
     ("objects/info/commit-graph", Left::History),
-    ("objects/info/commit-graphs/commit-graph-chain", Left::History),
+    (
+        "objects/info/commit-graphs/commit-graph-chain",
+        Left::History,
+    ),
     ("objects/info/alternates", Left::History),
     ("info/grafts", Left::History),
     ("shallow", Left::History),
     ("info/exclude", Left::Exclude),
 ];
-const MERCURIAL: [(&str, Left); 2] =
-    [("store/journal", Left::Journal), ("store/journal.backupfiles", Left::Journal)];
+const MERCURIAL: [(&str, Left); 2] = [
+    ("store/journal", Left::Journal),
+    ("store/journal.backupfiles", Left::Journal),
+];
 
 /// Directories in which these files come about.
-const GIT_DIRECTORIES: [&str; 7] =
-    ["", "rebase-merge", "rebase-apply", "info", "objects", "objects/info", "objects/info/commit-graphs"];
+const GIT_DIRECTORIES: [&str; 7] = [
+    "",
+    "rebase-merge",
+    "rebase-apply",
+    "info",
+    "objects",
+    "objects/info",
+    "objects/info/commit-graphs",
+];
 const MERCURIAL_DIRECTORIES: [&str; 2] = ["", "store"];
 
 /// One repository, and which of these files existed at the last check.
@@ -126,11 +142,21 @@ impl LeftFiles {
     /// Covers a repository that calls have made, with all that is in it.
     pub fn of_made(at: &Path) -> Self {
         let common = common_directory(at.to_owned());
-        Self { is_made: true, ..Self::unseen(at.to_owned(), common, true) }
+        Self {
+            is_made: true,
+            ..Self::unseen(at.to_owned(), common, true)
+        }
     }
 
     fn unseen(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
-        Self { at, common, is_git, seen: BTreeMap::new(), locks: Locks::default(), is_made: false }
+        Self {
+            at,
+            common,
+            is_git,
+            seen: BTreeMap::new(),
+            locks: Locks::default(),
+            is_made: false,
+        }
     }
 
     fn new(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
@@ -159,12 +185,24 @@ impl LeftFiles {
 
     /// What must be watched so that every change of these files is noticed.
     pub fn watched(&self) -> Vec<PathBuf> {
-        let (directories, files): (&[&str], _) =
-            if self.is_git { (&GIT_DIRECTORIES, &GIT[..]) } else { (&MERCURIAL_DIRECTORIES, &MERCURIAL[..]) };
+        let (directories, files): (&[&str], _) = if self.is_git {
+            (&GIT_DIRECTORIES, &GIT[..])
+        } else {
+            (&MERCURIAL_DIRECTORIES, &MERCURIAL[..])
+        };
         let files = files.iter().map(|(name, _)| *name);
-        let own = directories.iter().copied().chain(files).map(|name| self.at.join(name));
+        let own = directories
+            .iter()
+            .copied()
+            .chain(files)
+            .map(|name| self.at.join(name));
         let references = references(&self.at, &self.common);
-        own.chain(references.iter().flat_map(|path| with_existing_parent(path))).collect()
+        own.chain(
+            references
+                .iter()
+                .flat_map(|path| with_existing_parent(path)),
+        )
+        .collect()
     }
 
     /// What calls have left or changed since the last check; `alone`: no command is running any more. Locks are added to `locks`.
@@ -204,10 +242,11 @@ impl LeftFiles {
         let branch = Some(()).filter(|()| self.is_git);
         let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
         let all = files.chain(branch.map(|path| (path, Left::Branch)));
-        all.filter(|(_, left)| !self.is_made || left.acts()).filter_map(|(path, left)| {
-            let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
-            Some((path, state, left))
-        })
+        all.filter(|(_, left)| !self.is_made || left.acts())
+            .filter_map(|(path, left)| {
+                let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
+                Some((path, state, left))
+            })
     }
 }
 
@@ -220,7 +259,8 @@ pub struct NewLocks {
 
 impl NewLocks {
     fn add(&mut self, repository: &Path, (named, count): (Vec<OsString>, usize)) {
-        self.named.extend(named.iter().map(|name| repository.join(name)));
+        self.named
+            .extend(named.iter().map(|name| repository.join(name)));
         self.count += count;
     }
 
@@ -230,7 +270,9 @@ impl NewLocks {
         let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
         let advice = "remove it if no git process of yours is running";
         let mut found = of_repository(FindingKind::Lock, first, why).with_advice(advice);
-        others.iter().for_each(|path| found.add_object(path.to_string_lossy()));
+        others
+            .iter()
+            .for_each(|path| found.add_object(path.to_string_lossy()));
         Some(found.with_unnamed(self.count.saturating_sub(self.named.len()) as u64))
     }
 }
@@ -242,16 +284,25 @@ fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
         let head = read_short(path, GIT_HEAD_MAX as u64);
         head.is_some_and(|head| branch_of(&head).is_some() && !is_valid_git_head(&head))
     };
-    references(repository, common).into_iter().skip(1).find(is_bad)
+    references(repository, common)
+        .into_iter()
+        .skip(1)
+        .find(is_bad)
 }
 
 /// `HEAD`, and the references to which it leads one after the other; the last may not exist.
 fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
     let mut all = vec![repository.join("HEAD")];
     while all.len() <= REFERENCES_MAX {
-        let head = all.last().and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
-        let Some(head) = head.filter(|head| is_git_head(head)) else { break };
-        let Some(branch) = branch_of(&head) else { break };
+        let head = all
+            .last()
+            .and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
+        let Some(head) = head.filter(|head| is_git_head(head)) else {
+            break;
+        };
+        let Some(branch) = branch_of(&head) else {
+            break;
+        };
         all.push(common.join(OsStr::from_bytes(branch)));
     }
     all
@@ -260,14 +311,21 @@ fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
 /// The directory that has a repository's references: another one for a worktree, and no command changes which.
 fn common_directory(repository: PathBuf) -> PathBuf {
     let named = text(&repository.join("commondir"), GIT_HEAD_MAX as u64);
-    let named = named.and_then(|named| repository.join(OsStr::from_bytes(&named)).canonicalize().ok());
+    let named = named.and_then(|named| {
+        repository
+            .join(OsStr::from_bytes(&named))
+            .canonicalize()
+            .ok()
+    });
     named.unwrap_or(repository)
 }
 
 /// Treats a file as needed, and reports it.
 fn left_in(path: &Path, left: Left) -> Option<Finding> {
     let removed = |kind, why: &str| {
-        let done = remove(path).map(|()| "removed").unwrap_or("could NOT be removed");
+        let done = remove(path)
+            .map(|()| "removed")
+            .unwrap_or("could NOT be removed");
         of_repository(kind, path, why).with_state(done)
     };
     let prompt_text = |why| removed(FindingKind::PromptText, why);
@@ -276,7 +334,9 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
         Left::Counter => Some(prompt_text(
             "A command wrote something other than a number here, which git's shell prompt would execute.",
         )),
-        Left::BranchName if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) => {
+        Left::BranchName
+            if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) =>
+        {
             None
         }
         Left::BranchName => Some(prompt_text(
@@ -307,13 +367,13 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
             Some(of_repository(FindingKind::History, path, why).with_advice(advice))
         }
         Left::Exclude => {
-            let why =
-                "A command changed it: your `git status` does not show files that it names, also new ones.";
+            let why = "A command changed it: your `git status` does not show files that it names, also new ones.";
             let advice = "look at its lines, and at `git status --ignored`";
             Some(of_repository(FindingKind::Exclude, path, why).with_advice(advice))
         }
         Left::Journal => {
-            let why = "A command left it, and your `hg recover` would write the files that it names.";
+            let why =
+                "A command left it, and your `hg recover` would write the files that it names.";
             let found = of_repository(FindingKind::Journal, path, why).with_state(set_aside(path));
             Some(found.with_advice("run `hg verify`"))
         }
@@ -361,5 +421,9 @@ fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
 
 /// Reports what a command has left in a repository.
 pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
-    Finding::new(kind, String::from_utf8_lossy(path.as_os_str().as_bytes()), why)
+    Finding::new(
+        kind,
+        String::from_utf8_lossy(path.as_os_str().as_bytes()),
+        why,
+    )
 }

@@ -15,7 +15,13 @@ const LOCKS_MAX: usize = 16;
 /// Maximum number of entries of a repository's directory that are read.
 const LISTED_MAX: usize = 4096;
 /// Locks of git that stop the user's next command, looked for by name: they are found whatever else lies there.
-const KNOWN: [&str; 5] = ["index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock"];
+const KNOWN: [&str; 5] = [
+    "index.lock",
+    "HEAD.lock",
+    "config.lock",
+    "packed-refs.lock",
+    "shallow.lock",
+];
 
 /// The locks of one repository.
 #[derive(Debug, Default)]
@@ -29,10 +35,18 @@ impl Locks {
     pub fn update(&mut self, repository: &Path) -> (Vec<OsString>, usize) {
         let mut now = Self::default();
         let mut entries = fs::read_dir(repository).into_iter().flatten();
-        let listed = entries.by_ref().take(LISTED_MAX).flatten().map(|entry| entry.file_name());
+        let listed = entries
+            .by_ref()
+            .take(LISTED_MAX)
+            .flatten()
+            .map(|entry| entry.file_name());
         let mut listed: Vec<OsString> = listed.filter(|name| is_lock(name)).collect();
         listed.sort_by_key(|name| !is_known(name));
-        let known: &[&str] = if entries.next().is_some() { &KNOWN } else { &[] };
+        let known: &[&str] = if entries.next().is_some() {
+            &KNOWN
+        } else {
+            &[]
+        };
         for name in known.iter().map(OsString::from).chain(listed) {
             if now.told_apart.contains_key(&name) {
                 continue;
@@ -44,7 +58,8 @@ impl Locks {
                 now.told_apart.insert(name, state(&metadata));
             }
         }
-        let changed = |(name, state): &(&OsString, &[i64; 7])| self.told_apart.get(*name) != Some(*state);
+        let changed =
+            |(name, state): &(&OsString, &[i64; 7])| self.told_apart.get(*name) != Some(*state);
         let new = now.told_apart.iter().filter(changed);
         let mut new: Vec<OsString> = new.map(|(name, _)| name.clone()).collect();
         new.sort_by_key(|name| !is_known(name));
@@ -62,7 +77,9 @@ fn is_known(name: &OsStr) -> bool {
 }
 
 fn is_lock(name: &OsStr) -> bool {
-    name.as_bytes().strip_suffix(b".lock").is_some_and(|name| !name.is_empty())
+    name.as_bytes()
+        .strip_suffix(b".lock")
+        .is_some_and(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -95,7 +112,10 @@ mod tests {
         locks.update(folder);
         (0..LISTED_MAX + 100).for_each(|number| put(folder, &format!("{number}.lock")));
         let (new, count) = locks.update(folder);
-        assert!(new.len() == LOCKS_MAX && count > LISTED_MAX - 10 && count <= LISTED_MAX, "{new:?} {count}");
+        assert!(
+            new.len() == LOCKS_MAX && count > LISTED_MAX - 10 && count <= LISTED_MAX,
+            "{new:?} {count}"
+        );
         assert!(locks.told_apart.len() <= LOCKS_MAX);
         put(folder, "index.lock");
         assert_eq!(locks.update(folder).0, ["index.lock"]);

@@ -55,15 +55,25 @@ impl OtherRepositories {
     /// Those of `repositories`, which were there when the session opened, and all that its calls will make.
     pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, own: &[PathBuf]) -> Self {
         let mut new = Self::default();
-        new.cover(repositories.into_iter().filter(|path| !own.contains(path)), |_| None);
+        new.cover(
+            repositories.into_iter().filter(|path| !own.contains(path)),
+            |_| None,
+        );
         new
     }
 
     /// Learns, with the session planned, which repositories its calls make, and where all lie.
     pub fn follow(&mut self, spec: &SandboxSpec) {
-        self.made = spec.directories.as_ref().and_then(|memory| MadeRepositories::of(memory).ok());
+        self.made = spec
+            .directories
+            .as_ref()
+            .and_then(|memory| MadeRepositories::of(memory).ok());
         let linked = spec.linked.iter().map(|linked| linked.common.clone());
-        self.roots.extend([spec.project.clone(), spec.central.clone()].into_iter().chain(linked));
+        self.roots.extend(
+            [spec.project.clone(), spec.central.clone()]
+                .into_iter()
+                .chain(linked),
+        );
     }
 
     /// Covers repositories of the user's as they are now, of which some may be covered already.
@@ -74,7 +84,9 @@ impl OtherRepositories {
     ) {
         for directory in repositories {
             let users = self.all.iter().filter(|other| !other.is_made).count();
-            if users < REPOSITORIES_MAX && !self.all.iter().any(|other| other.directory == *directory) {
+            if users < REPOSITORIES_MAX
+                && !self.all.iter().any(|other| other.directory == *directory)
+            {
                 let other = Other::new(directory, left(directory), false);
                 self.all.insert(users, other);
             }
@@ -82,7 +94,11 @@ impl OtherRepositories {
     }
 
     /// Covers those in a tree that is granted for writing.
-    pub fn cover_granted<'r>(&mut self, root: &Path, repositories: impl IntoIterator<Item = &'r PathBuf>) {
+    pub fn cover_granted<'r>(
+        &mut self,
+        root: &Path,
+        repositories: impl IntoIterator<Item = &'r PathBuf>,
+    ) {
         self.roots.push(root.to_owned());
         self.cover(repositories, |directory| Some(LeftFiles::of_git(directory)));
     }
@@ -97,13 +113,19 @@ impl OtherRepositories {
     ) -> Vec<Finding> {
         self.find_made();
         let until = Instant::now() + TIME;
-        self.all.sort_by_key(|other| (other.is_made, !other.is_left));
+        self.all
+            .sort_by_key(|other| (other.is_made, !other.is_left));
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         for other in &mut self.all {
             other.is_due = other.is_left || other.is_unsure || has_changed(&other.directory);
             other.is_left = other.is_due && Instant::now() > until;
             if other.is_due && !other.is_left {
-                findings.extend(other.left.iter_mut().flat_map(|left| left.update(alone, &mut locks)));
+                findings.extend(
+                    other
+                        .left
+                        .iter_mut()
+                        .flat_map(|left| left.update(alone, &mut locks)),
+                );
             }
         }
         findings.extend(locks.finding());
@@ -117,10 +139,17 @@ impl OtherRepositories {
         let Some(made) = &self.made else { return };
         let Ok(paths) = made.paths() else { return };
         let present: BTreeSet<&PathBuf> = paths.iter().collect();
-        self.all.retain(|other| !other.is_made || present.contains(&other.directory));
-        let known: BTreeSet<PathBuf> = self.all.iter().map(|other| other.directory.clone()).collect();
+        self.all
+            .retain(|other| !other.is_made || present.contains(&other.directory));
+        let known: BTreeSet<PathBuf> = self
+            .all
+            .iter()
+            .map(|other| other.directory.clone())
+            .collect();
         // A file `.git` names a directory that was made too.
-        let new = paths.iter().filter(|path| !known.contains(*path) && path.is_dir());
+        let new = paths
+            .iter()
+            .filter(|path| !known.contains(*path) && path.is_dir());
         let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), true));
         self.all.extend(new.collect::<Vec<_>>());
     }
@@ -128,10 +157,17 @@ impl OtherRepositories {
     /// Sets aside each index that has changed and that git must not use.
     fn judge_indexes(&mut self, alone: bool, until: Instant, ask: &AskIndexes) -> Vec<Finding> {
         let mut due: BTreeMap<&Path, Vec<(&mut Other, IndexState)>> = BTreeMap::new();
-        for other in self.all.iter_mut().filter(|other| other.is_due && !other.is_left) {
+        for other in self
+            .all
+            .iter_mut()
+            .filter(|other| other.is_due && !other.is_left)
+        {
             let now = other.index_state();
             let is_due = now != other.index || alone && other.is_unsure;
-            let root = self.roots.iter().find(|root| other.directory.starts_with(root));
+            let root = self
+                .roots
+                .iter()
+                .find(|root| other.directory.starts_with(root));
             if let Some(root) = root.filter(|_| is_due) {
                 due.entry(root).or_default().push((other, now));
             }
@@ -139,10 +175,15 @@ impl OtherRepositories {
         let mut findings = Vec::new();
         for (root, mut others) in due {
             if Instant::now() > until {
-                others.iter_mut().for_each(|(other, _)| other.is_left = true);
+                others
+                    .iter_mut()
+                    .for_each(|(other, _)| other.is_left = true);
                 continue;
             }
-            let directories: Vec<PathBuf> = others.iter().map(|(other, _)| other.directory.clone()).collect();
+            let directories: Vec<PathBuf> = others
+                .iter()
+                .map(|(other, _)| other.directory.clone())
+                .collect();
             for ((other, before), answer) in others.into_iter().zip(ask(root, &directories)) {
                 findings.extend(other.judge(before, answer, alone));
             }
@@ -156,20 +197,45 @@ impl Other {
         let directory = directory.to_owned();
         let (index, shared) = (Vec::new(), Vec::new());
         let (is_unsure, is_due, is_left) = (false, false, false);
-        let mut new = Self { directory, left, index, shared, is_unsure, is_made, is_due, is_left };
+        let mut new = Self {
+            directory,
+            left,
+            index,
+            shared,
+            is_unsure,
+            is_made,
+            is_due,
+            is_left,
+        };
         // What is there before any call is the user's.
-        new.index = if is_made { vec![None] } else { new.index_state() };
+        new.index = if is_made {
+            vec![None]
+        } else {
+            new.index_state()
+        };
         new
     }
 
     fn index_state(&self) -> IndexState {
         let names = std::iter::once("index").chain(self.shared.iter().map(String::as_str));
-        let state_of = |name| inspect(&self.directory.join(name)).ok().map(|(_, metadata)| state(&metadata));
-        names.filter(|name| !name.contains('/')).map(state_of).collect()
+        let state_of = |name| {
+            inspect(&self.directory.join(name))
+                .ok()
+                .map(|(_, metadata)| state(&metadata))
+        };
+        names
+            .filter(|name| !name.contains('/'))
+            .map(state_of)
+            .collect()
     }
 
     /// Takes in what its index is, whose state was `before` when that was asked.
-    fn judge(&mut self, before: IndexState, answer: RepositoryAnswer, alone: bool) -> Option<Finding> {
+    fn judge(
+        &mut self,
+        before: IndexState,
+        answer: RepositoryAnswer,
+        alone: bool,
+    ) -> Option<Finding> {
         let is_same = answer.shared == self.shared;
         self.shared = answer.shared;
         self.index = if is_same { before } else { self.index_state() };
@@ -185,14 +251,19 @@ fn refuse_index(directory: &Path, fault: &IndexFault) -> Finding {
     let index = directory.join("index");
     let what = match fault {
         IndexFault::Outside(path) => {
-            format!("contains the name `{}`, to which your `git restore` would write", path.escape_ascii())
+            format!(
+                "contains the name `{}`, to which your `git restore` would write",
+                path.escape_ascii()
+            )
         }
         IndexFault::Unreadable => {
-            "cannot be read, so Lazaret cannot tell which files your `git restore` would write".to_owned()
+            "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
+                .to_owned()
         }
     };
     let why = format!("A command has left an index that {what}.");
-    let found = of_repository(FindingKind::IndexSetAside, &index, &why).with_state(set_aside(&index));
+    let found =
+        of_repository(FindingKind::IndexSetAside, &index, &why).with_state(set_aside(&index));
     found.with_advice("run `git reset`, which writes a new index from `HEAD`")
 }
 
@@ -201,7 +272,9 @@ fn unchecked(left: &[&Other]) -> Option<Finding> {
     let (first, more) = left.split_first()?;
     let why = "There was no time to look at what the call has left in this repository; that follows after the next one.";
     let advice = "do not enter it before that, or remove it if you do not need it";
-    let mut found = of_repository(FindingKind::Unchecked, &first.directory, why).with_advice(advice);
-    more.iter().for_each(|other| found.add_object(other.directory.to_string_lossy()));
+    let mut found =
+        of_repository(FindingKind::Unchecked, &first.directory, why).with_advice(advice);
+    more.iter()
+        .for_each(|other| found.add_object(other.directory.to_string_lossy()));
     Some(found)
 }

@@ -31,7 +31,9 @@ use std::time::Duration;
 const NAME: &str = "quarantine";
 /// Maximum number of objects in it.
 const TAKEN_MAX: usize = 256;
-const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 /// How often the lock is tried for, each time after a millisecond.
 const LOCK_TRIES: usize = 50;
 
@@ -40,20 +42,36 @@ const LOCK_TRIES: usize = 50;
 pub fn conclude(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
     let is_misplaced = refusals.iter().any(|refusal| refusal.misplaced().is_some());
     let memory = spec.created.as_ref().filter(|_| is_misplaced);
-    let names = memory.and_then(|memory| memory.try_clone().ok()).map(CreatedFiles::of);
+    let names = memory
+        .and_then(|memory| memory.try_clone().ok())
+        .map(CreatedFiles::of);
     let lock = OnceCell::new();
-    let lock = || lock.get_or_init(|| names.as_ref().and_then(lock_of)).is_some();
-    let findings = refusals.iter().filter_map(|refusal| match refusal.misplaced() {
-        Some((identity, path)) => Some(describe_taking(path, take(identity, path, &lock, spec), spec)),
-        None => found(refusal),
-    });
+    let lock = || {
+        lock.get_or_init(|| names.as_ref().and_then(lock_of))
+            .is_some()
+    };
+    let findings = refusals
+        .iter()
+        .filter_map(|refusal| match refusal.misplaced() {
+            Some((identity, path)) => Some(describe_taking(
+                path,
+                take(identity, path, &lock, spec),
+                spec,
+            )),
+            None => found(refusal),
+        });
     let findings = findings.collect();
-    (refusals.iter().filter_map(|refusal| describe(refusal, spec)).collect(), findings)
+    (
+        refusals
+            .iter()
+            .filter_map(|refusal| describe(refusal, spec))
+            .collect(),
+        findings,
+    )
 }
 
 fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Finding {
-    let why =
-        "The call made it here, where your programs act on it by themselves and no call may make anything.";
+    let why = "The call made it here, where your programs act on it by themselves and no call may make anything.";
     match taken {
         Ok(place) => {
             let holder = spec.central.join(place.parent().unwrap_or(&place));
@@ -69,13 +87,21 @@ fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> F
             .with_state("no longer there; nothing was taken away")
             .with_advice("see where it has gone"),
         Err(errno) => of_repository(FindingKind::NotTaken, path, why)
-            .with_state(format!("could NOT be taken away and may still be there: {}", errno.desc()))
+            .with_state(format!(
+                "could NOT be taken away and may still be there: {}",
+                errno.desc()
+            ))
             .with_advice("remove it if you do not trust it"),
     }
 }
 
 /// Moves the object into quarantine; returns its path there, relative to the central root.
-fn take(identity: &[u8], path: &Path, lock: &dyn Fn() -> bool, spec: &SandboxSpec) -> Result<PathBuf> {
+fn take(
+    identity: &[u8],
+    path: &Path,
+    lock: &dyn Fn() -> bool,
+    spec: &SandboxSpec,
+) -> Result<PathBuf> {
     // The path comes from a cell's first process.
     if !is_in_reach(path, spec) || holds_protected(path, spec) {
         return Err(Errno::EPERM);
@@ -95,7 +121,12 @@ fn take(identity: &[u8], path: &Path, lock: &dyn Fn() -> bool, spec: &SandboxSpe
         // If it cannot be removed, an empty directory stays.
         let _ = unlinkat(&quarantine, holder.as_str(), UnlinkatFlags::RemoveDir);
     }
-    moved.map(|()| [undo_directory::NAME, NAME, &holder].iter().collect::<PathBuf>().join(name))
+    moved.map(|()| {
+        [undo_directory::NAME, NAME, &holder]
+            .iter()
+            .collect::<PathBuf>()
+            .join(name)
+    })
 }
 
 /// Moves it into the directory `holder`, which nobody can enter afterwards: a shell's prompt there would run git in what may be a
@@ -138,27 +169,42 @@ fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
 /// Whether calls may change names there, and Lazaret keeps nothing there.
 fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
     let zones = [Zone::Project, Zone::Central].into_iter();
-    let zones =
-        zones.filter(|zone| spec.command_access(*zone) == Access::Write).map(|zone| spec.zone(zone).0);
-    let linked = spec.linked.iter().filter(|_| spec.policy.project == Access::Write);
+    let zones = zones
+        .filter(|zone| spec.command_access(*zone) == Access::Write)
+        .map(|zone| spec.zone(zone).0);
+    let linked = spec
+        .linked
+        .iter()
+        .filter(|_| spec.policy.project == Access::Write);
     let roots = zones.chain(linked.map(|linked| linked.common.as_path()));
     lies_below(path, roots, &spec.central.join(undo_directory::NAME))
 }
 
 /// Whether a path lies below one of `roots` and not in `own`, with no `..` on the way; links are not followed.
 fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &Path) -> bool {
-    let is_plain = path.components().skip(1).all(|name| matches!(name, Component::Normal(_)));
+    let is_plain = path
+        .components()
+        .skip(1)
+        .all(|name| matches!(name, Component::Normal(_)));
     is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
 }
 
 /// Checks that a name leads to this object, and that it was not protected when the session opened.
 fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) -> Result<()> {
-    let object = openat(parent, name, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
+    let object = openat(
+        parent,
+        name,
+        OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     if CreatedFiles::identity(&object).as_deref() != Some(identity) {
         return Err(Errno::ESTALE);
     }
     let stat = fstat(&object)?;
-    match spec.objects.protection((stat.st_dev, stat.st_ino), || born(&object)) {
+    match spec
+        .objects
+        .protection((stat.st_dev, stat.st_ino), || born(&object))
+    {
         Some(_) => Err(Errno::EPERM),
         None => Ok(()),
     }
@@ -173,10 +219,20 @@ fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
         Err(errno) => return Err(errno),
     }
     let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let directory = openat2(&above, NAME, OpenHow::new().flags(DIRECTORY).resolve(inside))?;
-    let entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::EMFILE)?)?.iter().count();
+    let directory = openat2(
+        &above,
+        NAME,
+        OpenHow::new().flags(DIRECTORY).resolve(inside),
+    )?;
+    let entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::EMFILE)?)?
+        .iter()
+        .count();
     // `.` and `..` are entries too.
-    if entries >= TAKEN_MAX + 2 { Err(Errno::EDQUOT) } else { Ok(directory) }
+    if entries >= TAKEN_MAX + 2 {
+        Err(Errno::EDQUOT)
+    } else {
+        Ok(directory)
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,12 @@ pub struct RepositoryChanges {
 impl RepositoryChanges {
     /// For so many repositories, none of which has been looked at.
     pub fn new(count: usize) -> Self {
-        Self { inotify: None, watches: HashMap::new(), changed: vec![true; count], buffer: Vec::new() }
+        Self {
+            inotify: None,
+            watches: HashMap::new(),
+            changed: vec![true; count],
+            buffer: Vec::new(),
+        }
     }
 
     /// Takes what the kernel has said since the last time.
@@ -72,7 +77,10 @@ impl RepositoryChanges {
     fn note(&mut self, mut events: &[u8]) {
         while let Some((head, rest)) = events.split_first_chunk::<HEAD>() {
             let [a, b, c, d, e, f, g, h, .., m, n, o, p] = *head;
-            let (watch, mask) = (i32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
+            let (watch, mask) = (
+                i32::from_ne_bytes([a, b, c, d]),
+                u32::from_ne_bytes([e, f, g, h]),
+            );
             let name = u32::from_ne_bytes([m, n, o, p]) as usize;
             if mask & libc::IN_Q_OVERFLOW != 0 {
                 self.all_changed();
@@ -102,9 +110,13 @@ impl RepositoryChanges {
         if self.inotify.is_none() {
             self.inotify = file::watcher(libc::IN_NONBLOCK).ok().map(File::from);
         }
-        let Some(inotify) = &self.inotify else { return false };
+        let Some(inotify) = &self.inotify else {
+            return false;
+        };
         paths.iter().all(|path| {
-            let Ok(text) = CString::new(path.as_os_str().as_bytes()) else { return false };
+            let Ok(text) = CString::new(path.as_os_str().as_bytes()) else {
+                return false;
+            };
             match file::watch(inotify.as_fd(), &text, MASK) {
                 Ok(watch) => {
                     self.watches.entry(watch).or_default().insert(repository);
@@ -133,6 +145,9 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// A path, and the nearest directory above it that exists, in which it or a directory on the way to it would come about.
 pub fn with_existing_parent(path: &Path) -> [PathBuf; 2] {
-    let parent = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
+    let parent = path
+        .ancestors()
+        .skip(1)
+        .find(|above| above.symlink_metadata().is_ok());
     [path.to_owned(), parent.unwrap_or(Path::new("/")).to_owned()]
 }

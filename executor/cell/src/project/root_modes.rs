@@ -50,9 +50,20 @@ struct RootMode {
 impl RootModes {
     /// The roots of a session, and its repository if that lies elsewhere, as they are now.
     pub fn of(spec: &SandboxSpec) -> Self {
-        let linked = spec.linked.iter().flat_map(|linked| [&linked.common, &linked.own]);
-        let paths: BTreeSet<&PathBuf> = [&spec.project, &spec.central].into_iter().chain(linked).collect();
-        Self(paths.into_iter().filter_map(|path| Root::of(path).ok()).collect())
+        let linked = spec
+            .linked
+            .iter()
+            .flat_map(|linked| [&linked.common, &linked.own]);
+        let paths: BTreeSet<&PathBuf> = [&spec.project, &spec.central]
+            .into_iter()
+            .chain(linked)
+            .collect();
+        Self(
+            paths
+                .into_iter()
+                .filter_map(|path| Root::of(path).ok())
+                .collect(),
+        )
     }
 
     /// Takes them as they are now: no command has run since the last check.
@@ -73,8 +84,17 @@ impl RootModes {
 impl Root {
     fn of(path: &Path) -> Result<Self> {
         let directory = open_without_links(path)?;
-        let is = RootMode { mode: 0, group: 0, lists: [None, None] };
-        let mut root = Self { path: path.to_owned(), directory, is, changed: (i64::MIN, 0) };
+        let is = RootMode {
+            mode: 0,
+            group: 0,
+            lists: [None, None],
+        };
+        let mut root = Self {
+            path: path.to_owned(),
+            directory,
+            is,
+            changed: (i64::MIN, 0),
+        };
         if let Some((is, changed)) = root.now()? {
             (root.is, root.changed) = (is, changed);
         }
@@ -82,7 +102,8 @@ impl Root {
     }
 
     fn by_descriptor(&self) -> Result<CString> {
-        CString::new(format!("/proc/self/fd/{}", self.directory.as_raw_fd())).map_err(|_| Errno::EINVAL)
+        CString::new(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+            .map_err(|_| Errno::EINVAL)
     }
 
     /// How it is, and when it changed; `None` if it has not changed.
@@ -100,13 +121,22 @@ impl Root {
         let path = self.by_descriptor()?;
         let list = |name| file::attribute(&path, name).map_err(errno);
         let lists = [list(LISTS[0])?, list(LISTS[1])?];
-        Ok(Some((RootMode { mode, group: stat.st_gid, lists }, changed)))
+        Ok(Some((
+            RootMode {
+                mode,
+                group: stat.st_gid,
+                lists,
+            },
+            changed,
+        )))
     }
 
     fn give_back(&mut self) -> Option<Finding> {
         let (now, changed) = match self.now() {
             Ok(now) => now?,
-            Err(errno) => return Some(self.finding(format!("it cannot be looked at: {}", errno.desc()))),
+            Err(errno) => {
+                return Some(self.finding(format!("it cannot be looked at: {}", errno.desc())));
+            }
         };
         if now == self.is {
             self.changed = changed;
@@ -118,14 +148,21 @@ impl Root {
             Err(errno) => format!("{what}; could NOT be given back: {}", errno.desc()),
         };
         // What this has changed is no command's.
-        self.changed = fstat(&self.directory).map_or(changed, |stat| (stat.st_ctime, stat.st_ctime_nsec));
+        self.changed =
+            fstat(&self.directory).map_or(changed, |stat| (stat.st_ctime, stat.st_ctime_nsec));
         Some(self.finding(done))
     }
 
     fn restore(&self, now: &RootMode) -> Result<()> {
         let path = self.by_descriptor()?;
         if now.group != self.is.group {
-            fchownat(&self.directory, "", None, Some(Gid::from_raw(self.is.group)), AtFlags::AT_EMPTY_PATH)?;
+            fchownat(
+                &self.directory,
+                "",
+                None,
+                Some(Gid::from_raw(self.is.group)),
+                AtFlags::AT_EMPTY_PATH,
+            )?;
         }
         for ((name, now), was) in LISTS.into_iter().zip(&now.lists).zip(&self.is.lists) {
             match was {
@@ -187,16 +224,28 @@ mod tests {
         let mut modes = RootModes(vec![Root::of(&path).unwrap()]);
         assert!(modes.give_back().is_empty());
         fs::write(path.join("file"), "").unwrap();
-        assert!(modes.give_back().is_empty(), "a new file is no change of these");
+        assert!(
+            modes.give_back().is_empty(),
+            "a new file is no change of these"
+        );
         chmod(0o777);
         let said = modes.give_back();
         assert_eq!((said.len(), mode()), (1, 0o700));
-        assert!(said[0].to_string().contains("from 0700 to 0777; given back"), "{}", said[0]);
+        assert!(
+            said[0]
+                .to_string()
+                .contains("from 0700 to 0777; given back"),
+            "{}",
+            said[0]
+        );
         assert!(modes.give_back().is_empty());
         chmod(0);
         assert_eq!((modes.give_back().len(), mode()), (1, 0o700));
         chmod(0o750);
         modes.take();
-        assert!(modes.give_back().is_empty() && mode() == 0o750, "the user's");
+        assert!(
+            modes.give_back().is_empty() && mode() == 0o750,
+            "the user's"
+        );
     }
 }

@@ -64,16 +64,25 @@ impl ProjectRepository {
         let (common, own) = match &spec.linked {
             Some(linked) => (linked.common.clone(), linked.own.clone()),
             None => {
-                fs::symlink_metadata(&inside).ok().filter(fs::Metadata::is_dir)?;
+                fs::symlink_metadata(&inside)
+                    .ok()
+                    .filter(fs::Metadata::is_dir)?;
                 (inside.clone(), inside)
             }
         };
-        Some(Self { project: spec.project.clone(), common, own })
+        Some(Self {
+            project: spec.project.clone(),
+            common,
+            own,
+        })
     }
 
     /// State that changes when another name becomes tracked; the index is based on `shared`.
     fn state(&self, shared: &[String]) -> Vec<Option<[i64; 7]>> {
-        self.files(shared).iter().map(|path| state_of(path)).collect()
+        self.files(shared)
+            .iter()
+            .map(|path| state_of(path))
+            .collect()
     }
 
     /// The files that decide what is tracked.
@@ -87,8 +96,14 @@ impl ProjectRepository {
         };
         let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
         let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
-        let indexes = shared.iter().map(String::as_str).filter(|name| !name.contains('/'));
-        let files = std::iter::once("index").chain(indexes).map(|name| self.own.join(name)).chain(common);
+        let indexes = shared
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !name.contains('/'));
+        let files = std::iter::once("index")
+            .chain(indexes)
+            .map(|name| self.own.join(name))
+            .chain(common);
         files.chain(references).collect()
     }
 }
@@ -148,7 +163,10 @@ impl Tracked {
             shared,
         }) = answer
         else {
-            return Self { fault: Some(IndexFault::Unreadable), ..Self::default() };
+            return Self {
+                fault: Some(IndexFault::Unreadable),
+                ..Self::default()
+            };
         };
         let (mut head, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for (path, in_head) in files.iter().zip(in_head) {
@@ -162,9 +180,21 @@ impl Tracked {
         for name in index.iter().flatten().filter(|name| is_below(&name.path)) {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
-        let submodules = submodules.into_iter().filter(|path| is_below(path)).collect();
+        let submodules = submodules
+            .into_iter()
+            .filter(|path| is_below(path))
+            .collect();
         let hidden = HiddenChanges::new(hidden, left_out);
-        Self { index: index.map(|_| names), head, unknown, fault, replaces, submodules, shared, hidden }
+        Self {
+            index: index.map(|_| names),
+            head,
+            unknown,
+            fault,
+            replaces,
+            submodules,
+            shared,
+            hidden,
+        }
     }
 
     /// Whether git tracks it, or may track it.
@@ -174,7 +204,10 @@ impl Tracked {
 
     /// Whether git is known to track it.
     fn has(&self, path: &[u8]) -> bool {
-        let in_index = self.index.as_ref().is_some_and(|index| index.contains_key(path));
+        let in_index = self
+            .index
+            .as_ref()
+            .is_some_and(|index| index.contains_key(path));
         self.head.contains(path) || in_index
     }
 }
@@ -190,12 +223,17 @@ impl TrackedSecrets {
         files: Vec<PathBuf>,
         ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> (Self, Vec<PathBuf>, Vec<PathBuf>) {
-        let directory = undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let directory =
+            undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
         let answer = ask(&repository, &files);
-        let same = answer.iter().flat_map(|answer| files.iter().zip(&answer.files));
-        let same: Vec<PathBuf> =
-            same.filter(|(_, in_head)| **in_head == InHead::Same).map(|(path, _)| path.clone()).collect();
+        let same = answer
+            .iter()
+            .flat_map(|answer| files.iter().zip(&answer.files));
+        let same: Vec<PathBuf> = same
+            .filter(|(_, in_head)| **in_head == InHead::Same)
+            .map(|(path, _)| path.clone())
+            .collect();
         let tracked = Tracked::of(answer, &files, &spec.project);
         let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
@@ -205,11 +243,21 @@ impl TrackedSecrets {
         };
         let tainted: Vec<PathBuf> = files.iter().filter(still).cloned().collect();
         let all = before.get(ALL).cloned();
-        let record = tainted.iter().filter_map(of).map(|path| line(&path)).chain(all).collect();
-        let (open, closed): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
+        let record = tainted
+            .iter()
+            .filter_map(of)
+            .map(|path| line(&path))
+            .chain(all)
+            .collect();
+        let (open, closed): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
-        let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
+        let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) {
+            Vec::new()
+        } else {
+            seen
+        };
         // What has changed between the answer and the state did so a moment ago.
         let is_unsure = seen.iter().flatten().any(is_recent);
         let mut tracked_secrets = Self {
@@ -224,7 +272,9 @@ impl TrackedSecrets {
             record,
             known: BTreeSet::new(),
         };
-        tracked_secrets.known.extend(tracked_secrets.new_in_submodules(spec));
+        tracked_secrets
+            .known
+            .extend(tracked_secrets.new_in_submodules(spec));
         if tracked_secrets.record != before {
             tracked_secrets.write(&before);
         }
@@ -257,13 +307,18 @@ impl TrackedSecrets {
         };
         self.is_unsure = !alone || self.seen.iter().flatten().any(is_recent);
         let tainted = self.made_tracked(spec, &now);
-        let mut findings: Vec<Finding> =
-            tainted.iter().map(|path| self.made_tracked_finding(spec, path, &now)).collect();
+        let mut findings: Vec<Finding> = tainted
+            .iter()
+            .map(|path| self.made_tracked_finding(spec, path, &now))
+            .collect();
         findings.extend(self.hidden(spec, &now).iter().map(|path| hidden(path)));
         findings.extend(added(&self.added(spec, &now)));
         if self.tracked.fault.is_none() {
             // Those that commands may not create are named above.
-            findings.extend(now.hidden.since(&self.tracked.hidden, |path| !is_closed(spec, path)));
+            findings.extend(
+                now.hidden
+                    .since(&self.tracked.hidden, |path| !is_closed(spec, path)),
+            );
         }
         if now.replaces && !self.tracked.replaces {
             findings.push(self.replaced());
@@ -281,17 +336,32 @@ impl TrackedSecrets {
 
     /// What must be watched so that every change of what is tracked is noticed.
     pub fn watched(&self) -> Vec<PathBuf> {
-        let git = |path: &Vec<u8>| self.repository.project.join(OsStr::from_bytes(path)).join(".git");
+        let git = |path: &Vec<u8>| {
+            self.repository
+                .project
+                .join(OsStr::from_bytes(path))
+                .join(".git")
+        };
         let places = self.tracked.submodules.difference(&self.known).map(git);
-        let files = self.repository.files(&self.tracked.shared).into_iter().chain(places);
-        files.flat_map(|path| with_existing_parent(&path)).collect::<BTreeSet<_>>().into_iter().collect()
+        let files = self
+            .repository
+            .files(&self.tracked.shared)
+            .into_iter()
+            .chain(places);
+        files
+            .flat_map(|path| with_existing_parent(&path))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
     fn in_submodules(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
         let new = self.new_in_submodules(spec);
-        let findings =
-            new.iter().map(|path| in_submodule(&spec.project.join(OsStr::from_bytes(path)))).collect();
+        let findings = new
+            .iter()
+            .map(|path| in_submodule(&spec.project.join(OsStr::from_bytes(path))))
+            .collect();
         self.known.extend(new);
         findings
     }
@@ -299,7 +369,10 @@ impl TrackedSecrets {
     fn new_in_submodules(&self, spec: &SandboxSpec) -> Vec<Vec<u8>> {
         let git = |path: &[u8]| spec.project.join(OsStr::from_bytes(path)).join(".git");
         let places = self.tracked.submodules.difference(&self.known);
-        places.filter(|path| fs::symlink_metadata(git(path)).is_ok()).cloned().collect()
+        places
+            .filter(|path| fs::symlink_metadata(git(path)).is_ok())
+            .cloned()
+            .collect()
     }
 
     /// Sets aside an index that git must not use, and reports one that can no longer be read
@@ -314,20 +387,26 @@ impl TrackedSecrets {
                 )
             }
             Some(IndexFault::Unreadable) if self.tracked.fault.is_none() => {
-                "cannot be read, so Lazaret cannot tell which files your `git restore` would write".to_owned()
+                "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
+                    .to_owned()
             }
             Some(IndexFault::Unreadable) => return None,
             None if now.index.is_some() || self.tracked.index.is_none() => return None,
             None => {
                 let why = "A command has left an index of which not all can be read (`--split-index`, a sparse index, too many names). \
                            Lazaret cannot tell you which names it hides from `git status`.";
-                let advice = "run `git update-index --no-split-index` and look at `git ls-files -v`";
+                let advice =
+                    "run `git update-index --no-split-index` and look at `git ls-files -v`";
                 let found = of_repository(FindingKind::UnreadableIndex, &index, why);
                 return Some(found.with_advice(advice));
             }
         };
         let done = set_aside(&index);
-        *now = Tracked { index: Some(BTreeMap::new()), fault: None, ..std::mem::take(now) };
+        *now = Tracked {
+            index: Some(BTreeMap::new()),
+            fault: None,
+            ..std::mem::take(now)
+        };
         let why = format!("A command has left an index that {what}.");
         let found = of_repository(FindingKind::IndexSetAside, &index, &why).with_state(done);
         Some(found.with_advice("run `git reset`, which writes a new index from `HEAD`"))
@@ -335,15 +414,17 @@ impl TrackedSecrets {
 
     fn replaced(&self) -> Finding {
         let why = "A command used `git replace`: your git now shows one object in place of another, but a push sends the original.";
-        let advice =
-            "`git --no-replace-objects log` shows the originals, `git replace -d` removes the replacement";
+        let advice = "`git --no-replace-objects log` shows the originals, `git replace -d` removes the replacement";
         let path = self.repository.common.join("refs/replace");
         of_repository(FindingKind::Replacement, &path, why).with_advice(advice)
     }
 
     /// Closed files that `now` may track, that were not known to be tracked before, and that no record names yet.
     fn made_tracked(&self, spec: &SandboxSpec, now: &Tracked) -> BTreeSet<Vec<u8>> {
-        let known = self.closed.iter().filter_map(|path| below(path, &spec.project));
+        let known = self
+            .closed
+            .iter()
+            .filter_map(|path| below(path, &spec.project));
         let later = now.index.iter().flat_map(BTreeMap::keys).cloned();
         let is_closed = |path: &Vec<u8>| {
             let secret = spec.policy.matcher.protection(path);
@@ -355,9 +436,16 @@ impl TrackedSecrets {
         let is_new = |path: &Vec<u8>| {
             // What could not be read before the call is the user's own doing.
             let was_known = !self.tracked.unknown.contains(path) || now.has(path);
-            now.may_have(path) && was_known && !self.tracked.has(path) && !self.record.contains(&line(path))
+            now.may_have(path)
+                && was_known
+                && !self.tracked.has(path)
+                && !self.record.contains(&line(path))
         };
-        known.chain(later).filter(is_new).filter(is_closed).collect()
+        known
+            .chain(later)
+            .filter(is_new)
+            .filter(is_closed)
+            .collect()
     }
 
     /// Names that commands may not create and that `now`, unlike before, has where `git status` does not show them.
@@ -366,8 +454,13 @@ impl TrackedSecrets {
         let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
             return Vec::new();
         };
-        let hidden = now.iter().filter(|(path, hidden)| **hidden && before.get(*path) != Some(&true));
-        hidden.map(|(path, _)| path.clone()).filter(|path| is_closed(spec, path)).collect()
+        let hidden = now
+            .iter()
+            .filter(|(path, hidden)| **hidden && before.get(*path) != Some(&true));
+        hidden
+            .map(|(path, _)| path.clone())
+            .filter(|path| is_closed(spec, path))
+            .collect()
     }
 
     /// Names that commands may not create and that `now`, unlike before, has where the work tree has none. Some programs then read
@@ -378,8 +471,12 @@ impl TrackedSecrets {
         };
         let is_missing =
             |path: &[u8]| fs::symlink_metadata(spec.project.join(OsStr::from_bytes(path))).is_err();
-        let new = now.iter().filter(|(path, hidden)| !**hidden && !before.contains_key(*path));
-        let new = new.map(|(path, _)| path).filter(|path| is_closed(spec, path) && is_missing(path));
+        let new = now
+            .iter()
+            .filter(|(path, hidden)| !**hidden && !before.contains_key(*path));
+        let new = new
+            .map(|(path, _)| path)
+            .filter(|path| is_closed(spec, path) && is_missing(path));
         new.cloned().collect()
     }
 
@@ -411,8 +508,11 @@ impl TrackedSecrets {
     /// Writes the record, with what a concurrent session has added to it since `before` was read. A
     /// failure to write is ignored.
     fn write(&mut self, before: &BTreeSet<String>) {
-        let Some(directory) = &self.directory else { return };
-        self.record.extend(read(directory).difference(before).cloned());
+        let Some(directory) = &self.directory else {
+            return;
+        };
+        self.record
+            .extend(read(directory).difference(before).cloned());
         let mut lines: String = self.record.iter().map(|line| format!("{line}\n")).collect();
         if HEADER.len() + lines.len() > RECORD_MAX {
             lines = format!("{ALL}\n");
@@ -446,7 +546,8 @@ fn hidden(path: &[u8]) -> Finding {
 fn in_submodule(path: &Path) -> Finding {
     let why = "A repository has come about here, where the project has a submodule. If a command made it: your `git pull` or `git fetch` may \
                go on into it, and would then fetch, with your rights, from the address in its settings, into files that commands read.";
-    let advice = "look at `remote` in its `.git/config` before you pull or fetch, or remove its `.git`";
+    let advice =
+        "look at `remote` in its `.git/config` before you pull or fetch, or remove its `.git`";
     of_repository(FindingKind::Repository, path, why).with_advice(advice)
 }
 
@@ -466,7 +567,11 @@ fn added(paths: &[Vec<u8>]) -> Option<Finding> {
 }
 
 fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
-    spec.policy.matcher.closings(path).iter().any(|(_, new)| *new != WhenNew::Open)
+    spec.policy
+        .matcher
+        .closings(path)
+        .iter()
+        .any(|(_, new)| *new != WhenNew::Open)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
@@ -474,7 +579,13 @@ fn state_of(path: &Path) -> Option<[i64; 7]> {
 }
 
 fn below(path: &Path, project: &Path) -> Option<Vec<u8>> {
-    Some(path.strip_prefix(project).ok()?.as_os_str().as_bytes().to_vec())
+    Some(
+        path.strip_prefix(project)
+            .ok()?
+            .as_os_str()
+            .as_bytes()
+            .to_vec(),
+    )
 }
 
 /// Whether a path of an index is below the project: anybody may have written the index.
@@ -491,16 +602,25 @@ fn line(path: &[u8]) -> String {
 /// Reads the lines of the record.
 fn read(directory: &OwnedFd) -> BTreeSet<String> {
     let read = || {
-        let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
+        let file = open(
+            directory,
+            NAME,
+            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        )
+        .ok()?;
         let mut bytes = Vec::new();
-        file.take(RECORD_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+        file.take(RECORD_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
         if bytes.len() > RECORD_MAX {
             return Some(ALL.to_owned());
         }
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(str::to_owned).collect()
 }
 

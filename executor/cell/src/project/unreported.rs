@@ -30,7 +30,9 @@ pub fn take_unreported(spec: &SandboxSpec) -> Findings {
 
 /// Leaves `found` to the next session, with what others have left. A failure to write is ignored: nobody is left to report it to.
 pub fn leave_unreported(spec: &SandboxSpec, found: Findings) {
-    let Some(directory) = directory(spec).filter(|_| !found.is_empty()) else { return };
+    let Some(directory) = directory(spec).filter(|_| !found.is_empty()) else {
+        return;
+    };
     let mut all = read(&directory);
     all.append(found);
     let _ = write(&directory, &all);
@@ -42,10 +44,19 @@ fn directory(spec: &SandboxSpec) -> Option<OwnedFd> {
 
 fn read(directory: &OwnedFd) -> Findings {
     let read = || {
-        let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
+        let file = open(
+            directory,
+            NAME,
+            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        )
+        .ok()?;
         let mut bytes = Vec::new();
-        file.take(frame::FRAME_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
-        frame::decode_whole::<Findings>(&bytes).ok().filter(|found| found.check().is_ok())
+        file.take(frame::FRAME_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        frame::decode_whole::<Findings>(&bytes)
+            .ok()
+            .filter(|found| found.check().is_ok())
     };
     read().unwrap_or_default()
 }
@@ -69,7 +80,11 @@ mod tests {
         let directory: OwnedFd = File::open(folder.path()).unwrap().into();
         assert!(read(&directory).is_empty());
         let mut found = Findings::default();
-        found.push(Finding::new(FindingKind::Lock, "a", "Why.").with_state("s").with_advice("b"));
+        found.push(
+            Finding::new(FindingKind::Lock, "a", "Why.")
+                .with_state("s")
+                .with_advice("b"),
+        );
         write(&directory, &found).unwrap();
         assert_eq!(read(&directory), found);
         let mut bytes = fs::read(folder.path().join(NAME)).unwrap();

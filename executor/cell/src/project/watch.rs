@@ -52,10 +52,19 @@ impl RepositoryWatch {
             let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
             Watched { kept, left }
         });
-        let mercurial = Watched { kept: None, left: LeftFiles::of_mercurial(&spec.project) };
+        let mercurial = Watched {
+            kept: None,
+            left: LeftFiles::of_mercurial(&spec.project),
+        };
         let all: Vec<Watched> = git.chain([mercurial]).collect();
         let changes = RepositoryChanges::new(all.len() + 1);
-        Self { tracked, others, all, changes, is_used: false }
+        Self {
+            tracked,
+            others,
+            all,
+            changes,
+            is_used: false,
+        }
     }
 
     /// What commands have caused since the last check; `alone`: no command is running any more.
@@ -68,7 +77,11 @@ impl RepositoryWatch {
     ) -> Vec<Finding> {
         self.changes.receive();
         let is_restored = self.restore(spec);
-        let mut watched = if alone && self.is_used { self.watch() } else { BTreeSet::new() };
+        let mut watched = if alone && self.is_used {
+            self.watch()
+        } else {
+            BTreeSet::new()
+        };
         self.is_used = true;
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         let until = Instant::now() + TIME;
@@ -90,11 +103,17 @@ impl RepositoryWatch {
             .filter(|place| self.changes.has(*place))
             .map(|place| self.all[place].left.directory())
             .collect();
-        let known: BTreeSet<&Path> = self.all.iter().map(|watched| watched.left.directory()).collect();
-        let has_changed = |directory: &Path| changed.contains(directory) || !known.contains(directory);
+        let known: BTreeSet<&Path> = self
+            .all
+            .iter()
+            .map(|watched| watched.left.directory())
+            .collect();
+        let has_changed =
+            |directory: &Path| changed.contains(directory) || !known.contains(directory);
         findings.extend(self.others.update(alone, ask_indexes, &has_changed));
         if alone {
-            self.changes.forget(|place| watched.contains(&place) && is_restored);
+            self.changes
+                .forget(|place| watched.contains(&place) && is_restored);
         }
         findings
     }
@@ -105,12 +124,19 @@ impl RepositoryWatch {
         let last = self.all.len();
         for place in 0..last {
             let left = &self.all[place].left;
-            if self.changes.has(place) && !left.is_absent() && self.changes.watch(place, &left.watched()) {
+            if self.changes.has(place)
+                && !left.is_absent()
+                && self.changes.watch(place, &left.watched())
+            {
                 watched.insert(place);
             }
         }
         if self.changes.has(last) {
-            let paths = self.tracked.as_ref().map(TrackedSecrets::watched).unwrap_or_default();
+            let paths = self
+                .tracked
+                .as_ref()
+                .map(TrackedSecrets::watched)
+                .unwrap_or_default();
             if self.changes.watch(last, &paths) {
                 watched.insert(last);
             }
@@ -125,12 +151,27 @@ impl RepositoryWatch {
         if !(0..self.all.len() - 1).any(|place| is_due(&place)) {
             return true;
         }
-        let memory = spec.created.as_ref().and_then(|memory| memory.try_clone().ok());
-        let Some(names) = memory.map(CreatedFiles::of) else { return false };
-        let Some(_lock) = lock_of(&names) else { return false };
-        for (_, repository) in self.all.iter_mut().enumerate().filter(|(place, _)| is_due(place)) {
+        let memory = spec
+            .created
+            .as_ref()
+            .and_then(|memory| memory.try_clone().ok());
+        let Some(names) = memory.map(CreatedFiles::of) else {
+            return false;
+        };
+        let Some(_lock) = lock_of(&names) else {
+            return false;
+        };
+        for (_, repository) in self
+            .all
+            .iter_mut()
+            .enumerate()
+            .filter(|(place, _)| is_due(place))
+        {
             // If it fails, the user's git will report it.
-            let _ = repository.kept.iter_mut().try_for_each(KeptRepository::restore);
+            let _ = repository
+                .kept
+                .iter_mut()
+                .try_for_each(KeptRepository::restore);
         }
         true
     }

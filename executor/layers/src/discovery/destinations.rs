@@ -28,14 +28,23 @@ impl<'a> Search<'a> {
         self.zones.push(common);
         self.add_alias(common, &git);
         for (path, is_way) in linked.kept() {
-            let mode = if is_way { PinMode::KeepPlace } else { PinMode::ReadOnly };
+            let mode = if is_way {
+                PinMode::KeepPlace
+            } else {
+                PinMode::ReadOnly
+            };
             let link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-            self.pins.add(path, if link { PinMode::KeepLink } else { mode });
+            self.pins
+                .add(path, if link { PinMode::KeepLink } else { mode });
         }
         self.objects.linked = Some(linked.clone());
         // The worktree's own directory leads here too.
-        self.reached.insert((common.to_owned(), None, vec![git.clone()]));
-        Directory { counts_as: vec![git], ..Directory::root(common) }
+        self.reached
+            .insert((common.to_owned(), None, vec![git.clone()]));
+        Directory {
+            counts_as: vec![git],
+            ..Directory::root(common)
+        }
     }
 
     /// Pins a link with a protected name, or with protected names below it, and protects its target.
@@ -59,24 +68,35 @@ impl<'a> Search<'a> {
         if pinned.is_some() {
             self.pins.add(path.clone(), PinMode::KeepLink);
         }
-        self.lead(&path, &directory.path, Path::new(&entry.name), protection, counts_as)
+        self.lead(
+            &path,
+            &directory.path,
+            Path::new(&entry.name),
+            protection,
+            counts_as,
+        )
     }
 
     /// Pins a link that nothing else protects.
     fn hold(&mut self, link: &Path) {
         if self.zone_of(link).is_some() && self.covered(link).is_none() {
-            self.objects.places.insert(link.to_owned(), Protection::Write);
+            self.objects
+                .places
+                .insert(link.to_owned(), Protection::Write);
             self.pins.add(link.to_owned(), PinMode::KeepLink);
         }
     }
 
     /// Keeps a directory, which need not exist, in its place, with those above it.
     pub(super) fn hold_way(&mut self, directory: &Path) {
-        let Some(zone) = self.zone_of(directory).filter(|zone| directory != *zone) else { return };
+        let Some(zone) = self.zone_of(directory).filter(|zone| directory != *zone) else {
+            return;
+        };
         if !self.objects.ways.insert(directory.to_owned()) {
             return;
         }
-        let is_directory = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+        let is_directory =
+            |path: &&Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
         let below = directory.ancestors().take_while(|path| *path != zone);
         if let Some(present) = below.into_iter().find(is_directory) {
             self.pins.add(present.to_owned(), PinMode::KeepPlace);
@@ -85,9 +105,12 @@ impl<'a> Search<'a> {
 
     /// How a path is protected already, by a name or by its place.
     fn covered(&self, path: &Path) -> Option<Protection> {
-        let relative = self.zone_of(path).and_then(|zone| path.strip_prefix(zone).ok())?;
+        let relative = self
+            .zone_of(path)
+            .and_then(|zone| path.strip_prefix(zone).ok())?;
         let rule = self.names.protection(relative.as_os_str().as_bytes());
-        rule.map(|rule| rule.protection).max(self.objects.protection_of_place(path))
+        rule.map(|rule| rule.protection)
+            .max(self.objects.protection_of_place(path))
     }
 
     /// Protects what `path` leads to, relative to `directory`; `from` is the file or link that names it.
@@ -100,32 +123,55 @@ impl<'a> Search<'a> {
         counts_as: Vec<PathBuf>,
     ) -> Result<(), ProtectError> {
         let found = links::follow(directory, path);
-        found.between.iter().filter(|link| *link != from).for_each(|link| self.hold(link));
-        found.left.iter().for_each(|directory| self.hold_way(directory));
+        found
+            .between
+            .iter()
+            .filter(|link| *link != from)
+            .for_each(|link| self.hold(link));
+        found
+            .left
+            .iter()
+            .for_each(|directory| self.hold_way(directory));
         let Some(end) = found.end else { return Ok(()) };
-        let Some(zone) = self.zone_of(&end) else { return Ok(()) };
+        let Some(zone) = self.zone_of(&end) else {
+            return Ok(());
+        };
         let protection = protection.filter(|_| protection > self.covered(&end));
         if protection.is_some() && self.zones.iter().any(|zone| zone.starts_with(&end)) {
-            return Err(ProtectError::LinkToRoot { link: from.to_owned() });
+            return Err(ProtectError::LinkToRoot {
+                link: from.to_owned(),
+            });
         }
         if protection.is_none() && counts_as.is_empty()
-            || !self.reached.insert((end.clone(), protection, counts_as.clone()))
+            || !self
+                .reached
+                .insert((end.clone(), protection, counts_as.clone()))
         {
             return Ok(());
         }
-        counts_as.iter().for_each(|counts_as| self.add_alias(&end, counts_as));
+        counts_as
+            .iter()
+            .for_each(|counts_as| self.add_alias(&end, counts_as));
         let metadata = fs::symlink_metadata(&end);
         if let Some(protection) = protection {
             self.objects.places.insert(end.clone(), protection);
-            self.also_closed
-                .push(AlsoClosed { path: end.clone(), why: WhyClosed::TargetOf(from.to_owned()) });
+            self.also_closed.push(AlsoClosed {
+                path: end.clone(),
+                why: WhyClosed::TargetOf(from.to_owned()),
+            });
             if let Ok(metadata) = &metadata {
-                self.pins.add(end.clone(), mode(protection, metadata.is_dir()));
+                self.pins
+                    .add(end.clone(), mode(protection, metadata.is_dir()));
             }
         }
         match (metadata, protection) {
             (Ok(metadata), inherited) if metadata.is_dir() => {
-                self.left.push(Directory { path: end, inherited, counts_as, ..Directory::root(zone) });
+                self.left.push(Directory {
+                    path: end,
+                    inherited,
+                    counts_as,
+                    ..Directory::root(zone)
+                });
             }
             (Ok(metadata), Some(protection)) => self.file(&end, Ok(metadata), protection),
             // It does not exist, and may not be created.
@@ -140,8 +186,11 @@ impl<'a> Search<'a> {
         directory: &Directory<'a>,
         name: &OsStr,
     ) -> Result<(), ProtectError> {
-        let last =
-            |path: &str| Path::new(path).file_name().is_some_and(|last| name.eq_ignore_ascii_case(last));
+        let last = |path: &str| {
+            Path::new(path)
+                .file_name()
+                .is_some_and(|last| name.eq_ignore_ascii_case(last))
+        };
         if !REDIRECTIONS.iter().any(|(file, ..)| last(file)) {
             return Ok(());
         }
@@ -157,12 +206,21 @@ impl<'a> Search<'a> {
                 continue;
             }
             let path = directory.path.join(name);
-            self.objects.places.entry(path.clone()).or_insert(Protection::Write);
+            self.objects
+                .places
+                .entry(path.clone())
+                .or_insert(Protection::Write);
             if directory.inherited.is_none() {
                 self.pins.add(path.clone(), PinMode::ReadOnly);
             }
             if let Some(target) = links::target_in(&path, before) {
-                self.lead(&path, &directory.path, &target, None, vec![counts_as.into()])?;
+                self.lead(
+                    &path,
+                    &directory.path,
+                    &target,
+                    None,
+                    vec![counts_as.into()],
+                )?;
             }
         }
         Ok(())

@@ -26,7 +26,13 @@ impl Search<'_> {
     /// Chooses the repositories to be watched, and closes the others.
     pub(super) fn choose_repositories(&mut self) {
         let inside = |path: &&PathBuf| self.zones.iter().any(|zone| path.starts_with(zone));
-        let mut all: Vec<PathBuf> = self.objects.repositories.iter().filter(inside).cloned().collect();
+        let mut all: Vec<PathBuf> = self
+            .objects
+            .repositories
+            .iter()
+            .filter(inside)
+            .cloned()
+            .collect();
         // Without their ages: each costs a system call.
         all.sort_by_cached_key(|path| self.whose(path));
         if all.len() > REPOSITORIES_MAX {
@@ -34,7 +40,10 @@ impl Search<'_> {
             for path in all.split_off(REPOSITORIES_MAX) {
                 self.objects.places.insert(path.clone(), Protection::Write);
                 self.pins.add(path.clone(), PinMode::ReadOnly);
-                self.also_closed.push(AlsoClosed { path, why: WhyClosed::NotWatched });
+                self.also_closed.push(AlsoClosed {
+                    path,
+                    why: WhyClosed::NotWatched,
+                });
             }
         }
         self.objects.watched = all;
@@ -47,7 +56,12 @@ impl Search<'_> {
             return Whose::Project;
         }
         // Either root may lie in the other.
-        let is_in_project = path.starts_with(self.project) && self.project.starts_with(self.central);
-        if path.starts_with(self.central) && !is_in_project { Whose::InCentral } else { Whose::InProject }
+        let is_in_project =
+            path.starts_with(self.project) && self.project.starts_with(self.central);
+        if path.starts_with(self.central) && !is_in_project {
+            Whose::InCentral
+        } else {
+            Whose::InProject
+        }
     }
 }

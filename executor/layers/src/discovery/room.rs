@@ -29,7 +29,11 @@ impl<'a> Search<'a> {
         }
         let max = self.leased.unwrap_or(self.entries_max);
         let budget = &mut self.budget;
-        budget.parts.entry(part.to_owned()).or_insert_with(|| (root.to_owned(), 0)).1 += seen;
+        budget
+            .parts
+            .entry(part.to_owned())
+            .or_insert_with(|| (root.to_owned(), 0))
+            .1 += seen;
         let all = budget.roots.entry(root.to_owned()).or_default();
         *all += seen;
         if *all <= max {
@@ -41,7 +45,11 @@ impl<'a> Search<'a> {
                 None => return Room::None,
             }
         }
-        if self.budget.parts.contains_key(part) { Room::Left } else { Room::Closed }
+        if self.budget.parts.contains_key(part) {
+            Room::Left
+        } else {
+            Room::Closed
+        }
     }
 
     /// The root of a directory, and what is directly below that on the way to it.
@@ -51,9 +59,16 @@ impl<'a> Search<'a> {
     {
         let path = directory.path.as_path();
         let roots = [directory.zone, self.project, self.central].into_iter();
-        let root = roots.filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len());
+        let root = roots
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len());
         let root = root.unwrap_or(directory.zone);
-        (root, path.ancestors().find(|above| above.parent() == Some(root)).unwrap_or(root))
+        (
+            root,
+            path.ancestors()
+                .find(|above| above.parent() == Some(root))
+                .unwrap_or(root),
+        )
     }
 
     /// What is closed to make room: the part of a root with the most entries, unless a root lies in it.
@@ -63,8 +78,14 @@ impl<'a> Search<'a> {
         }
         let parts = self.budget.parts.iter().filter(|(_, (of, _))| of == root);
         let (largest, _) = parts.max_by_key(|(_, (_, entries))| *entries)?;
-        let holds_root = [self.project, self.central].iter().any(|other| other.starts_with(largest));
-        let is_linked = self.objects.linked.as_ref().is_some_and(|linked| root == linked.common);
+        let holds_root = [self.project, self.central]
+            .iter()
+            .any(|other| other.starts_with(largest));
+        let is_linked = self
+            .objects
+            .linked
+            .as_ref()
+            .is_some_and(|linked| root == linked.common);
         (!holds_root && !is_linked).then(|| largest.clone())
     }
 
@@ -74,10 +95,15 @@ impl<'a> Search<'a> {
         {
             *all = all.saturating_sub(entries);
         }
-        self.left.retain(|directory| !directory.path.starts_with(&path));
+        self.left
+            .retain(|directory| !directory.path.starts_with(&path));
         self.objects.places.insert(path.clone(), Protection::All);
-        self.pins.add(path.clone(), PinMode::Hidden { directory: true });
-        self.also_closed.push(AlsoClosed { path, why: WhyClosed::TooLarge });
+        self.pins
+            .add(path.clone(), PinMode::Hidden { directory: true });
+        self.also_closed.push(AlsoClosed {
+            path,
+            why: WhyClosed::TooLarge,
+        });
     }
 
     /// Why no more of a directory is searched.
@@ -85,11 +111,15 @@ impl<'a> Search<'a> {
         let (root, _) = self.part_of(directory);
         match self.leased {
             Some(max) => ProtectError::LeaseTooLarge { max },
-            None if self.is_around(directory) => {
-                ProtectError::AroundTooLarge { around: directory.zone.to_owned() }
-            }
-            None if root == self.central => ProtectError::CentralTooLarge { central: root.to_owned() },
-            None => ProtectError::TooLarge { zone: root.to_owned() },
+            None if self.is_around(directory) => ProtectError::AroundTooLarge {
+                around: directory.zone.to_owned(),
+            },
+            None if root == self.central => ProtectError::CentralTooLarge {
+                central: root.to_owned(),
+            },
+            None => ProtectError::TooLarge {
+                zone: root.to_owned(),
+            },
         }
     }
 }

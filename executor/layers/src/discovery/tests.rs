@@ -35,19 +35,35 @@ impl Zone {
         let central = tempfile::tempdir().unwrap();
         let (project, central) = (self.at(""), central.path().canonicalize().unwrap());
         let project: PathBuf = project.components().collect();
-        discover([&project, &central], None, None, &Matcher::new(&names).unwrap(), PINS_MAX)
+        discover(
+            [&project, &central],
+            None,
+            None,
+            &Matcher::new(&names).unwrap(),
+            PINS_MAX,
+        )
     }
 
     fn pins(&self, names: &[(&str, Protection)]) -> Vec<(String, PinMode)> {
-        let short = |path: &Path| path.strip_prefix(self.at("")).unwrap().display().to_string();
+        let short = |path: &Path| {
+            path.strip_prefix(self.at(""))
+                .unwrap()
+                .display()
+                .to_string()
+        };
         let pins = self.discover(names).unwrap().pins;
-        pins.iter().map(|pin| (short(&pin.path), pin.mode)).collect()
+        pins.iter()
+            .map(|pin| (short(&pin.path), pin.mode))
+            .collect()
     }
 }
 
 const HIDDEN: PinMode = PinMode::Hidden { directory: false };
 const ENV: &[(&str, Protection)] = &[(".env", Protection::All)];
-const GIT: &[(&str, Protection)] = &[(".git/config", Protection::Write), (".git/hooks", Protection::Write)];
+const GIT: &[(&str, Protection)] = &[
+    (".git/config", Protection::Write),
+    (".git/hooks", Protection::Write),
+];
 
 fn pin(path: &str, mode: PinMode) -> (String, PinMode) {
     (path.to_owned(), mode)
@@ -59,7 +75,10 @@ fn a_protected_file_is_closed_and_its_parents_are_held() {
     zone.put("a/b/.env");
     zone.put("a/other");
     let kept = |path| pin(path, PinMode::KeepPlace);
-    assert_eq!(zone.pins(ENV), [kept("a"), kept("a/b"), pin("a/b/.env", HIDDEN)]);
+    assert_eq!(
+        zone.pins(ENV),
+        [kept("a"), kept("a/b"), pin("a/b/.env", HIDDEN)]
+    );
 }
 
 #[test]
@@ -69,7 +88,13 @@ fn other_names_of_a_protected_file_are_closed_and_named() {
     fs::hard_link(zone.at("zz"), zone.at(".env")).unwrap();
     assert_eq!(zone.pins(ENV), [pin(".env", HIDDEN), pin("zz", HIDDEN)]);
     let why = WhyClosed::OtherNameOf(zone.at(".env"));
-    assert_eq!(zone.discover(ENV).unwrap().also_closed, [AlsoClosed { path: zone.at("zz"), why }]);
+    assert_eq!(
+        zone.discover(ENV).unwrap().also_closed,
+        [AlsoClosed {
+            path: zone.at("zz"),
+            why
+        }]
+    );
 }
 
 #[test]
@@ -80,12 +105,23 @@ fn what_a_link_leads_to_is_closed_as_its_name_is() {
     symlink("conf/now/prod", zone.at(".env")).unwrap();
     let link = |path| pin(path, PinMode::KeepLink);
     let kept = |path| pin(path, PinMode::KeepPlace);
-    let expected =
-        [link(".env"), kept("conf"), link("conf/now"), kept("conf/real"), pin("conf/real/prod", HIDDEN)];
+    let expected = [
+        link(".env"),
+        kept("conf"),
+        link("conf/now"),
+        kept("conf/real"),
+        pin("conf/real/prod", HIDDEN),
+    ];
     assert_eq!(zone.pins(ENV), expected);
     let objects = zone.discover(ENV).unwrap().objects;
-    assert_eq!(objects.protection_of_place(&zone.at("conf/real/prod")), Some(Protection::All));
-    assert_eq!(objects.protection_of_place(&zone.at("conf/now")), Some(Protection::Write));
+    assert_eq!(
+        objects.protection_of_place(&zone.at("conf/real/prod")),
+        Some(Protection::All)
+    );
+    assert_eq!(
+        objects.protection_of_place(&zone.at("conf/now")),
+        Some(Protection::Write)
+    );
 }
 
 #[test]
@@ -96,20 +132,33 @@ fn what_a_link_would_lead_to_is_a_place_that_nothing_comes_to() {
     symlink(".", zone.at("loop")).unwrap();
     assert_eq!(zone.pins(ENV), [pin(".env", PinMode::KeepLink)]);
     let objects = zone.discover(ENV).unwrap().objects;
-    assert_eq!(objects.places, [(zone.at("conf/prod"), Protection::All)].into());
+    assert_eq!(
+        objects.places,
+        [(zone.at("conf/prod"), Protection::All)].into()
+    );
 }
 
 #[test]
 fn a_link_that_would_close_a_root_opens_no_session() {
     let zone = Zone::new();
     symlink(".", zone.at(".env")).unwrap();
-    assert!(matches!(zone.discover(ENV), Err(ProtectError::LinkToRoot { .. })));
+    assert!(matches!(
+        zone.discover(ENV),
+        Err(ProtectError::LinkToRoot { .. })
+    ));
 }
 
 #[test]
 fn a_repository_is_known_by_its_shape() {
     let zone = Zone::new();
-    for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/pre-commit", "other"] {
+    for name in [
+        "HEAD",
+        "objects/x",
+        "refs/x",
+        "config",
+        "hooks/pre-commit",
+        "other",
+    ] {
         zone.put(&format!("store/{name}"));
     }
     let expected = [
@@ -121,7 +170,11 @@ fn a_repository_is_known_by_its_shape() {
     fs::remove_file(zone.at("store/HEAD")).unwrap();
     assert_eq!(zone.pins(GIT), []);
     zone.put("store/head");
-    assert_eq!(zone.pins(GIT), expected, "file systems compare without case");
+    assert_eq!(
+        zone.pins(GIT),
+        expected,
+        "file systems compare without case"
+    );
 }
 
 #[test]
@@ -156,47 +209,79 @@ fn what_cannot_be_listed_is_closed_and_a_root_opens_no_session() {
     zone.put("sub/.env");
     for closed in [0o311, 0o600, 0] {
         fs::set_permissions(zone.at("sub"), fs::Permissions::from_mode(closed)).unwrap();
-        assert_eq!(zone.pins(ENV), [pin("sub", PinMode::Hidden { directory: true })], "{closed:o}");
-        assert_eq!(zone.discover(ENV).unwrap().also_closed[0].why, WhyClosed::Unlisted);
+        assert_eq!(
+            zone.pins(ENV),
+            [pin("sub", PinMode::Hidden { directory: true })],
+            "{closed:o}"
+        );
+        assert_eq!(
+            zone.discover(ENV).unwrap().also_closed[0].why,
+            WhyClosed::Unlisted
+        );
     }
     fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o311)).unwrap();
-    assert!(matches!(zone.discover(ENV), Err(ProtectError::Unlisted { .. })));
+    assert!(matches!(
+        zone.discover(ENV),
+        Err(ProtectError::Unlisted { .. })
+    ));
     fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn leased(zone: &Zone, entries_max: usize) -> Result<Discovery, ProtectError> {
     let root: PathBuf = zone.at("").components().collect();
-    discover_leased(&root, &Matcher::new(&[]).unwrap(), (PINS_MAX, entries_max), |_| Ok(BTreeSet::new()))
+    discover_leased(
+        &root,
+        &Matcher::new(&[]).unwrap(),
+        (PINS_MAX, entries_max),
+        |_| Ok(BTreeSet::new()),
+    )
 }
 
 #[test]
 fn what_is_leased_has_a_bound_of_its_own() {
     let zone = Zone::new();
-    ["a/one", "a/two", "three"].iter().for_each(|name| zone.put(name));
+    ["a/one", "a/two", "three"]
+        .iter()
+        .for_each(|name| zone.put(name));
     assert!(leased(&zone, 4).is_ok());
     let fault = leased(&zone, 3).unwrap_err();
     assert!(
-        matches!(fault, ProtectError::LeaseTooLarge { max: 3 }) && fault.to_string().contains(" 3 entries")
+        matches!(fault, ProtectError::LeaseTooLarge { max: 3 })
+            && fault.to_string().contains(" 3 entries")
     );
 }
 
 #[test]
 fn a_central_root_in_what_is_leased_is_closed_as_a_whole() {
     let zone = Zone::new();
-    ["data/x/.lazaret/project", "data/x/keys/notes", "data/y/.lazaret", "data/y/notes"]
-        .iter()
-        .for_each(|name| zone.put(name));
+    [
+        "data/x/.lazaret/project",
+        "data/x/keys/notes",
+        "data/y/.lazaret",
+        "data/y/notes",
+    ]
+    .iter()
+    .for_each(|name| zone.put(name));
     fs::hard_link(zone.at("data/x/keys/notes"), zone.at("other")).unwrap();
     let Discovery { objects, pins, .. } = leased(&zone, 100).unwrap();
     let place = |name: &str| objects.protection_of_place(&zone.at(name));
-    assert_eq!([place("data/x"), place("data/x/keys/notes"), place("other")], [Some(Protection::All); 3]);
+    assert_eq!(
+        [place("data/x"), place("data/x/keys/notes"), place("other")],
+        [Some(Protection::All); 3]
+    );
     assert_eq!(
         [place("data"), place("data/y"), place("data/y/notes")],
         [None; 3],
         "a file of its name is none"
     );
-    let hidden = |path: &str, directory| Pin { path: zone.at(path), mode: PinMode::Hidden { directory } };
-    assert!(pins.contains(&hidden("data/x", true)) && pins.contains(&hidden("other", false)), "{pins:?}");
+    let hidden = |path: &str, directory| Pin {
+        path: zone.at(path),
+        mode: PinMode::Hidden { directory },
+    };
+    assert!(
+        pins.contains(&hidden("data/x", true)) && pins.contains(&hidden("other", false)),
+        "{pins:?}"
+    );
 }
 
 /// The search of a project and a central root, each with room for so many entries.
@@ -214,7 +299,10 @@ fn within(project: &Zone, central: &Zone, entries_max: usize) -> Result<Discover
     };
     let names = Matcher::new(&[env]).unwrap();
     let zones = [project.as_path(), central.as_path()];
-    let mut search = Search { entries_max, ..Search::new(zones.to_vec(), zones, None, &names) };
+    let mut search = Search {
+        entries_max,
+        ..Search::new(zones.to_vec(), zones, None, &names)
+    };
     for root in zones {
         search.left.push(Directory::root(root));
         search.all_left()?;
@@ -224,7 +312,10 @@ fn within(project: &Zone, central: &Zone, entries_max: usize) -> Result<Discover
 }
 
 fn too_large(found: &Discovery) -> Vec<&Path> {
-    let closed = found.also_closed.iter().filter(|closed| closed.why == WhyClosed::TooLarge);
+    let closed = found
+        .also_closed
+        .iter()
+        .filter(|closed| closed.why == WhyClosed::TooLarge);
     closed.map(|closed| closed.path.as_path()).collect()
 }
 
@@ -232,16 +323,22 @@ fn too_large(found: &Discovery) -> Vec<&Path> {
 fn what_has_the_most_entries_is_closed_and_the_rest_is_found() {
     let (project, central) = (Zone::new(), Zone::new());
     (0..30).for_each(|number| project.put(&format!("many/{number}/file")));
-    ["a/.env", "z/.env", ".env"].into_iter().for_each(|name| project.put(name));
+    ["a/.env", "z/.env", ".env"]
+        .into_iter()
+        .for_each(|name| project.put(name));
     central.put("caches/.env");
     let found = within(&project, &central, 40).unwrap();
     assert_eq!(too_large(&found), [project.at("many")]);
-    assert!(
-        found.pins.contains(&Pin { path: project.at("many"), mode: PinMode::Hidden { directory: true } })
-    );
-    for (zone, name) in
-        [(&project, "a/.env"), (&project, "z/.env"), (&project, ".env"), (&central, "caches/.env")]
-    {
+    assert!(found.pins.contains(&Pin {
+        path: project.at("many"),
+        mode: PinMode::Hidden { directory: true }
+    }));
+    for (zone, name) in [
+        (&project, "a/.env"),
+        (&project, "z/.env"),
+        (&project, ".env"),
+        (&central, "caches/.env"),
+    ] {
         assert!(found.named.contains(&zone.at(name)), "{name}");
     }
     assert!(too_large(&within(&project, &central, 100).unwrap()).is_empty());
@@ -261,16 +358,24 @@ fn a_root_that_has_too_many_names_itself_is_named() {
     let (project, central) = (Zone::new(), Zone::new());
     (0..30).for_each(|number| central.put(&format!("{number}")));
     let full = within(&project, &central, 20);
-    assert!(matches!(full, Err(ProtectError::CentralTooLarge { .. })), "{full:?}");
+    assert!(
+        matches!(full, Err(ProtectError::CentralTooLarge { .. })),
+        "{full:?}"
+    );
     let full = within(&central, &project, 20);
-    assert!(matches!(full, Err(ProtectError::TooLarge { .. })), "{full:?}");
+    assert!(
+        matches!(full, Err(ProtectError::TooLarge { .. })),
+        "{full:?}"
+    );
 }
 
 #[test]
 fn the_projects_own_repository_is_watched_first_and_those_of_the_central_root_last() {
     let (project, central) = (Zone::new(), Zone::new());
     let repository = |zone: &Zone, at: &str| {
-        ["objects/x", "refs/x", "HEAD"].into_iter().for_each(|part| zone.put(&format!("{at}/{part}")));
+        ["objects/x", "refs/x", "HEAD"]
+            .into_iter()
+            .for_each(|part| zone.put(&format!("{at}/{part}")));
     };
     (0..3).for_each(|number| repository(&central, &format!("s/{number}.git")));
     repository(&project, "zzz/old.git");
@@ -280,12 +385,27 @@ fn the_projects_own_repository_is_watched_first_and_those_of_the_central_root_la
     repository(&project, ".git");
     let found = within(&project, &central, 100_000).unwrap();
     let watched = &found.objects.watched;
-    assert_eq!(watched[..2], [project.at(".git"), project.at("zzz/old.git")]);
-    let closed: Vec<&AlsoClosed> =
-        found.also_closed.iter().filter(|closed| closed.why == WhyClosed::NotWatched).collect();
+    assert_eq!(
+        watched[..2],
+        [project.at(".git"), project.at("zzz/old.git")]
+    );
+    let closed: Vec<&AlsoClosed> = found
+        .also_closed
+        .iter()
+        .filter(|closed| closed.why == WhyClosed::NotWatched)
+        .collect();
     assert_eq!((watched.len(), closed.len()), (512, 5));
-    assert!(closed.iter().filter(|closed| closed.path.starts_with(central.at(""))).count() == 3);
+    assert!(
+        closed
+            .iter()
+            .filter(|closed| closed.path.starts_with(central.at("")))
+            .count()
+            == 3
+    );
     assert!(closed.iter().all(|closed| {
-        found.objects.protection_of_place(&closed.path.join("config")) == Some(Protection::Write)
+        found
+            .objects
+            .protection_of_place(&closed.path.join("config"))
+            == Some(Protection::Write)
     }));
 }

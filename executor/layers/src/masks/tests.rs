@@ -15,8 +15,14 @@ impl Zones {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         let [project, central] = ["project", "central"].map(|name| root.join(name));
-        [&project, &central].iter().for_each(|zone| fs::create_dir(zone).unwrap());
-        Self { _directory: directory, project, central }
+        [&project, &central]
+            .iter()
+            .for_each(|zone| fs::create_dir(zone).unwrap());
+        Self {
+            _directory: directory,
+            project,
+            central,
+        }
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -26,23 +32,45 @@ impl Zones {
     }
 
     fn find(&self) -> Discovery {
-        let policy = Policies::load(vec![]).unwrap().resolve("default", &Host::default()).unwrap();
-        discover([&self.project, &self.central], None, None, &policy.matcher, 4096).unwrap()
+        let policy = Policies::load(vec![])
+            .unwrap()
+            .resolve("default", &Host::default())
+            .unwrap();
+        discover(
+            [&self.project, &self.central],
+            None,
+            None,
+            &policy.matcher,
+            4096,
+        )
+        .unwrap()
     }
 
-    fn readable(&self, tracked: &[&str]) -> (Discovery, Vec<ReadableSecret>, Vec<(PathBuf, NotMasked)>) {
+    fn readable(
+        &self,
+        tracked: &[&str],
+    ) -> (Discovery, Vec<ReadableSecret>, Vec<(PathBuf, NotMasked)>) {
         let mut found = self.find();
         let files = candidates(&found, &SecretModes::default());
-        let tracked = tracked.iter().map(|name| self.project.join(name)).collect::<BTreeSet<_>>();
+        let tracked = tracked
+            .iter()
+            .map(|name| self.project.join(name))
+            .collect::<BTreeSet<_>>();
         let (readable, hidden) = make_readable(&mut found, files, |asked| {
-            tracked.intersection(&asked.iter().cloned().collect()).cloned().collect()
+            tracked
+                .intersection(&asked.iter().cloned().collect())
+                .cloned()
+                .collect()
         });
         (found, readable, hidden)
     }
 }
 
 fn names(readable: &[ReadableSecret]) -> Vec<&str> {
-    readable.iter().filter_map(|file| file.path.file_name()?.to_str()).collect()
+    readable
+        .iter()
+        .filter_map(|file| file.path.file_name()?.to_str())
+        .collect()
 }
 
 #[test]
@@ -57,13 +85,28 @@ fn files_in_dotenv_form_are_masked_and_no_others() {
     fs::create_dir(zones.project.join(".env.d")).unwrap();
     let (found, readable, hidden) = zones.readable(&[]);
     assert_eq!(names(&readable), [".env", ".env.local"]);
-    assert!(matches!(&hidden[..], [(path, NotMasked::Form(_))] if path.ends_with(".env.json")), "{hidden:?}");
-    let mode = |name: &str| found.pins.iter().find(|pin| pin.path == zones.project.join(name)).unwrap().mode;
-    assert_eq!((mode(".env"), mode("apps/web")), (PinMode::Masked, PinMode::KeepPlace));
+    assert!(
+        matches!(&hidden[..], [(path, NotMasked::Form(_))] if path.ends_with(".env.json")),
+        "{hidden:?}"
+    );
+    let mode = |name: &str| {
+        found
+            .pins
+            .iter()
+            .find(|pin| pin.path == zones.project.join(name))
+            .unwrap()
+            .mode
+    };
+    assert_eq!(
+        (mode(".env"), mode("apps/web")),
+        (PinMode::Masked, PinMode::KeepPlace)
+    );
     assert_eq!(mode(".env.json"), PinMode::Hidden { directory: false });
     assert_eq!(mode("id_rsa"), PinMode::Hidden { directory: false });
     for file in readable {
-        let Seen::Masked(text) = file.seen else { panic!("it is not masked") };
+        let Seen::Masked(text) = file.seen else {
+            panic!("it is not masked")
+        };
         assert!(!text.windows(6).any(|part| part == b"secret"));
     }
 }
@@ -78,12 +121,26 @@ fn a_mode_of_the_policy_hides_and_shows() {
     let mut files = candidates(&found, &SecretModes::default());
     for file in &mut files {
         let is_hidden = file.path.ends_with(".env.hidden");
-        file.mode = if is_hidden { SecretMode::Hide } else { SecretMode::Show };
+        file.mode = if is_hidden {
+            SecretMode::Hide
+        } else {
+            SecretMode::Show
+        };
     }
     let (readable, hidden) = make_readable(&mut found, files, |_| panic!("nothing is masked"));
-    assert_eq!((names(&readable), hidden.len()), (vec![".env", ".env.json"], 0));
+    assert_eq!(
+        (names(&readable), hidden.len()),
+        (vec![".env", ".env.json"], 0)
+    );
     assert!(readable.iter().all(|file| file.seen == Seen::Real));
-    let mode = |name: &str| found.pins.iter().find(|pin| pin.path == zones.project.join(name)).unwrap().mode;
+    let mode = |name: &str| {
+        found
+            .pins
+            .iter()
+            .find(|pin| pin.path == zones.project.join(name))
+            .unwrap()
+            .mode
+    };
     assert_eq!([".env", ".env.json"].map(mode), [PinMode::ReadOnly; 2]);
     assert_eq!(mode(".env.hidden"), PinMode::Hidden { directory: false });
 }
@@ -122,14 +179,21 @@ fn the_target_of_a_link_is_masked_by_the_name_of_the_link() {
 fn a_second_name_and_what_was_replaced_stay_hidden() {
     let zones = Zones::new();
     zones.write(".env", "A=x\n");
-    fs::hard_link(zones.project.join(".env"), zones.project.join("notes.env-copy")).unwrap();
+    fs::hard_link(
+        zones.project.join(".env"),
+        zones.project.join("notes.env-copy"),
+    )
+    .unwrap();
     let mut found = zones.find();
     let files = candidates(&found, &SecretModes::default());
     assert_eq!(files.len(), 1, "only the name of a secret counts");
     fs::rename(zones.project.join(".env"), zones.project.join("moved")).unwrap();
     zones.write(".env", "A=other\n");
     let (readable, hidden) = make_readable(&mut found, files, |_| BTreeSet::new());
-    assert!(readable.is_empty() && matches!(hidden[0].1, NotMasked::Replaced), "{hidden:?}");
+    assert!(
+        readable.is_empty() && matches!(hidden[0].1, NotMasked::Replaced),
+        "{hidden:?}"
+    );
 }
 
 #[test]
@@ -144,10 +208,21 @@ fn the_number_and_the_size_are_bounded_and_those_nearest_to_the_root_come_first(
     assert!(readable[0].path.ends_with("z/.env"));
     let zones = Zones::new();
     for number in 0..=MASKS_MAX / (64 << 10) {
-        zones.write(&format!("{number}/.env"), &format!("A={}\n", "s".repeat((32 << 10) + 1)));
+        zones.write(
+            &format!("{number}/.env"),
+            &format!("A={}\n", "s".repeat((32 << 10) + 1)),
+        );
     }
     let (_, readable, hidden) = zones.readable(&[]);
-    let size: usize =
-        readable.iter().map(|file| if let Seen::Masked(text) = &file.seen { text.len() } else { 0 }).sum();
+    let size: usize = readable
+        .iter()
+        .map(|file| {
+            if let Seen::Masked(text) = &file.seen {
+                text.len()
+            } else {
+                0
+            }
+        })
+        .sum();
     assert!(size <= MASKS_MAX && !hidden.is_empty() && !readable.is_empty());
 }

@@ -7,7 +7,11 @@ use broker_protocol::{Edit, Edited, FileEdit, Hunk, Occurrence};
 use std::os::unix::fs::PermissionsExt;
 
 fn edit(old: &str, new: &str, occurrence: Occurrence) -> Edit {
-    Edit { old: old.into(), new: new.into(), occurrence }
+    Edit {
+        old: old.into(),
+        new: new.into(),
+        occurrence,
+    }
 }
 
 fn only(old: &str, new: &str) -> Edit {
@@ -16,7 +20,11 @@ fn only(old: &str, new: &str) -> Edit {
 
 impl Ground {
     fn edit(&self, path: &str, edits: Vec<Edit>) -> Result<Edited, Failed> {
-        self.edit_with(FileEdit { path: zoned(path), edits, expected_sha256: None })
+        self.edit_with(FileEdit {
+            path: zoned(path),
+            edits,
+            expected_sha256: None,
+        })
     }
 
     fn edit_with(&self, edit: FileEdit) -> Result<Edited, Failed> {
@@ -39,13 +47,26 @@ fn each_edit_is_made_in_the_result_of_the_one_before() {
     let ground = Ground::new();
     let path = ground.put_known("a", "one two two");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
-    let edited = ground.edit("a", vec![only("one", "two"), edit("two", "3", Occurrence::All)]).unwrap();
+    let edited = ground
+        .edit(
+            "a",
+            vec![only("one", "two"), edit("two", "3", Occurrence::All)],
+        )
+        .unwrap();
     assert_eq!((edited.replaced, edited.bytes), (vec![1, 3], 5));
     assert_eq!(edited.sha256, digest(b"3 3 3"));
-    let hunk = Hunk { old_start: 1, new_start: 1, old: b"one two two".into(), new: b"3 3 3".into() };
+    let hunk = Hunk {
+        old_start: 1,
+        new_start: 1,
+        old: b"one two two".into(),
+        new: b"3 3 3".into(),
+    };
     assert_eq!(edited.hunks, Some(vec![hunk]));
     assert_eq!(ground.content("project/a"), "3 3 3");
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o750
+    );
     assert_eq!(ground.names("project"), ["a"]);
 }
 
@@ -59,18 +80,33 @@ fn counts_that_do_not_fit_are_said_and_nothing_is_written() {
         assert_eq!(ground.content("project/a"), "x x x y");
         error.message
     };
-    assert!(message(vec![only("y", "z"), only("none", "")]).contains("edit 2: the text is not found in a"));
+    assert!(
+        message(vec![only("y", "z"), only("none", "")])
+            .contains("edit 2: the text is not found in a")
+    );
     assert!(message(vec![only("x", "z")]).contains("occurs 3 times"));
     assert!(message(vec![edit("none", "", Occurrence::All)]).contains("not found"));
-    assert!(message(vec![edit("x", "z", Occurrence::Exactly(2))]).contains("occurs 3 times in a, not 2"));
+    assert!(
+        message(vec![edit("x", "z", Occurrence::Exactly(2))])
+            .contains("occurs 3 times in a, not 2")
+    );
     assert!(message(vec![edit("none", "z", Occurrence::Exactly(2))]).contains("not found"));
     assert!(message(vec![edit("", "z", Occurrence::All)]).contains("edits.old"));
-    assert_eq!(ground.edit("a", vec![edit("x", "z", Occurrence::Exactly(3))]).unwrap().replaced, [3]);
+    assert_eq!(
+        ground
+            .edit("a", vec![edit("x", "z", Occurrence::Exactly(3))])
+            .unwrap()
+            .replaced,
+        [3]
+    );
 }
 
 #[test]
 fn places_do_not_overlap() {
-    assert_eq!(Ground::new().edited("aaaaa", vec![edit("aa", "b", Occurrence::All)]), "bba");
+    assert_eq!(
+        Ground::new().edited("aaaaa", vec![edit("aa", "b", Occurrence::All)]),
+        "bba"
+    );
 }
 
 #[test]
@@ -79,12 +115,32 @@ fn line_ends_stay_as_they_are() {
     let multi = || vec![only("a\nb", "x\ny\nz")];
     assert_eq!(ground.edited("a\nb\n", multi()), "x\ny\nz\n");
     assert_eq!(ground.edited("a\r\nb\r\n", multi()), "x\r\ny\r\nz\r\n");
-    assert_eq!(ground.edited("0\na\r\nb\r\n", multi()), "0\nx\r\ny\r\nz\r\n", "mixed, the text in CRLF");
-    assert_eq!(ground.edited("0\r\na\nb\r\n", multi()), "0\r\nx\ny\nz\r\n", "mixed, the text in LF");
-    assert_eq!(ground.edited("a\r\nb\r\n", vec![only("a", "x\ny")]), "x\r\ny\r\nb\r\n");
-    assert_eq!(ground.edited("a\r\nb", vec![edit("\r\n", "\n", Occurrence::All)]), "a\nb");
-    assert_eq!(ground.edited("a\nb", vec![edit("\n", "\r\n", Occurrence::All)]), "a\r\nb");
-    assert_eq!(ground.edited("a\r\nb\r\n", vec![only("\nb", "\nx\nb")]), "a\r\nx\r\nb\r\n");
+    assert_eq!(
+        ground.edited("0\na\r\nb\r\n", multi()),
+        "0\nx\r\ny\r\nz\r\n",
+        "mixed, the text in CRLF"
+    );
+    assert_eq!(
+        ground.edited("0\r\na\nb\r\n", multi()),
+        "0\r\nx\ny\nz\r\n",
+        "mixed, the text in LF"
+    );
+    assert_eq!(
+        ground.edited("a\r\nb\r\n", vec![only("a", "x\ny")]),
+        "x\r\ny\r\nb\r\n"
+    );
+    assert_eq!(
+        ground.edited("a\r\nb", vec![edit("\r\n", "\n", Occurrence::All)]),
+        "a\nb"
+    );
+    assert_eq!(
+        ground.edited("a\nb", vec![edit("\n", "\r\n", Occurrence::All)]),
+        "a\r\nb"
+    );
+    assert_eq!(
+        ground.edited("a\r\nb\r\n", vec![only("\nb", "\nx\nb")]),
+        "a\r\nx\r\nb\r\n"
+    );
 }
 
 #[test]
@@ -100,7 +156,10 @@ fn bytes_that_are_not_text_stay_as_they_are() {
     let ground = Ground::new();
     ground.put_known("a", b"\xff\0old\xfe");
     ground.edit("a", vec![only("old", "n\u{e9}w")]).unwrap();
-    assert_eq!(fs::read(ground.path("project/a")).unwrap(), b"\xff\0n\xc3\xa9w\xfe");
+    assert_eq!(
+        fs::read(ground.path("project/a")).unwrap(),
+        b"\xff\0n\xc3\xa9w\xfe"
+    );
 }
 
 #[test]
@@ -109,12 +168,24 @@ fn size_is_bounded_before_and_after() {
     ground.put_known("a", vec![b'x'; EDITED]);
     ground.put_known("b", vec![b'x'; EDITED + 1]);
     ground.put_known("c", vec![b'x'; 5000]);
-    assert_eq!(kind(ground.edit("a", vec![only("y", "")])), ErrorKind::InvalidInput);
-    assert_eq!(kind(ground.edit("b", vec![only("y", "")])), ErrorKind::ResourceLimit);
+    assert_eq!(
+        kind(ground.edit("a", vec![only("y", "")])),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        kind(ground.edit("b", vec![only("y", "")])),
+        ErrorKind::ResourceLimit
+    );
     let grow = edit("x", &"y".repeat(1000), Occurrence::All);
     assert_eq!(kind(ground.edit("c", vec![grow])), ErrorKind::ResourceLimit);
-    fs::File::create(ground.path("project/sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(kind(ground.edit("sparse", vec![only("y", "")])), ErrorKind::ResourceLimit);
+    fs::File::create(ground.path("project/sparse"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    assert_eq!(
+        kind(ground.edit("sparse", vec![only("y", "")])),
+        ErrorKind::ResourceLimit
+    );
 }
 
 #[test]
@@ -126,7 +197,10 @@ fn a_digest_guards_what_was_read() {
         edits: vec![only("old", "new")],
         expected_sha256: Some(digest(content)),
     };
-    assert_eq!(kind(ground.edit_with(with(b"other"))), ErrorKind::InvalidInput);
+    assert_eq!(
+        kind(ground.edit_with(with(b"other"))),
+        ErrorKind::InvalidInput
+    );
     assert!(ground.edit_with(with(b"old")).is_ok());
 }
 

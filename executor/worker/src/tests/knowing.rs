@@ -8,15 +8,24 @@ use broker_protocol::{Edit, FileEdit, Occurrence};
 use executor_layers::worker::PREVIEW_CALL as LOOK;
 use std::time::SystemTime;
 
-const UNREAD: &str = "a has not been read in this session; read it first: its content may be unexpected";
+const UNREAD: &str =
+    "a has not been read in this session; read it first: its content may be unexpected";
 const MODIFIED: &str = "a was modified since the last read; read it again";
 
 impl Ground {
     /// What a replacement and an edit of `a` say, which must be the same.
     fn refusal(&self) -> Option<String> {
         let expected_sha256 = None;
-        let edits = vec![Edit { old: "o".into(), new: "o".into(), occurrence: Occurrence::All }];
-        let edit = Request::FileEdit(FileEdit { path: zoned("a"), edits, expected_sha256 });
+        let edits = vec![Edit {
+            old: "o".into(),
+            new: "o".into(),
+            occurrence: Occurrence::All,
+        }];
+        let edit = Request::FileEdit(FileEdit {
+            path: zoned("a"),
+            edits,
+            expected_sha256,
+        });
         let edited = self.answer(edit).err().map(|error| error.message);
         let written = self.write("a", "only").err().map(|error| error.message);
         assert_eq!(edited, written);
@@ -27,7 +36,12 @@ impl Ground {
 /// A file that changed so long ago that its times can be relied on.
 fn age(path: &Path) {
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
-    fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(long_ago)
+        .unwrap();
 }
 
 #[test]
@@ -48,17 +62,29 @@ fn what_has_changed_since_is_read_again() {
     let ground = Ground::new();
     ground.put_known("a", "old");
     ground.put("project/a", "odd");
-    assert_eq!(ground.refusal().as_deref(), Some(MODIFIED), "in place, same size, same tick of the clock");
+    assert_eq!(
+        ground.refusal().as_deref(),
+        Some(MODIFIED),
+        "in place, same size, same tick of the clock"
+    );
     ground.put_known("a", "old");
     ground.put("project/b", "odd");
     fs::rename(ground.path("project/b"), ground.path("project/a")).unwrap();
-    assert_eq!(ground.refusal().as_deref(), Some(MODIFIED), "another file of the same name");
+    assert_eq!(
+        ground.refusal().as_deref(),
+        Some(MODIFIED),
+        "another file of the same name"
+    );
     assert_eq!(ground.content("project/a"), "odd");
     ground.write("a", "x").unwrap_err();
     ground.read("a").unwrap();
     assert_eq!(ground.refusal(), None);
     ground.put("project/a", "theirs");
-    assert_eq!(ground.refusal().as_deref(), Some(MODIFIED), "after a write of our own");
+    assert_eq!(
+        ground.refusal().as_deref(),
+        Some(MODIFIED),
+        "after a write of our own"
+    );
 }
 
 #[test]
@@ -68,7 +94,11 @@ fn the_content_counts_and_not_its_times() {
     age(&path);
     assert_eq!(ground.refusal(), None);
     ground.put("project/a", "only");
-    assert_eq!(ground.refusal(), None, "the same content, put there by others");
+    assert_eq!(
+        ground.refusal(),
+        None,
+        "the same content, put there by others"
+    );
 }
 
 #[test]
@@ -81,11 +111,19 @@ fn a_part_counts_while_the_file_stays_as_it_is() {
     ground.put("project/a", "one\ntwo\n");
     part();
     ground.put("project/a", "one\nodd\n");
-    assert_eq!(ground.refusal().as_deref(), Some(MODIFIED), "hashed, same size, same tick of the clock");
+    assert_eq!(
+        ground.refusal().as_deref(),
+        Some(MODIFIED),
+        "hashed, same size, same tick of the clock"
+    );
     std::thread::sleep(Duration::from_millis(3100));
     part();
     age(&path);
-    assert_eq!(ground.refusal().as_deref(), Some(MODIFIED), "by its times alone");
+    assert_eq!(
+        ground.refusal().as_deref(),
+        Some(MODIFIED),
+        "by its times alone"
+    );
     std::thread::sleep(Duration::from_millis(3100));
     part();
     assert_eq!(ground.refusal(), None);
@@ -120,7 +158,10 @@ fn the_digest_of_the_content_proves_knowledge() {
         overwrite: true,
         expected_sha256: Some(digest(expected)),
     };
-    assert_eq!(kind(ground.write_with(write(b"odd"))), ErrorKind::InvalidInput);
+    assert_eq!(
+        kind(ground.write_with(write(b"odd"))),
+        ErrorKind::InvalidInput
+    );
     assert!(ground.write_with(write(b"old")).is_ok());
 }
 
@@ -145,10 +186,17 @@ fn what_was_read_longest_ago_is_forgotten_first() {
     ground.put_known("b", "old");
     ground.put("project/c", "x");
     for name in 0..FILES - 2 {
-        fs::hard_link(ground.path("project/c"), ground.path(&format!("project/{name}"))).unwrap();
+        fs::hard_link(
+            ground.path("project/c"),
+            ground.path(&format!("project/{name}")),
+        )
+        .unwrap();
         ground.read(&name.to_string()).unwrap();
     }
-    assert!(ground.read("a").is_ok(), "known already, nothing is forgotten for it");
+    assert!(
+        ground.read("a").is_ok(),
+        "known already, nothing is forgotten for it"
+    );
     ground.read("c").unwrap();
     assert_eq!(kind(ground.write("b", "x")), ErrorKind::InvalidInput);
     assert!(ground.write("a", "x").is_ok());
@@ -179,9 +227,23 @@ fn a_search_is_no_reading() {
 fn a_look_for_who_is_asked_is_no_read() {
     let ground = Ground::new();
     ground.put("project/a", "old\n");
-    let read = Request::FileRead(FileRead { path: zoned("a"), offset: None, limit: None });
-    ground.worker.answer(LOOK, Vec::new(), &read).unwrap().unwrap();
-    assert!(ground.write("a", "new").unwrap_err().message.contains(UNREAD));
+    let read = Request::FileRead(FileRead {
+        path: zoned("a"),
+        offset: None,
+        limit: None,
+    });
+    ground
+        .worker
+        .answer(LOOK, Vec::new(), &read)
+        .unwrap()
+        .unwrap();
+    assert!(
+        ground
+            .write("a", "new")
+            .unwrap_err()
+            .message
+            .contains(UNREAD)
+    );
     ground.worker.answer(7, Vec::new(), &read).unwrap().unwrap();
     ground.write("a", "new").unwrap();
 }

@@ -40,9 +40,22 @@ fn a_link_out_of_the_zones_is_a_violation() {
     ground.link("/dev/zero", "project/zero");
     ground.link("/proc/self/environ", "project/proc");
     ground.link("/proc/self/fd", "project/fd");
-    for path in ["file", "directory/canary", "up", "sibling", "twice", "zero", "proc", "fd/3"] {
+    for path in [
+        "file",
+        "directory/canary",
+        "up",
+        "sibling",
+        "twice",
+        "zero",
+        "proc",
+        "fd/3",
+    ] {
         assert_eq!(kind(ground.read(path)), ErrorKind::Violation, "{path}");
-        assert_eq!(kind(ground.write(path, "x")), ErrorKind::Violation, "{path}");
+        assert_eq!(
+            kind(ground.write(path, "x")),
+            ErrorKind::Violation,
+            "{path}"
+        );
     }
     assert_eq!(ground.content("outside/canary"), "OUTSIDE\n");
 }
@@ -58,7 +71,10 @@ fn links_without_end_are_an_error() {
         assert_eq!(kind(ground.write(path, "x")), ErrorKind::Io, "{path}");
     }
     for number in 0..40 {
-        ground.link(format!("chain{}", number + 1), &format!("project/chain{number}"));
+        ground.link(
+            format!("chain{}", number + 1),
+            &format!("project/chain{number}"),
+        );
     }
     ground.put("project/chain40", "end");
     assert_eq!(ground.read("chain0").unwrap().content, b"end");
@@ -91,12 +107,24 @@ fn a_closed_name_is_closed_by_whatever_link() {
     assert_eq!(kind(ground.read(".env")), ErrorKind::DeniedPolicy);
     assert_eq!(kind(ground.read(".ENV")), ErrorKind::DeniedPolicy);
     assert_eq!(ground.read("scripts/pre-commit").unwrap().content, b"echo");
-    assert_eq!(kind(ground.write("scripts/pre-commit", "evil")), ErrorKind::DeniedPolicy);
-    assert_eq!(kind(ground.write("scripts/new", "evil")), ErrorKind::DeniedPolicy);
-    assert_eq!(kind(ground.write("locked", "evil")), ErrorKind::DeniedPolicy);
+    assert_eq!(
+        kind(ground.write("scripts/pre-commit", "evil")),
+        ErrorKind::DeniedPolicy
+    );
+    assert_eq!(
+        kind(ground.write("scripts/new", "evil")),
+        ErrorKind::DeniedPolicy
+    );
+    assert_eq!(
+        kind(ground.write("locked", "evil")),
+        ErrorKind::DeniedPolicy
+    );
     assert_eq!(ground.content("project/.git/hooks/pre-commit"), "echo");
     let message = ground.read("notes").unwrap_err().message;
-    assert_eq!(message, "notes leads by a link to project:.env, which must not be read: it holds secrets");
+    assert_eq!(
+        message,
+        "notes leads by a link to project:.env, which must not be read: it holds secrets"
+    );
 }
 
 /// Exchanges two names for as long as `work` runs. It runs until it says so, and ten seconds at most.
@@ -119,14 +147,20 @@ fn swapping(one: &Path, other: &Path, mut work: impl FnMut() -> bool) {
 #[test]
 fn a_file_that_becomes_a_link_while_it_is_read_gives_nothing_away() {
     let ground = Ground::new();
-    let (file, link) = (ground.put("project/file", "harmless\n"), ground.path("project/link"));
+    let (file, link) = (
+        ground.put("project/file", "harmless\n"),
+        ground.path("project/link"),
+    );
     symlink(ground.path("outside/canary"), &link).unwrap();
     let (mut fooled, mut reads) = (0, 0);
     swapping(&file, &link, || {
         fooled += usize::from(fs::read(&file).is_ok_and(|content| content == b"OUTSIDE\n"));
         match ground.read("file") {
             Ok(answer) => assert_eq!(answer.content, b"harmless\n"),
-            Err(error) => assert!(matches!(error.kind, ErrorKind::Violation | ErrorKind::Io), "{error:?}"),
+            Err(error) => assert!(
+                matches!(error.kind, ErrorKind::Violation | ErrorKind::Io),
+                "{error:?}"
+            ),
         }
         reads += 1;
         fooled == 0 || reads < 2000
@@ -138,7 +172,10 @@ fn a_file_that_becomes_a_link_while_it_is_read_gives_nothing_away() {
 #[test]
 fn a_directory_that_becomes_a_link_while_it_is_used_leads_nowhere() {
     let ground = Ground::new();
-    let (directory, link) = (ground.path("project/directory"), ground.path("project/link"));
+    let (directory, link) = (
+        ground.path("project/directory"),
+        ground.path("project/link"),
+    );
     fs::create_dir(&directory).unwrap();
     symlink(ground.path("outside"), &link).unwrap();
     let (mut fooled, mut turns) = (0, 0);
@@ -167,9 +204,20 @@ fn one_root_may_lie_inside_the_other() {
     symlink(central.join("note"), home.join("project/link")).unwrap();
     let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
     let project = open(&home.join("project"), true);
-    let roots = Roots { project, central: open(&central, false), granted: open(Path::new("/"), false) };
-    let names = Names { central, ..names(&home) };
-    let ground = Ground { worker: Worker::new(roots, names, undo_directory(&home), UNDO), home, _keep: keep };
+    let roots = Roots {
+        project,
+        central: open(&central, false),
+        granted: open(Path::new("/"), false),
+    };
+    let names = Names {
+        central,
+        ..names(&home)
+    };
+    let ground = Ground {
+        worker: Worker::new(roots, names, undo_directory(&home), UNDO),
+        home,
+        _keep: keep,
+    };
     assert_eq!(ground.read("link").unwrap().content, b"note");
     assert_eq!(kind(ground.write("link", "x")), ErrorKind::DeniedPolicy);
 }
@@ -180,7 +228,11 @@ fn a_read_only_root_takes_no_write() {
     ground.put("project/a", "old");
     ground.link(ground.path("project/a"), "central/link");
     for path in ["a", "new", "central:link"] {
-        assert_eq!(kind(ground.write(path, "x")), ErrorKind::DeniedPolicy, "{path}");
+        assert_eq!(
+            kind(ground.write(path, "x")),
+            ErrorKind::DeniedPolicy,
+            "{path}"
+        );
     }
     assert_eq!(ground.content("project/a"), "old");
     assert!(ground.write("central:own", "x").is_ok());
@@ -192,23 +244,58 @@ fn nothing_is_done_where_a_link_leads_before_it_was_permitted() {
     let ground = Ground::new();
     let answer = |permitted: &[&str], request: &Request| {
         let permitted = permitted.iter().map(|path| zoned(path)).collect();
-        ground.worker.answer(7, permitted, request).map_err(|real| real.to_string())
+        ground
+            .worker
+            .answer(7, permitted, request)
+            .map_err(|real| real.to_string())
     };
     ground.put("project/real/a", "safe");
     ground.link("real/a", "project/file");
     ground.link("real", "project/directory");
-    let read = |path| Request::FileRead(FileRead { path: zoned(path), offset: None, limit: None });
+    let read = |path| {
+        Request::FileRead(FileRead {
+            path: zoned(path),
+            offset: None,
+            limit: None,
+        })
+    };
     let write = |path| {
         let (path, content) = (zoned(path), b"evil".to_vec());
-        Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None })
+        Request::FileWrite(FileWrite {
+            path,
+            content,
+            overwrite: true,
+            expected_sha256: None,
+        })
     };
-    assert!(answer(&[], &read("real/a")).unwrap().is_ok(), "a name without links needs no permission");
-    for request in [read("file"), write("file"), read("directory/a"), write("directory/a")] {
+    assert!(
+        answer(&[], &read("real/a")).unwrap().is_ok(),
+        "a name without links needs no permission"
+    );
+    for request in [
+        read("file"),
+        write("file"),
+        read("directory/a"),
+        write("directory/a"),
+    ] {
         assert_eq!(answer(&[], &request), Err("real/a".into()));
-        assert_eq!(answer(&["real", "real/b", "central:real/a"], &request), Err("real/a".into()));
+        assert_eq!(
+            answer(&["real", "real/b", "central:real/a"], &request),
+            Err("real/a".into())
+        );
     }
     assert_eq!(answer(&[], &write("directory/new")), Err("real/new".into()));
-    assert_eq!((ground.content("project/real/a"), ground.names("project/real").len()), ("safe".into(), 1));
-    assert!(answer(&["real/b", "real/a"], &write("directory/a")).unwrap().is_ok());
+    assert_eq!(
+        (
+            ground.content("project/real/a"),
+            ground.names("project/real").len()
+        ),
+        ("safe".into(), 1)
+    );
+    assert!(
+        answer(&["real/b", "real/a"], &write("directory/a"))
+            .unwrap()
+            .is_ok()
+    );
     assert_eq!(ground.content("project/real/a"), "evil");
 }

@@ -17,7 +17,8 @@ use crate::names::Names;
 use crate::root::{Root, Roots};
 use crate::worker::Worker;
 use broker_protocol::{
-    ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath, frame, limit,
+    ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath,
+    frame, limit,
 };
 use executor_layers::undo_directory;
 use policies::{Matcher, Origin, ProtectedName, Protection, ScopePaths, WhenNew};
@@ -46,15 +47,30 @@ fn names(home: &Path) -> Names {
         (".git/hooks", Protection::Write, "it is run by others"),
     ];
     let protected = Matcher::new(&names.map(name)).unwrap();
-    let (project, central, granted) = (home.join("project"), home.join("central"), vec![home.join("tools")]);
-    Names { protected, objects: Default::default(), project, central, granted, scope: ScopePaths::default() }
+    let (project, central, granted) = (
+        home.join("project"),
+        home.join("central"),
+        vec![home.join("tools")],
+    );
+    Names {
+        protected,
+        objects: Default::default(),
+        project,
+        central,
+        granted,
+        scope: ScopePaths::default(),
+    }
 }
 
 fn roots(home: &Path, project_writable: bool, central_writable: bool) -> Roots {
     let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
     let project = open(&home.join("project"), project_writable);
     let central = open(&home.join("central"), central_writable);
-    Roots { project, central, granted: open(Path::new("/"), false) }
+    Roots {
+        project,
+        central,
+        granted: open(Path::new("/"), false),
+    }
 }
 
 /// Bytes that a worker keeps of changes.
@@ -87,7 +103,11 @@ impl Ground {
         fs::write(home.join("outside/canary"), "OUTSIDE\n").unwrap();
         let roots = roots(&home, project_writable, true);
         let worker = Worker::new(roots, names(&home), undo_directory(&home), UNDO);
-        Self { worker, home, _keep: keep }
+        Self {
+            worker,
+            home,
+            _keep: keep,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -139,8 +159,17 @@ impl Ground {
         self.read_lines(path, None, None)
     }
 
-    fn read_lines(&self, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<Read, Failed> {
-        match self.answer(Request::FileRead(FileRead { path: zoned(path), offset, limit }))? {
+    fn read_lines(
+        &self,
+        path: &str,
+        offset: Option<u64>,
+        limit: Option<u64>,
+    ) -> Result<Read, Failed> {
+        match self.answer(Request::FileRead(FileRead {
+            path: zoned(path),
+            offset,
+            limit,
+        }))? {
             FileReply::Read(read) => Ok(read),
             other => panic!("{other:?}"),
         }
@@ -165,8 +194,9 @@ impl Ground {
     /// Names in a directory, in order.
     fn names(&self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -210,14 +240,20 @@ fn a_command_is_not_for_the_file_worker() {
         background: false,
         split: false,
     };
-    assert_eq!(kind(Ground::new().answer(Request::Bash(bash))), ErrorKind::Internal);
+    assert_eq!(
+        kind(Ground::new().answer(Request::Bash(bash))),
+        ErrorKind::Internal
+    );
 }
 
 #[test]
 fn a_request_over_a_limit_is_refused_here_too() {
     let ground = Ground::new();
     ground.put("project/a", "x\n");
-    assert_eq!(kind(ground.read_lines("a", Some(0), None)), ErrorKind::InvalidInput);
+    assert_eq!(
+        kind(ground.read_lines("a", Some(0), None)),
+        ErrorKind::InvalidInput
+    );
 }
 
 #[test]

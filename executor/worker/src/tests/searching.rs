@@ -6,12 +6,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 fn list(path: &str) -> FileList {
-    FileList { path: zoned(path), depth: 64, hidden: true, limit: limit::ENTRIES }
+    FileList {
+        path: zoned(path),
+        depth: 64,
+        hidden: true,
+        limit: limit::ENTRIES,
+    }
 }
 
 fn glob(pattern: &str) -> Glob {
     let path = zoned("");
-    Glob { pattern: pattern.into(), path, hidden: false, ignored: false, limit: limit::ENTRIES }
+    Glob {
+        pattern: pattern.into(),
+        path,
+        hidden: false,
+        ignored: false,
+        limit: limit::ENTRIES,
+    }
 }
 
 pub(super) fn grep(pattern: &str) -> Grep {
@@ -30,7 +41,10 @@ pub(super) fn grep(pattern: &str) -> Grep {
 
 /// Lines found in the whole project.
 pub(super) fn found(ground: &Ground, pattern: &str) -> Vec<String> {
-    ground.grepped(Grep { ignored: true, ..grep(pattern) })
+    ground.grepped(Grep {
+        ignored: true,
+        ..grep(pattern)
+    })
 }
 
 impl Ground {
@@ -42,7 +56,12 @@ impl Ground {
     }
 
     fn listed(&self, list: FileList) -> Vec<String> {
-        self.list(list).unwrap().entries.into_iter().map(|entry| entry.path).collect()
+        self.list(list)
+            .unwrap()
+            .entries
+            .into_iter()
+            .map(|entry| entry.path)
+            .collect()
     }
 
     fn glob(&self, glob: Glob) -> Result<Walked, Failed> {
@@ -73,7 +92,10 @@ impl Ground {
             true => format!("{path}:{}:{}", line.number, line.text),
             false => format!("{path}-{}-{}", line.number, line.text),
         };
-        matches.into_iter().flat_map(|m| m.lines.into_iter().map(move |l| line(&m.path, l))).collect()
+        matches
+            .into_iter()
+            .flat_map(|m| m.lines.into_iter().map(move |l| line(&m.path, l)))
+            .collect()
     }
 }
 
@@ -102,14 +124,27 @@ fn a_directory_is_listed_in_order() {
     ];
     assert_eq!(ground.listed(list("")), all);
     assert_eq!(
-        ground.listed(FileList { depth: 1, hidden: false, ..list("") }),
+        ground.listed(FileList {
+            depth: 1,
+            hidden: false,
+            ..list("")
+        }),
         ["a.txt", "b", "b.txt", "fifo", "link"]
     );
     assert_eq!(ground.listed(list("b")), ["loop", "x", "y", "y/z"]);
     assert_eq!(ground.listed(list("link")), ["loop", "x", "y", "y/z"]);
     assert_eq!(ground.listed(list(".git")), ["config"]);
-    let entries = ground.list(FileList { depth: 1, ..list("") }).unwrap().entries;
-    let kinds: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.kind, entry.size)).collect();
+    let entries = ground
+        .list(FileList {
+            depth: 1,
+            ..list("")
+        })
+        .unwrap()
+        .entries;
+    let kinds: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.path.as_str(), entry.kind, entry.size))
+        .collect();
     assert!(kinds.contains(&("a.txt", ListedKind::File, 5)));
     assert!(kinds.contains(&("b", ListedKind::Directory, 0)));
     assert!(kinds.contains(&("link", ListedKind::Link, 0)));
@@ -120,9 +155,32 @@ fn a_directory_is_listed_in_order() {
 fn a_list_stops_at_its_limit_and_says_so() {
     let ground = Ground::new();
     (0..10).for_each(|n| _ = ground.put(&format!("project/{n}"), ""));
-    assert_eq!(ground.list(FileList { limit: 10, ..list("") }).unwrap().truncated, None);
-    let cut = ground.list(FileList { limit: 9, ..list("") }).unwrap();
-    assert_eq!((cut.entries.len(), cut.truncated), (9, Some(Truncated { total: Some(10), shown: 9 })));
+    assert_eq!(
+        ground
+            .list(FileList {
+                limit: 10,
+                ..list("")
+            })
+            .unwrap()
+            .truncated,
+        None
+    );
+    let cut = ground
+        .list(FileList {
+            limit: 9,
+            ..list("")
+        })
+        .unwrap();
+    assert_eq!(
+        (cut.entries.len(), cut.truncated),
+        (
+            9,
+            Some(Truncated {
+                total: Some(10),
+                shown: 9
+            })
+        )
+    );
 }
 
 #[test]
@@ -131,7 +189,10 @@ fn what_is_not_a_directory_is_not_listed() {
     ground.put("project/a", "");
     ground.put("project/.env/secret", "");
     ground.link(ground.path("outside"), "project/out");
-    assert_eq!(ground.list(list("a")).unwrap_err().message, "a is a regular file, not a directory");
+    assert_eq!(
+        ground.list(list("a")).unwrap_err().message,
+        "a is a regular file, not a directory"
+    );
     assert_eq!(kind(ground.list(list("none"))), ErrorKind::NotFound);
     assert_eq!(kind(ground.list(list("out"))), ErrorKind::Violation);
     assert_eq!(kind(ground.list(list(".env"))), ErrorKind::DeniedPolicy);
@@ -147,7 +208,10 @@ fn odd_names_are_listed_and_searched() {
     let names = ["new\nline", "raw\u{fffd}"];
     assert_eq!(ground.listed(list("")), names);
     assert_eq!(ground.globbed(glob("*")), names);
-    assert_eq!(ground.grepped(grep("needle")), ["new\nline:1:needle", "raw\u{fffd}:1:needle"]);
+    assert_eq!(
+        ground.grepped(grep("needle")),
+        ["new\nline:1:needle", "raw\u{fffd}:1:needle"]
+    );
 }
 
 #[test]
@@ -158,7 +222,13 @@ fn long_lists_stay_below_the_size_of_an_answer() {
     let listed = ground.list(list("")).unwrap();
     assert_eq!(listed.truncated.unwrap().shown, listed.entries.len() as u64);
     // With the two directories.
-    assert!(listed.truncated.unwrap().total.is_none_or(|total| total == 9002));
+    assert!(
+        listed
+            .truncated
+            .unwrap()
+            .total
+            .is_none_or(|total| total == 9002)
+    );
     let walked = ground.glob(glob("**")).unwrap();
     assert_eq!(walked.truncated.unwrap().total, Some(9000));
     assert!(walked.paths.len() < 9000);
@@ -168,14 +238,31 @@ fn long_lists_stay_below_the_size_of_an_answer() {
 #[test]
 fn a_glob_finds_the_newest_first() {
     let ground = Ground::new();
-    for (name, age) in [("old.rs", 300), ("src/new.rs", 100), ("src/mid.rs", 200), ("src/x.c", 1)] {
+    for (name, age) in [
+        ("old.rs", 300),
+        ("src/new.rs", 100),
+        ("src/mid.rs", 200),
+        ("src/x.c", 1),
+    ] {
         let file = fs::File::open(ground.put(&format!("project/{name}"), "")).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age))
+            .unwrap();
     }
-    assert_eq!(ground.glob(glob("**/*.rs")).unwrap().paths, ["src/new.rs", "src/mid.rs", "old.rs"]);
-    let cut = ground.glob(Glob { limit: 2, ..glob("**/*.rs") }).unwrap();
+    assert_eq!(
+        ground.glob(glob("**/*.rs")).unwrap().paths,
+        ["src/new.rs", "src/mid.rs", "old.rs"]
+    );
+    let cut = ground
+        .glob(Glob {
+            limit: 2,
+            ..glob("**/*.rs")
+        })
+        .unwrap();
     assert_eq!(cut.paths, ["src/new.rs", "src/mid.rs"]);
-    assert_eq!((cut.truncated.unwrap().total, cut.truncated.unwrap().shown), (Some(3), 2));
+    assert_eq!(
+        (cut.truncated.unwrap().total, cut.truncated.unwrap().shown),
+        (Some(3), 2)
+    );
 }
 
 #[test]
@@ -200,11 +287,27 @@ fn stars_choices_and_plain_directories() {
     assert_eq!(found("src/deep"), [""; 0]);
     assert_eq!(found("none/*"), [""; 0]);
     assert_eq!(found("a.rs/*"), [""; 0]);
-    assert_eq!(ground.globbed(Glob { path: zoned("src"), ..glob("**/*.rs") }), ["src/c.rs", "src/deep/d.rs"]);
+    assert_eq!(
+        ground.globbed(Glob {
+            path: zoned("src"),
+            ..glob("**/*.rs")
+        }),
+        ["src/c.rs", "src/deep/d.rs"]
+    );
     for bad in ["/etc/*", "../*", "src/../../*", "{a", "[z-a]"] {
-        assert_eq!(kind(ground.glob(glob(bad))), ErrorKind::InvalidInput, "{bad}");
+        assert_eq!(
+            kind(ground.glob(glob(bad))),
+            ErrorKind::InvalidInput,
+            "{bad}"
+        );
     }
-    assert_eq!(kind(ground.glob(Glob { path: zoned("none"), ..glob("*") })), ErrorKind::NotFound);
+    assert_eq!(
+        kind(ground.glob(Glob {
+            path: zoned("none"),
+            ..glob("*")
+        })),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
@@ -213,7 +316,12 @@ fn dots_are_looked_at_when_asked_for() {
     for name in ["a", ".b", ".github/ci", ".git/config", "x/.c"] {
         ground.put(&format!("project/{name}"), "");
     }
-    let found = |pattern: &str, hidden| ground.globbed(Glob { hidden, ..glob(pattern) });
+    let found = |pattern: &str, hidden| {
+        ground.globbed(Glob {
+            hidden,
+            ..glob(pattern)
+        })
+    };
     assert_eq!(found("**", false), ["a"]);
     assert_eq!(found("**", true), [".b", ".github/ci", "a", "x/.c"]);
     assert_eq!(found("**/.*", false), [".b", "x/.c"]);
@@ -238,14 +346,50 @@ fn ignore_files_hold_with_and_without_a_repository() {
     ] {
         ground.put(&format!("project/{name}"), "needle\n");
     }
-    ground.put("project/.gitignore", "\u{feff}*.log\n!important.log\nbuild/\n/top\n# comment\n\n[z-a]\n");
+    ground.put(
+        "project/.gitignore",
+        "\u{feff}*.log\n!important.log\nbuild/\n/top\n# comment\n\n[z-a]\n",
+    );
     ground.put("project/src/.gitignore", "gen.rs\n!build/\n");
-    let kept = ["important.log", "keep", "src/a.rs", "src/build/out", "src/top"];
+    let kept = [
+        "important.log",
+        "keep",
+        "src/a.rs",
+        "src/build/out",
+        "src/top",
+    ];
     assert_eq!(ground.globbed(glob("**")), kept);
-    assert_eq!(ground.grep(grep("needle")).unwrap().matches.len(), kept.len());
-    assert_eq!(ground.globbed(Glob { path: zoned("src"), ..glob("**") }), kept[2..]);
-    assert_eq!(ground.globbed(Glob { ignored: true, ..glob("**") }).len(), 9);
-    assert_eq!(ground.grep(Grep { ignored: true, ..grep("needle") }).unwrap().matches.len(), 9);
+    assert_eq!(
+        ground.grep(grep("needle")).unwrap().matches.len(),
+        kept.len()
+    );
+    assert_eq!(
+        ground.globbed(Glob {
+            path: zoned("src"),
+            ..glob("**")
+        }),
+        kept[2..]
+    );
+    assert_eq!(
+        ground
+            .globbed(Glob {
+                ignored: true,
+                ..glob("**")
+            })
+            .len(),
+        9
+    );
+    assert_eq!(
+        ground
+            .grep(Grep {
+                ignored: true,
+                ..grep("needle")
+            })
+            .unwrap()
+            .matches
+            .len(),
+        9
+    );
 }
 
 #[test]
@@ -279,7 +423,10 @@ fn hostile_ignore_files_are_passed_over() {
     let ground = Ground::new();
     ground.put("project/a", "needle\n");
     fifo(&ground.path("project/.gitignore"));
-    fs::File::create(ground.path("project/.ignore")).unwrap().set_len(1 << 40).unwrap();
+    fs::File::create(ground.path("project/.ignore"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
     fs::create_dir_all(ground.path("project/.git/info")).unwrap();
     fifo(&ground.path("project/.git/info/exclude"));
     assert_eq!(ground.globbed(glob("**")), ["a"]);
@@ -291,15 +438,28 @@ fn a_linked_start_is_searched_under_the_name_it_was_given() {
     let ground = Ground::new();
     ground.put("central/notes/a.md", "hit\n");
     ground.link(ground.path("central/notes"), "project/notes");
-    assert_eq!(ground.grepped(Grep { path: zoned("notes"), ..grep("hit") }), ["notes/a.md:1:hit"]);
-    assert_eq!(ground.globbed(Glob { path: zoned("notes"), ..glob("*.md") }), ["notes/a.md"]);
+    assert_eq!(
+        ground.grepped(Grep {
+            path: zoned("notes"),
+            ..grep("hit")
+        }),
+        ["notes/a.md:1:hit"]
+    );
+    assert_eq!(
+        ground.globbed(Glob {
+            path: zoned("notes"),
+            ..glob("*.md")
+        }),
+        ["notes/a.md"]
+    );
     assert_eq!(ground.listed(list("notes")), ["a.md"]);
 }
 
 #[test]
 fn a_deep_tree_ends() {
     let ground = Ground::new();
-    let mut directory: std::os::fd::OwnedFd = fs::File::open(ground.path("project")).unwrap().into();
+    let mut directory: std::os::fd::OwnedFd =
+        fs::File::open(ground.path("project")).unwrap().into();
     for _ in 0..3000 {
         use nix::fcntl::{OFlag, openat};
         use nix::sys::stat::{Mode, mkdirat};

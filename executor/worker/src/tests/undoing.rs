@@ -11,14 +11,21 @@ const OBJECTS: &str = "central/.lazaret/undo/objects";
 
 impl Ground {
     fn history(&self) -> Changes {
-        match self.answer(Request::History(History { limit: 100 })).unwrap() {
+        match self
+            .answer(Request::History(History { limit: 100 }))
+            .unwrap()
+        {
             FileReply::History(changes) => changes,
             other => panic!("{other:?}"),
         }
     }
 
     fn undo_with(&self, change: u64, path: &str, force: bool) -> Result<Undone, Failed> {
-        match self.answer(Request::Undo(Undo { change, path: zoned(path), force }))? {
+        match self.answer(Request::Undo(Undo {
+            change,
+            path: zoned(path),
+            force,
+        }))? {
             FileReply::Undone(undone) => Ok(undone),
             other => panic!("{other:?}"),
         }
@@ -31,7 +38,10 @@ impl Ground {
     /// A worker on the same roots that knows nothing and keeps `budget` bytes: what a new session is.
     fn reopened(self, budget: u64) -> Self {
         let roots = roots(&self.home, true, true);
-        Self { worker: Worker::new(roots, names(&self.home), undo_directory(&self.home), budget), ..self }
+        Self {
+            worker: Worker::new(roots, names(&self.home), undo_directory(&self.home), budget),
+            ..self
+        }
     }
 
     /// Replaces the line of a change.
@@ -57,17 +67,34 @@ fn a_replaced_file_comes_back_with_its_mode() {
     let undone = ground.undo(change, "dir/a").unwrap();
     assert_eq!((undone.sha256, undone.bytes), (Some(digest(b"old")), 3));
     assert_eq!(ground.content("project/dir/a"), "old");
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
-    assert_eq!(kind(ground.write("dir/a", "x")), ErrorKind::InvalidInput, "what came back has not been read");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o750
+    );
+    assert_eq!(
+        kind(ground.write("dir/a", "x")),
+        ErrorKind::InvalidInput,
+        "what came back has not been read"
+    );
 }
 
 #[test]
 fn an_edit_comes_back_and_an_undo_is_undone() {
     let ground = Ground::new();
     ground.put_known("a", "one two");
-    let edits = vec![Edit { old: "one".into(), new: "1".into(), occurrence: Occurrence::Only }];
-    let edit = FileEdit { path: zoned("a"), edits, expected_sha256: None };
-    let FileReply::Edited(edited) = ground.answer(Request::FileEdit(edit)).unwrap() else { panic!() };
+    let edits = vec![Edit {
+        old: "one".into(),
+        new: "1".into(),
+        occurrence: Occurrence::Only,
+    }];
+    let edit = FileEdit {
+        path: zoned("a"),
+        edits,
+        expected_sha256: None,
+    };
+    let FileReply::Edited(edited) = ground.answer(Request::FileEdit(edit)).unwrap() else {
+        panic!()
+    };
     let undone = ground.undo(edited.change.unwrap(), "a").unwrap();
     assert_eq!(ground.content("project/a"), "one two");
     let again = ground.undo(undone.change.unwrap(), "a").unwrap();
@@ -75,8 +102,18 @@ fn an_edit_comes_back_and_an_undo_is_undone() {
     ground.undo(again.change.unwrap(), "a").unwrap();
     assert_eq!(ground.content("project/a"), "one two");
     let changes = ground.history().changes;
-    assert_eq!(changes.iter().map(|change| change.number).collect::<Vec<_>>(), [4, 3, 2, 1]);
-    assert!(changes.iter().all(|change| change.call == 7 && change.path == zoned("a")));
+    assert_eq!(
+        changes
+            .iter()
+            .map(|change| change.number)
+            .collect::<Vec<_>>(),
+        [4, 3, 2, 1]
+    );
+    assert!(
+        changes
+            .iter()
+            .all(|change| change.call == 7 && change.path == zoned("a"))
+    );
 }
 
 #[test]
@@ -87,10 +124,20 @@ fn a_file_that_was_made_goes_and_comes_back() {
     let removed = ground.undo(made, "a").unwrap();
     assert_eq!((removed.sha256, removed.bytes), (None, 0));
     assert!(ground.names("project").is_empty());
-    assert_eq!(ground.undo(made, "a").unwrap_err().message, "a is as it was before change 1 already");
+    assert_eq!(
+        ground.undo(made, "a").unwrap_err().message,
+        "a is as it was before change 1 already"
+    );
     ground.undo(removed.change.unwrap(), "a").unwrap();
     assert_eq!(ground.content("project/a"), "new");
-    assert_eq!(fs::metadata(ground.path("project/a")).unwrap().permissions().mode() & 0o777, 0o710);
+    assert_eq!(
+        fs::metadata(ground.path("project/a"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o710
+    );
 }
 
 #[test]
@@ -101,12 +148,19 @@ fn what_others_have_changed_since_is_kept_unless_forced() {
     ground.put("project/a", "theirs");
     let error = ground.undo(change, "a").unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidInput);
-    assert_eq!(error.message, "a is no longer what change 1 left; look at it first, then force the undo");
+    assert_eq!(
+        error.message,
+        "a is no longer what change 1 left; look at it first, then force the undo"
+    );
     assert_eq!(ground.content("project/a"), "theirs");
     let forced = ground.undo_with(change, "a", true).unwrap();
     assert_eq!(ground.content("project/a"), "old");
     ground.undo(forced.change.unwrap(), "a").unwrap();
-    assert_eq!(ground.content("project/a"), "theirs", "what was forced away is kept too");
+    assert_eq!(
+        ground.content("project/a"),
+        "theirs",
+        "what was forced away is kept too"
+    );
     fs::remove_file(ground.path("project/a")).unwrap();
     assert_eq!(kind(ground.undo(change, "a")), ErrorKind::InvalidInput);
     ground.undo_with(change, "a", true).unwrap();
@@ -126,10 +180,16 @@ fn history_outlives_the_session() {
     let changes = ground.history();
     assert_eq!((changes.changes.len(), changes.truncated), (3, None));
     assert_eq!(changes.changes[1].before, None);
-    let FileReply::History(one) = ground.answer(Request::History(History { limit: 1 })).unwrap() else {
+    let FileReply::History(one) = ground
+        .answer(Request::History(History { limit: 1 }))
+        .unwrap()
+    else {
         panic!()
     };
-    assert_eq!(one.truncated.map(|cut| (cut.total, cut.shown)), Some((Some(3), 1)));
+    assert_eq!(
+        one.truncated.map(|cut| (cut.total, cut.shown)),
+        Some((Some(3), 1))
+    );
 }
 
 #[test]
@@ -148,7 +208,11 @@ fn the_oldest_is_dropped_when_the_budget_is_full() {
     let ground = Ground::new().reopened(budget);
     ground.put_known("a", "first");
     for round in 0..40 {
-        ground.write("a", &format!("{round}-{}", "x".repeat(60_000))).unwrap().change.unwrap();
+        ground
+            .write("a", &format!("{round}-{}", "x".repeat(60_000)))
+            .unwrap()
+            .change
+            .unwrap();
         let used: u64 = [CHANGES, OBJECTS]
             .iter()
             .flat_map(|folder| fs::read_dir(ground.path(folder)).unwrap())
@@ -190,12 +254,25 @@ fn what_is_too_large_is_written_and_cannot_be_undone() {
 fn two_sessions_share_the_numbers() {
     let ground = Ground::new();
     let roots = roots(&ground.home, true, true);
-    let other = Worker::new(roots, names(&ground.home), undo_directory(&ground.home), UNDO);
+    let other = Worker::new(
+        roots,
+        names(&ground.home),
+        undo_directory(&ground.home),
+        UNDO,
+    );
     assert_eq!(ground.write("a", "x").unwrap().change, Some(1));
     for round in 0..100 {
         let path = zoned(&format!("b{round}"));
-        let write = FileWrite { path, content: vec![], overwrite: false, expected_sha256: None };
-        other.answer(1, Vec::new(), &Request::FileWrite(write)).unwrap().unwrap();
+        let write = FileWrite {
+            path,
+            content: vec![],
+            overwrite: false,
+            expected_sha256: None,
+        };
+        other
+            .answer(1, Vec::new(), &Request::FileWrite(write))
+            .unwrap()
+            .unwrap();
     }
     assert_eq!(ground.write("c", "x").unwrap().change, Some(102));
 }
@@ -212,13 +289,25 @@ fn forged_history_gains_nothing() {
     let change = ground.write("a", "new").unwrap().change.unwrap();
 
     fs::write(ground.path(&object(b"old")), "ODD").unwrap();
-    assert_eq!(kind(ground.undo(change, "a")), ErrorKind::NotFound, "a forged content");
+    assert_eq!(
+        kind(ground.undo(change, "a")),
+        ErrorKind::NotFound,
+        "a forged content"
+    );
     fs::remove_file(ground.path(&object(b"old"))).unwrap();
     ground.link(ground.path("outside/canary"), &object(b"old"));
-    assert_eq!(kind(ground.undo(change, "a")), ErrorKind::NotFound, "a link in its place");
+    assert_eq!(
+        kind(ground.undo(change, "a")),
+        ErrorKind::NotFound,
+        "a link in its place"
+    );
     fs::remove_file(ground.path(&object(b"old"))).unwrap();
     fifo(&ground.path(&object(b"old")));
-    assert_eq!(kind(ground.undo(change, "a")), ErrorKind::NotFound, "a FIFO in its place");
+    assert_eq!(
+        kind(ground.undo(change, "a")),
+        ErrorKind::NotFound,
+        "a FIFO in its place"
+    );
     fs::remove_file(ground.path(&object(b"old"))).unwrap();
     ground.put(&object(b"old"), "old");
 
@@ -228,7 +317,11 @@ fn forged_history_gains_nothing() {
         ("sub/.git/hooks/x", "project:sub/.git/hooks/x"),
     ] {
         ground.forge(change, "project:a", forged);
-        assert_eq!(kind(ground.undo_with(change, path, true)), ErrorKind::DeniedPolicy, "{path}");
+        assert_eq!(
+            kind(ground.undo_with(change, path, true)),
+            ErrorKind::DeniedPolicy,
+            "{path}"
+        );
         assert_eq!(
             kind(ground.undo_with(change, "a", true)),
             ErrorKind::InvalidInput,
@@ -243,16 +336,34 @@ fn forged_history_gains_nothing() {
         "project:b/%2e%2e/%2e%2e/outside/canary",
     ] {
         ground.forge(change, "project:a", forged);
-        assert_eq!(kind(ground.undo_with(change, "a", true)), ErrorKind::NotFound, "{forged}");
-        assert!(ground.history().changes.iter().all(|listed| listed.number != change));
+        assert_eq!(
+            kind(ground.undo_with(change, "a", true)),
+            ErrorKind::NotFound,
+            "{forged}"
+        );
+        assert!(
+            ground
+                .history()
+                .changes
+                .iter()
+                .all(|listed| listed.number != change)
+        );
         ground.forge(change, forged, "project:a");
     }
     ground.forge(change, "project:a", "project:out");
     ground.link(ground.path("outside/canary"), "project/out");
-    assert_eq!(kind(ground.undo_with(change, "out", true)), ErrorKind::Violation, "through a link");
+    assert_eq!(
+        kind(ground.undo_with(change, "out", true)),
+        ErrorKind::Violation,
+        "through a link"
+    );
     ground.forge(change, "project:out", "project:a");
     ground.forge(change, " 644 ", " 4755 ");
-    assert_eq!(kind(ground.undo_with(change, "a", true)), ErrorKind::NotFound, "a mode that gives rights");
+    assert_eq!(
+        kind(ground.undo_with(change, "a", true)),
+        ErrorKind::NotFound,
+        "a mode that gives rights"
+    );
     ground.forge(change, " 4755 ", " 644 ");
     ground.undo(change, "a").unwrap();
     assert_eq!(ground.content("outside/canary"), "OUTSIDE\n");
@@ -263,16 +374,30 @@ fn forged_history_gains_nothing() {
 fn a_store_that_is_not_ours_costs_the_history_only() {
     let ground = Ground::new();
     fs::remove_dir_all(ground.path("central/.lazaret")).unwrap();
-    assert_eq!(ground.write("z", "x").unwrap().change, None, "it was there when the session opened");
+    assert_eq!(
+        ground.write("z", "x").unwrap().change,
+        None,
+        "it was there when the session opened"
+    );
     ground.link(ground.path("outside"), "central/.lazaret");
     let ground = ground.reopened(UNDO);
     assert_eq!(ground.write("a", "x").unwrap().change, None);
     assert_eq!(ground.names("outside"), ["canary"]);
     fs::remove_file(ground.path("central/.lazaret")).unwrap();
     let ground = ground.reopened(UNDO);
-    ground.put("central/.lazaret/undo/changes/999999999999999", "not a line");
-    ground.put("central/.lazaret/undo/changes/18446744073709551615", "not a line");
-    assert_eq!(ground.write("b", "x").unwrap().change, None, "no number is left");
+    ground.put(
+        "central/.lazaret/undo/changes/999999999999999",
+        "not a line",
+    );
+    ground.put(
+        "central/.lazaret/undo/changes/18446744073709551615",
+        "not a line",
+    );
+    assert_eq!(
+        ground.write("b", "x").unwrap().change,
+        None,
+        "no number is left"
+    );
     let ground = ground.reopened(UNDO);
     fs::remove_file(ground.path("central/.lazaret/undo/changes/999999999999999")).unwrap();
     for name in ["5", "-1", "07", "x"] {
@@ -283,7 +408,9 @@ fn a_store_that_is_not_ours_costs_the_history_only() {
     fs::remove_dir_all(ground.path("central/.lazaret/undo")).unwrap();
     assert!(ground.history().changes.is_empty());
     assert!(ground.write("d", "x").unwrap().change.is_some());
-    ground.undo(ground.history().changes[0].number, "d").unwrap();
+    ground
+        .undo(ground.history().changes[0].number, "d")
+        .unwrap();
     assert_eq!(ground.names("project"), ["a", "b", "c", "z"]);
 }
 
@@ -291,13 +418,25 @@ fn a_store_that_is_not_ours_costs_the_history_only() {
 fn a_root_that_takes_no_writes_keeps_nothing() {
     let ground = Ground::new();
     let roots = roots(&ground.home, true, false);
-    let worker = Worker::new(roots, names(&ground.home), undo_directory(&ground.home), UNDO);
+    let worker = Worker::new(
+        roots,
+        names(&ground.home),
+        undo_directory(&ground.home),
+        UNDO,
+    );
     let ground = Ground { worker, ..ground };
     assert_eq!(ground.write("a", "x").unwrap().change, None);
     assert!(ground.names("central/.lazaret").is_empty());
     let ground = Ground::with(false);
-    let line = format!("2 {} 1 1 644 {} - project:a\n", "5e".repeat(16), digest(b"x"));
+    let line = format!(
+        "2 {} 1 1 644 {} - project:a\n",
+        "5e".repeat(16),
+        digest(b"x")
+    );
     ground.put(&format!("{CHANGES}/1"), line);
     ground.put(&object(b"x"), "x");
-    assert_eq!(kind(ground.undo_with(1, "a", true)), ErrorKind::DeniedPolicy);
+    assert_eq!(
+        kind(ground.undo_with(1, "a", true)),
+        ErrorKind::DeniedPolicy
+    );
 }

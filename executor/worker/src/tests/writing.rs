@@ -12,7 +12,10 @@ fn mode(path: &Path) -> u32 {
 
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))
+        .unwrap();
     u32::from_str_radix(line.trim(), 8).unwrap()
 }
 
@@ -21,7 +24,10 @@ fn a_new_file_comes_with_its_parents() {
     let ground = Ground::new();
     let written = ground.write("a/b/c/new", "text").unwrap();
     assert_eq!((written.bytes, written.created), (4, true));
-    assert_eq!(written.sha256, ground.read("a/b/c/new").unwrap().sha256.unwrap());
+    assert_eq!(
+        written.sha256,
+        ground.read("a/b/c/new").unwrap().sha256.unwrap()
+    );
     assert_eq!(mode(&ground.path("project/a/b/c/new")), 0o666 & !umask());
     assert_eq!(mode(&ground.path("project/a/b")), 0o777 & !umask());
     assert!(ground.write("empty", "").unwrap().created);
@@ -87,13 +93,25 @@ fn a_digest_guards_what_was_read() {
         overwrite: true,
         expected_sha256: Some(digest),
     };
-    assert_eq!(kind(ground.write_with(write("a", digest(b"other")))), ErrorKind::InvalidInput);
-    assert_eq!(kind(ground.write_with(write("dir/none", digest(b"")))), ErrorKind::InvalidInput);
+    assert_eq!(
+        kind(ground.write_with(write("a", digest(b"other")))),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        kind(ground.write_with(write("dir/none", digest(b"")))),
+        ErrorKind::InvalidInput
+    );
     assert_eq!(ground.names("project"), ["a"]);
     assert!(ground.write_with(write("a", digest(b"old"))).is_ok());
     assert_eq!(ground.content("project/a"), "new");
-    fs::File::create(ground.path("project/sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(kind(ground.write_with(write("sparse", digest(b"")))), ErrorKind::ResourceLimit);
+    fs::File::create(ground.path("project/sparse"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    assert_eq!(
+        kind(ground.write_with(write("sparse", digest(b"")))),
+        ErrorKind::ResourceLimit
+    );
 }
 
 #[test]
@@ -112,7 +130,10 @@ fn a_file_is_not_a_directory() {
     ground.put("project/a", "old");
     let error = ground.write("a/b", "x").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Io);
-    assert_eq!(error.message, "cannot write a/b: Not a directory (os error 20)");
+    assert_eq!(
+        error.message,
+        "cannot write a/b: Not a directory (os error 20)"
+    );
     assert_eq!(ground.content("project/a"), "old");
 }
 
@@ -153,9 +174,16 @@ fn a_file_that_comes_and_goes_meanwhile_is_made_or_left_alone() {
             }
         });
         let _stop = Stop(&done);
-        let failed: Vec<Failed> = (0..300).filter_map(|_| ground.write("a", "ours").err()).collect();
+        let failed: Vec<Failed> = (0..300)
+            .filter_map(|_| ground.write("a", "ours").err())
+            .collect();
         // It is written where there is none, and left alone where it is theirs.
-        assert!(failed.iter().all(|error| error.kind == ErrorKind::InvalidInput), "{failed:?}");
+        assert!(
+            failed
+                .iter()
+                .all(|error| error.kind == ErrorKind::InvalidInput),
+            "{failed:?}"
+        );
     });
     assert!(ground.names("project").len() <= 1);
 }
@@ -169,7 +197,10 @@ fn where_files_without_a_name_cannot_be_had_the_write_is_the_same() {
     let file = named(b"new");
     assert_eq!(ground.names("project").len(), 1);
     file.create("a".as_ref()).unwrap();
-    assert_eq!(named(b"other").create("a".as_ref()), Err(nix::errno::Errno::EEXIST));
+    assert_eq!(
+        named(b"other").create("a".as_ref()),
+        Err(nix::errno::Errno::EEXIST)
+    );
     assert_eq!(ground.content("project/a"), "new");
     named(b"other").replace("a".as_ref()).unwrap();
     assert_eq!(ground.content("project/a"), "other");
@@ -185,9 +216,15 @@ fn a_file_that_changes_between_look_and_rename_is_not_lost() {
     let ground = Ground::new();
     ground.put("project/a", "old");
     let (path, place) = (zoned("a"), Location::from(&zoned("a")));
-    let before = CurrentFile::of(ground.worker.stat(&place).unwrap().unwrap(), b"old".to_vec());
+    let before = CurrentFile::of(
+        ground.worker.stat(&place).unwrap().unwrap(),
+        b"old".to_vec(),
+    );
     ground.put("project/a", "theirs");
-    let error = ground.worker.put(&path, &place, b"ours", Some(&before), None).unwrap_err();
+    let error = ground
+        .worker
+        .put(&path, &place, b"ours", Some(&before), None)
+        .unwrap_err();
     assert_eq!(Failed::from(error).kind, ErrorKind::InvalidInput);
     assert_eq!(ground.content("project/a"), "theirs");
     assert_eq!(ground.names("project"), ["a"]);
@@ -200,15 +237,33 @@ fn what_a_write_has_changed_is_told_as_far_as_it_is_known() {
     assert_eq!(ground.write("new", "a\n").unwrap().hunks, Some(vec![]));
     ground.put_known("a", "1\n2\n3\n4\n5");
     let (old, new) = ("2\n3\n4\n5".into(), "2\n3\n4\nfive\n".into());
-    let hunk = Hunk { old_start: 2, new_start: 2, old, new };
-    assert_eq!(ground.write("a", "1\n2\n3\n4\nfive\n").unwrap().hunks, Some(vec![hunk]));
+    let hunk = Hunk {
+        old_start: 2,
+        new_start: 2,
+        old,
+        new,
+    };
+    assert_eq!(
+        ground.write("a", "1\n2\n3\n4\nfive\n").unwrap().hunks,
+        Some(vec![hunk])
+    );
     // More than may be told, and more than is held.
-    assert_eq!(ground.write("a", &"x".repeat(limit::HUNKS)).unwrap().hunks, None);
+    assert_eq!(
+        ground.write("a", &"x".repeat(limit::HUNKS)).unwrap().hunks,
+        None
+    );
     ground.put_known("held", vec![b'x'; KEPT]);
     assert_eq!(ground.write("held", "x").unwrap().hunks, None);
     let large = vec![b'x'; KEPT + 1];
     ground.put("project/large", &large);
     let (path, content, expected_sha256) = (zoned("large"), b"x".to_vec(), Some(digest(&large)));
-    let written = ground.write_with(FileWrite { path, content, overwrite: true, expected_sha256 }).unwrap();
+    let written = ground
+        .write_with(FileWrite {
+            path,
+            content,
+            overwrite: true,
+            expected_sha256,
+        })
+        .unwrap();
     assert_eq!(written.hunks, None);
 }

@@ -29,12 +29,17 @@ impl Wire for Claude {
     }
 
     fn key_names(&self) -> Option<KeyNames> {
-        Some(KeyNames { variable: ANTHROPIC_KEY, issuer: "anthropic" })
+        Some(KeyNames {
+            variable: ANTHROPIC_KEY,
+            issuer: "anthropic",
+        })
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
         let version = ("anthropic-version", VERSION.to_owned());
-        std::iter::once(version).chain(key.map(|key| ("x-api-key", key.expose().to_owned()))).collect()
+        std::iter::once(version)
+            .chain(key.map(|key| ("x-api-key", key.expose().to_owned())))
+            .collect()
     }
 
     fn framing(&self) -> Framing {
@@ -49,8 +54,7 @@ impl Wire for Claude {
             "messages": messages(prompt.messages),
         });
         if !prompt.system.is_empty() {
-            body["system"] =
-                json!([{ "type": "text", "text": prompt.system, "cache_control": { "type": "ephemeral" } }]);
+            body["system"] = json!([{ "type": "text", "text": prompt.system, "cache_control": { "type": "ephemeral" } }]);
         }
         if !prompt.tools.is_empty() {
             body["tools"] = prompt
@@ -64,8 +68,10 @@ impl Wire for Claude {
             }
         }
         if prompt.thinking_tokens > 0 {
-            body["thinking"] = json!({ "type": "enabled", "budget_tokens": prompt.thinking_tokens });
-            body["max_tokens"] = (u64::from(prompt.max_tokens) + u64::from(prompt.thinking_tokens)).into();
+            body["thinking"] =
+                json!({ "type": "enabled", "budget_tokens": prompt.thinking_tokens });
+            body["max_tokens"] =
+                (u64::from(prompt.max_tokens) + u64::from(prompt.thinking_tokens)).into();
         }
         ("/v1/messages", body)
     }
@@ -79,7 +85,11 @@ impl Wire for Claude {
     }
 
     fn models(&self, list: &Value) -> Vec<Model> {
-        let ids = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+        let ids = list["data"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|model| model["id"].as_str());
         ids.map(|id| self.model(id)).collect()
     }
 
@@ -87,7 +97,12 @@ impl Wire for Claude {
         let price_class = [("haiku", "low"), ("sonnet", "medium"), ("opus", "high")]
             .into_iter()
             .find_map(|(family, class)| id.contains(family).then_some(class));
-        Model { supports_tools: Some(true), context_window: Some(WINDOW), price_class, ..Model::named(id) }
+        Model {
+            supports_tools: Some(true),
+            context_window: Some(WINDOW),
+            price_class,
+            ..Model::named(id)
+        }
     }
 }
 
@@ -96,7 +111,10 @@ fn messages(messages: &[Message]) -> Vec<Value> {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let (role, blocks) = match message {
-            Message::User { text } => ("user", vec![json!({ "type": "text", "text": text_of_block(text) })]),
+            Message::User { text } => (
+                "user",
+                vec![json!({ "type": "text", "text": text_of_block(text) })],
+            ),
             Message::Tools { answers } => ("user", answers.iter().map(answer).collect()),
             Message::Assistant { parts } => ("assistant", parts.iter().filter_map(block).collect()),
         };
@@ -110,34 +128,45 @@ fn messages(messages: &[Message]) -> Vec<Value> {
     if let Some(last) = all.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
-    all.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+    all.into_iter()
+        .map(|(role, content)| json!({ "role": role, "content": content }))
+        .collect()
 }
 
 /// A text block may not be empty.
 fn text_of_block(text: &str) -> &str {
-    if text.trim().is_empty() { "(nothing)" } else { text }
+    if text.trim().is_empty() {
+        "(nothing)"
+    } else {
+        text
+    }
 }
 
 fn block(part: &Part) -> Option<Value> {
     match part {
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({ "type": "text", "text": text })),
-        Part::Thinking { text, signature: Some(signature) } => {
-            Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
-        }
+        Part::Thinking {
+            text,
+            signature: Some(signature),
+        } => Some(json!({ "type": "thinking", "thinking": text, "signature": signature })),
         Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
         // This vendor does not know the signature of another one's thoughts.
-        Part::Thinking { signature: None, .. } | Part::Sealed { .. } => None,
-        Part::ToolCall(call) => {
-            Some(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }))
+        Part::Thinking {
+            signature: None, ..
         }
+        | Part::Sealed { .. } => None,
+        Part::ToolCall(call) => Some(
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }),
+        ),
     }
 }
 
 fn answer(answer: &ToolAnswer) -> Value {
     let mut content = vec![json!({ "type": "text", "text": text_of_block(&answer.text) })];
     if let Some(image) = &answer.image {
-        let source = json!({ "type": "base64", "media_type": image.media_type, "data": image.base64 });
+        let source =
+            json!({ "type": "base64", "media_type": image.media_type, "data": image.base64 });
         content.push(json!({ "type": "image", "source": source }));
     }
     let mut block = json!({ "type": "tool_result", "tool_use_id": answer.id, "content": content });
@@ -165,7 +194,10 @@ impl Decoder for ClaudeDecoder {
             "content_block_stop" => self.end_of_call(index(&event)?, out),
             "message_delta" => {
                 out.push(Chunk::Usage(usage(&event["usage"])));
-                self.stop = event["delta"]["stop_reason"].as_str().map(stop).or(self.stop);
+                self.stop = event["delta"]["stop_reason"]
+                    .as_str()
+                    .map(stop)
+                    .or(self.stop);
             }
             "message_stop" => out.push(Chunk::End(self.stop.unwrap_or(Stop::Done))),
             "error" => return Err(error(&event["error"])),
@@ -180,18 +212,35 @@ impl ClaudeDecoder {
     fn start(&mut self, index: u32, block: &Value, out: &mut Vec<Chunk>) {
         let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
         match block["type"].as_str().unwrap_or_default() {
-            "text" if !text("text").is_empty() => out.push(Chunk::Text { index, text: text("text") }),
+            "text" if !text("text").is_empty() => out.push(Chunk::Text {
+                index,
+                text: text("text"),
+            }),
             "thinking" => {
-                out.push(Chunk::Thinking { index, text: text("thinking") });
+                out.push(Chunk::Thinking {
+                    index,
+                    text: text("thinking"),
+                });
                 if !text("signature").is_empty() {
-                    out.push(Chunk::Signature { index, signature: text("signature") });
+                    out.push(Chunk::Signature {
+                        index,
+                        signature: text("signature"),
+                    });
                 }
             }
             "redacted_thinking" => {
-                out.push(Chunk::Sealed { index, vendor: VENDOR, data: block.clone() });
+                out.push(Chunk::Sealed {
+                    index,
+                    vendor: VENDOR,
+                    data: block.clone(),
+                });
             }
             "tool_use" => {
-                out.push(Chunk::ToolStart { index, id: text("id"), name: text("name") });
+                out.push(Chunk::ToolStart {
+                    index,
+                    id: text("id"),
+                    name: text("name"),
+                });
                 self.call = Some((index, block["input"].clone(), false));
             }
             // Empty texts, and blocks of tools run by the vendor, none of which we requested.
@@ -202,15 +251,27 @@ impl ClaudeDecoder {
     fn delta(&mut self, index: u32, delta: &Value, out: &mut Vec<Chunk>) {
         let text = |name: &str| delta[name].as_str().unwrap_or_default().to_owned();
         match delta["type"].as_str().unwrap_or_default() {
-            "text_delta" => out.push(Chunk::Text { index, text: text("text") }),
-            "thinking_delta" => out.push(Chunk::Thinking { index, text: text("thinking") }),
-            "signature_delta" => out.push(Chunk::Signature { index, signature: text("signature") }),
+            "text_delta" => out.push(Chunk::Text {
+                index,
+                text: text("text"),
+            }),
+            "thinking_delta" => out.push(Chunk::Thinking {
+                index,
+                text: text("thinking"),
+            }),
+            "signature_delta" => out.push(Chunk::Signature {
+                index,
+                signature: text("signature"),
+            }),
             "input_json_delta" => {
                 if let Some((of, _, came)) = &mut self.call
                     && *of == index
                 {
                     *came |= !text("partial_json").is_empty();
-                    out.push(Chunk::ToolDelta { index, json: text("partial_json") });
+                    out.push(Chunk::ToolDelta {
+                        index,
+                        json: text("partial_json"),
+                    });
                 }
             }
             _ => {}
@@ -218,26 +279,38 @@ impl ClaudeDecoder {
     }
 
     fn end_of_call(&mut self, index: u32, out: &mut Vec<Chunk>) {
-        let Some((_, input, came)) = self.call.take_if(|(of, ..)| *of == index) else { return };
+        let Some((_, input, came)) = self.call.take_if(|(of, ..)| *of == index) else {
+            return;
+        };
         // Compatible servers may send the whole input in the start.
         if !came && input.as_object().is_some_and(|input| !input.is_empty()) {
-            out.push(Chunk::ToolDelta { index, json: input.to_string() });
+            out.push(Chunk::ToolDelta {
+                index,
+                json: input.to_string(),
+            });
         }
         out.push(Chunk::ToolEnd { index });
     }
 }
 
 fn index(event: &Value) -> Result<u32, ProviderError> {
-    let index = event["index"].as_u64().and_then(|index| u32::try_from(index).ok());
+    let index = event["index"]
+        .as_u64()
+        .and_then(|index| u32::try_from(index).ok());
     index.ok_or_else(|| ProviderError::malformed("a block without an index"))
 }
 
 fn usage(usage: &Value) -> Usage {
     let number = |name: &str| usage[name].as_u64().unwrap_or(0);
     let cached = number("cache_read_input_tokens");
-    let input =
-        number("input_tokens").saturating_add(cached).saturating_add(number("cache_creation_input_tokens"));
-    Usage { input_tokens: input, output_tokens: number("output_tokens"), cached_tokens: cached }
+    let input = number("input_tokens")
+        .saturating_add(cached)
+        .saturating_add(number("cache_creation_input_tokens"));
+    Usage {
+        input_tokens: input,
+        output_tokens: number("output_tokens"),
+        cached_tokens: cached,
+    }
 }
 
 fn stop(reason: &str) -> Stop {
@@ -252,11 +325,24 @@ fn stop(reason: &str) -> Stop {
 fn error(error: &Value) -> ProviderError {
     let reason = brief(error["message"].as_str().unwrap_or_default());
     match error["type"].as_str().unwrap_or_default() {
-        "overloaded_error" => ProviderError::Overloaded { retry_after: None, reason },
-        "rate_limit_error" => ProviderError::RateLimit { retry_after: None, reason },
+        "overloaded_error" => ProviderError::Overloaded {
+            retry_after: None,
+            reason,
+        },
+        "rate_limit_error" => ProviderError::RateLimit {
+            retry_after: None,
+            reason,
+        },
         "authentication_error" | "permission_error" => ProviderError::Auth { reason },
         "invalid_request_error" => ProviderError::Invalid { reason },
-        "not_found_error" => ProviderError::ModelNotFound { model: String::new(), reason },
-        _ => ProviderError::Server { status: 200, retry_after: None, reason },
+        "not_found_error" => ProviderError::ModelNotFound {
+            model: String::new(),
+            reason,
+        },
+        _ => ProviderError::Server {
+            status: 200,
+            retry_after: None,
+            reason,
+        },
     }
 }

@@ -103,13 +103,20 @@ impl Script {
     /// See [`ScriptError`].
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         let script: Self = serde_json::from_str(text)?;
-        if script.pause_ms > PAUSE_MAX { Err(ScriptError::Pause) } else { Ok(script) }
+        if script.pause_ms > PAUSE_MAX {
+            Err(ScriptError::Pause)
+        } else {
+            Ok(script)
+        }
     }
 
     /// The answer in a conversation that already has `before` answers.
     fn turn(&self, before: usize) -> Result<&Scripted, ProviderError> {
         let last = self.turns.last().filter(|_| self.repeat);
-        let end = ProviderError::ScriptEnd { turn: before + 1, turns: self.turns.len() };
+        let end = ProviderError::ScriptEnd {
+            turn: before + 1,
+            turns: self.turns.len(),
+        };
         self.turns.get(before).or(last).ok_or(end)
     }
 }
@@ -119,18 +126,32 @@ pub struct Mock(pub Script);
 
 impl Mock {
     async fn play(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
-        let before =
-            prompt.messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+        let before = prompt
+            .messages
+            .iter()
+            .filter(|message| matches!(message, Message::Assistant { .. }))
+            .count();
         let turn = self.0.turn(before)?;
         let mut play: Vec<Chunk> = Vec::new();
         play.extend(pieces(&turn.thinking).map(|text| Chunk::Thinking { index: 0, text }));
         play.extend(pieces(&turn.text).map(|text| Chunk::Text { index: 1, text }));
         // Like a model that has no tools.
-        let calls = if prompt.may_call { turn.tool_calls.as_slice() } else { &[] };
+        let calls = if prompt.may_call {
+            turn.tool_calls.as_slice()
+        } else {
+            &[]
+        };
         for (index, call) in (2..).zip(calls) {
-            let id =
-                if call.id.is_empty() { format!("call_{}_{index}", before + 1) } else { call.id.clone() };
-            play.push(Chunk::ToolStart { index, id, name: call.name.clone() });
+            let id = if call.id.is_empty() {
+                format!("call_{}_{index}", before + 1)
+            } else {
+                call.id.clone()
+            };
+            play.push(Chunk::ToolStart {
+                index,
+                id,
+                name: call.name.clone(),
+            });
             let json = Value::Object(call.input.clone()).to_string();
             play.extend(pieces(&json).map(|json| Chunk::ToolDelta { index, json }));
             play.push(Chunk::ToolEnd { index });
@@ -162,8 +183,14 @@ impl Fault {
     fn error(self) -> ProviderError {
         let reason = "the script says so".to_owned();
         match self {
-            Fault::Overloaded => ProviderError::Overloaded { retry_after: None, reason },
-            Fault::RateLimit => ProviderError::RateLimit { retry_after: None, reason },
+            Fault::Overloaded => ProviderError::Overloaded {
+                retry_after: None,
+                reason,
+            },
+            Fault::RateLimit => ProviderError::RateLimit {
+                retry_after: None,
+                reason,
+            },
             Fault::Cut => ProviderError::Cut,
             Fault::Malformed => ProviderError::malformed(reason),
         }
@@ -173,7 +200,10 @@ impl Fault {
 /// A text in pieces, as a model would send it.
 fn pieces(text: &str) -> impl Iterator<Item = String> {
     let characters: Vec<char> = text.chars().collect();
-    let pieces: Vec<String> = characters.chunks(PIECE).map(|piece| piece.iter().collect()).collect();
+    let pieces: Vec<String> = characters
+        .chunks(PIECE)
+        .map(|piece| piece.iter().collect())
+        .collect();
     pieces.into_iter()
 }
 
@@ -207,10 +237,18 @@ mod tests {
     fn the_tour_is_a_script_and_a_script_ends() {
         let tour = Script::tour().unwrap();
         assert!(tour.turn(0).is_ok());
-        assert!(matches!(tour.turn(tour.turns.len()), Err(ProviderError::ScriptEnd { .. })));
+        assert!(matches!(
+            tour.turn(tour.turns.len()),
+            Err(ProviderError::ScriptEnd { .. })
+        ));
         let again = Script::parse(r#"{"repeat":true,"turns":[{"text":"x"}]}"#).unwrap();
         assert_eq!(again.turn(300).unwrap().text, "x");
-        for wrong in ["", "{}", r#"{"turns":[{"txt":"x"}]}"#, r#"{"turns":[],"pauseMs":10001}"#] {
+        for wrong in [
+            "",
+            "{}",
+            r#"{"turns":[{"txt":"x"}]}"#,
+            r#"{"turns":[],"pauseMs":10001}"#,
+        ] {
             assert!(Script::parse(wrong).is_err(), "{wrong}");
         }
     }

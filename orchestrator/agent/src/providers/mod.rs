@@ -29,7 +29,12 @@ pub enum Vendor {
 
 impl Vendor {
     /// All of them.
-    pub const ALL: [Vendor; 4] = [Vendor::Claude, Vendor::OpenAi, Vendor::OpenAiChat, Vendor::Ollama];
+    pub const ALL: [Vendor; 4] = [
+        Vendor::Claude,
+        Vendor::OpenAi,
+        Vendor::OpenAiChat,
+        Vendor::Ollama,
+    ];
 
     /// The vendor called `name`.
     pub fn named(name: &str) -> Option<Self> {

@@ -95,7 +95,10 @@ impl Wire for Ollama {
         models
             .filter_map(|listed| {
                 let id = listed["model"].as_str().or(listed["name"].as_str())?;
-                Some(Model { size_b: size(&listed["details"]["parameter_size"]), ..self.model(id) })
+                Some(Model {
+                    size_b: size(&listed["details"]["parameter_size"]),
+                    ..self.model(id)
+                })
             })
             .collect()
     }
@@ -121,8 +124,9 @@ impl Wire for Ollama {
         let capabilities = answer["capabilities"].as_array();
         let has = |name: &str| capabilities.map(|all| all.iter().any(|one| one == name));
         let facts = answer["model_info"].as_object().into_iter().flatten();
-        let window =
-            facts.filter(|(name, _)| name.ends_with(".context_length")).find_map(|(_, value)| value.as_u64());
+        let window = facts
+            .filter(|(name, _)| name.ends_with(".context_length"))
+            .find_map(|(_, value)| value.as_u64());
         Model {
             supports_tools: has("tools").or(by_name.supports_tools),
             chat: has("completion").unwrap_or(by_name.chat),
@@ -142,7 +146,8 @@ fn size(text: &Value) -> Option<f64> {
 }
 
 fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
-    let system = (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
+    let system =
+        (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
     let mut all: Vec<Value> = system.into_iter().collect();
     for message in prompt.messages {
         match message {
@@ -157,7 +162,9 @@ fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
 fn assistant(parts: &[Part]) -> Value {
     let mut message = json!({ "role": "assistant", "content": text_of(parts) });
     let call = |part: &Part| match part {
-        Part::ToolCall(call) => Some(json!({ "function": { "name": call.name, "arguments": call.input } })),
+        Part::ToolCall(call) => {
+            Some(json!({ "function": { "name": call.name, "arguments": call.input } }))
+        }
         Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
     };
     let calls: Vec<Value> = parts.iter().filter_map(call).collect();
@@ -187,15 +194,25 @@ impl Decoder for OllamaDecoder {
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let line = json(frame)?;
         if let Some(why) = line["error"].as_str() {
-            return Err(ProviderError::Server { status: 200, retry_after: None, reason: brief(why) });
+            return Err(ProviderError::Server {
+                status: 200,
+                retry_after: None,
+                reason: brief(why),
+            });
         }
         let message = &line["message"];
         let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
         if !text("thinking").is_empty() {
-            out.push(Chunk::Thinking { index: THOUGHTS, text: text("thinking") });
+            out.push(Chunk::Thinking {
+                index: THOUGHTS,
+                text: text("thinking"),
+            });
         }
         if !text("content").is_empty() {
-            out.push(Chunk::Text { index: TEXT, text: text("content") });
+            out.push(Chunk::Text {
+                index: TEXT,
+                text: text("content"),
+            });
         }
         // Calls may also be in the last line.
         for call in message["tool_calls"].as_array().into_iter().flatten() {
@@ -204,8 +221,16 @@ impl Decoder for OllamaDecoder {
         if line["done"] == true {
             let number = |name: &str| line[name].as_u64().unwrap_or(0);
             let (input_tokens, output_tokens) = (number("prompt_eval_count"), number("eval_count"));
-            out.push(Chunk::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 }));
-            out.push(Chunk::End(if line["done_reason"] == "length" { Stop::Length } else { Stop::Done }));
+            out.push(Chunk::Usage(Usage {
+                input_tokens,
+                output_tokens,
+                cached_tokens: 0,
+            }));
+            out.push(Chunk::End(if line["done_reason"] == "length" {
+                Stop::Length
+            } else {
+                Stop::Done
+            }));
         }
         Ok(())
     }
@@ -216,10 +241,14 @@ impl OllamaDecoder {
     fn call(&mut self, call: &Value, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let function = &call["function"];
         let name = function["name"].as_str().filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| ProviderError::malformed("a call without a name"))?.to_owned();
+        let name = name
+            .ok_or_else(|| ProviderError::malformed("a call without a name"))?
+            .to_owned();
         let index = CALLS + self.calls;
         self.calls += 1;
-        let id = call["id"].as_str().map_or_else(|| format!("call_{}", self.calls), str::to_owned);
+        let id = call["id"]
+            .as_str()
+            .map_or_else(|| format!("call_{}", self.calls), str::to_owned);
         let json = match &function["arguments"] {
             Value::String(text) => text.clone(),
             Value::Null => String::new(),
@@ -240,7 +269,11 @@ mod tests {
     #[test]
     fn who_has_no_server_reads_how_to_give_a_key() {
         let hint = Ollama.hint().unwrap();
-        assert!([ANTHROPIC_KEY, OPENAI_KEY, "--provider", "--key-file"].iter().all(|way| hint.contains(way)));
+        assert!(
+            [ANTHROPIC_KEY, OPENAI_KEY, "--provider", "--key-file"]
+                .iter()
+                .all(|way| hint.contains(way))
+        );
     }
 
     #[test]
@@ -256,15 +289,32 @@ mod tests {
 
     #[test]
     fn what_a_model_can_is_asked_and_the_list_of_families_is_for_servers_that_do_not_say() {
-        let shown =
-            json!({"capabilities": ["completion", "tools"], "model_info": {"llama.context_length": 131_072}});
+        let shown = json!({"capabilities": ["completion", "tools"], "model_info": {"llama.context_length": 131_072}});
         let model = Ollama.inquired("mine", &shown);
-        assert_eq!((model.supports_tools, model.context_window), (Some(true), Some(WINDOW_MAX)));
+        assert_eq!(
+            (model.supports_tools, model.context_window),
+            (Some(true), Some(WINDOW_MAX))
+        );
         let without = json!({"capabilities": ["completion"]});
-        assert_eq!(Ollama.inquired("qwen3:8b", &without).supports_tools, Some(false));
-        for (id, want) in [("qwen3:8b", true), ("me/mistral-nemo", true), ("gemma:2b", false)] {
-            assert_eq!(Ollama.inquired(id, &json!({})).supports_tools, Some(want), "{id}");
+        assert_eq!(
+            Ollama.inquired("qwen3:8b", &without).supports_tools,
+            Some(false)
+        );
+        for (id, want) in [
+            ("qwen3:8b", true),
+            ("me/mistral-nemo", true),
+            ("gemma:2b", false),
+        ] {
+            assert_eq!(
+                Ollama.inquired(id, &json!({})).supports_tools,
+                Some(want),
+                "{id}"
+            );
         }
-        assert!(!Ollama.inquired("x", &json!({"capabilities": ["embedding"]})).chat);
+        assert!(
+            !Ollama
+                .inquired("x", &json!({"capabilities": ["embedding"]}))
+                .chat
+        );
     }
 }

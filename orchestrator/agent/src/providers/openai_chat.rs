@@ -30,11 +30,16 @@ impl Wire for OpenAiChat {
     }
 
     fn key_names(&self) -> Option<KeyNames> {
-        Some(KeyNames { variable: OPENAI_KEY, issuer: "openai" })
+        Some(KeyNames {
+            variable: OPENAI_KEY,
+            issuer: "openai",
+        })
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
-        key.map(|key| ("authorization", format!("Bearer {}", key.expose()))).into_iter().collect()
+        key.map(|key| ("authorization", format!("Bearer {}", key.expose())))
+            .into_iter()
+            .collect()
     }
 
     fn framing(&self) -> Framing {
@@ -73,12 +78,14 @@ impl Wire for OpenAiChat {
 
 /// A tool in the form that Ollama accepts too.
 pub(super) fn tool(tool: &crate::provider::ToolDefinition) -> Value {
-    let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.schema });
+    let function =
+        json!({ "name": tool.name, "description": tool.description, "parameters": tool.schema });
     json!({ "type": "function", "function": function })
 }
 
 fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
-    let system = (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
+    let system =
+        (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
     let mut all: Vec<Value> = system.into_iter().collect();
     for message in prompt.messages {
         match message {
@@ -157,14 +164,25 @@ impl Decoder for OpenAiChatDecoder {
         // We request one answer, so there is one choice, or none beside the usage.
         let choice = &event["choices"][0];
         let delta = &choice["delta"];
-        let thoughts = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
+        let thoughts = delta["reasoning_content"]
+            .as_str()
+            .or(delta["reasoning"].as_str());
         if let Some(text) = thoughts.filter(|text| !text.is_empty()) {
-            out.push(Chunk::Thinking { index: THOUGHTS, text: text.to_owned() });
+            out.push(Chunk::Thinking {
+                index: THOUGHTS,
+                text: text.to_owned(),
+            });
         }
         // A refusal is the model's text in place of an answer.
-        for text in [&delta["content"], &delta["refusal"]].into_iter().filter_map(Value::as_str) {
+        for text in [&delta["content"], &delta["refusal"]]
+            .into_iter()
+            .filter_map(Value::as_str)
+        {
             if !text.is_empty() {
-                out.push(Chunk::Text { index: TEXT, text: text.to_owned() });
+                out.push(Chunk::Text {
+                    index: TEXT,
+                    text: text.to_owned(),
+                });
             }
         }
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
@@ -178,12 +196,16 @@ impl Decoder for OpenAiChatDecoder {
 
     /// Compatible servers may leave out the last frame.
     fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
-        let Some(stop) = self.stop else { return Err(ProviderError::Cut) };
+        let Some(stop) = self.stop else {
+            return Err(ProviderError::Cut);
+        };
         for (index, call) in std::mem::take(&mut self.calls) {
             if !call.started {
                 return Err(ProviderError::malformed("a call without a name"));
             }
-            out.push(Chunk::ToolEnd { index: part(index)? });
+            out.push(Chunk::ToolEnd {
+                index: part(index)?,
+            });
         }
         out.push(Chunk::End(stop));
         Ok(())
@@ -219,7 +241,11 @@ impl OpenAiChatDecoder {
             call.early.push_str(&json);
         } else {
             call.started = true;
-            out.push(Chunk::ToolStart { index: part, id: call.id.clone(), name: call.name.clone() });
+            out.push(Chunk::ToolStart {
+                index: part,
+                id: call.id.clone(),
+                name: call.name.clone(),
+            });
             let json = std::mem::take(&mut call.early) + &json;
             out.push(Chunk::ToolDelta { index: part, json });
         }
@@ -228,7 +254,9 @@ impl OpenAiChatDecoder {
 }
 
 fn part(index: u64) -> Result<u32, ProviderError> {
-    let part = u32::try_from(index).ok().and_then(|index| index.checked_add(CALLS));
+    let part = u32::try_from(index)
+        .ok()
+        .and_then(|index| index.checked_add(CALLS));
     part.ok_or_else(|| ProviderError::malformed("a call with an index beyond all bounds"))
 }
 
@@ -252,18 +280,38 @@ fn stop(reason: &str) -> Stop {
 
 /// An error in the middle of an answer.
 pub(crate) fn error(error: &Value) -> ProviderError {
-    let reason = brief(error["message"].as_str().or(error.as_str()).unwrap_or_default());
-    let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
+    let reason = brief(
+        error["message"]
+            .as_str()
+            .or(error.as_str())
+            .unwrap_or_default(),
+    );
+    let code = error["code"]
+        .as_str()
+        .or(error["type"].as_str())
+        .unwrap_or_default();
     match code {
-        "rate_limit_exceeded" => ProviderError::RateLimit { retry_after: None, reason },
-        "server_overloaded" | "overloaded_error" | "slow_down" => {
-            ProviderError::Overloaded { retry_after: None, reason }
-        }
+        "rate_limit_exceeded" => ProviderError::RateLimit {
+            retry_after: None,
+            reason,
+        },
+        "server_overloaded" | "overloaded_error" | "slow_down" => ProviderError::Overloaded {
+            retry_after: None,
+            reason,
+        },
         "invalid_api_key" => ProviderError::Auth { reason },
-        "model_not_found" => ProviderError::ModelNotFound { model: String::new(), reason },
-        "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" | "insufficient_quota" => {
-            ProviderError::Invalid { reason }
-        }
-        _ => ProviderError::Server { status: 200, retry_after: None, reason },
+        "model_not_found" => ProviderError::ModelNotFound {
+            model: String::new(),
+            reason,
+        },
+        "invalid_request_error"
+        | "invalid_prompt"
+        | "context_length_exceeded"
+        | "insufficient_quota" => ProviderError::Invalid { reason },
+        _ => ProviderError::Server {
+            status: 200,
+            retry_after: None,
+            reason,
+        },
     }
 }

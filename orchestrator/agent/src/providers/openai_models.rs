@@ -37,14 +37,20 @@ const WINDOWS: [(&str, u64); 9] = [
 
 /// The models of a list.
 pub fn listed(list: &Value) -> Vec<Model> {
-    let ids = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+    let ids = list["data"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|model| model["id"].as_str());
     ids.map(of_name).collect()
 }
 
 /// What is known from a name. Compatible servers have other models, for which it is unknown whether they call tools.
 pub fn of_name(id: &str) -> Model {
     let chat = !NO_CHAT.iter().any(|part| id.contains(part));
-    let known = WINDOWS.iter().find(|(beginning, _)| id.starts_with(beginning));
+    let known = WINDOWS
+        .iter()
+        .find(|(beginning, _)| id.starts_with(beginning));
     let price_class = known.map(|_| {
         if id.contains("nano") || id.contains("mini") || id.starts_with("gpt-3.5") {
             "low"
@@ -54,7 +60,11 @@ pub fn of_name(id: &str) -> Model {
             "medium"
         }
     });
-    let supports_tools = if chat { known.map(|_| true) } else { Some(false) };
+    let supports_tools = if chat {
+        known.map(|_| true)
+    } else {
+        Some(false)
+    };
     Model {
         supports_tools,
         chat,
@@ -66,5 +76,8 @@ pub fn of_name(id: &str) -> Model {
 
 /// Whether a model thinks, so that its encrypted thoughts have to be returned to it.
 pub fn thinks(id: &str) -> bool {
-    ["o1", "o3", "o4", "gpt-5"].iter().any(|beginning| id.starts_with(beginning)) && !id.contains("chat")
+    ["o1", "o3", "o4", "gpt-5"]
+        .iter()
+        .any(|beginning| id.starts_with(beginning))
+        && !id.contains("chat")
 }

@@ -78,7 +78,12 @@ impl Wire for OpenAiResponses {
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, schema, .. } = tool;
+    let ToolDefinition {
+        name,
+        description,
+        schema,
+        ..
+    } = tool;
     json!({ "type": "function", "name": name, "description": description, "parameters": schema, "strict": false })
 }
 
@@ -94,15 +99,17 @@ fn items(message: &Message) -> Vec<Value> {
 
 fn item(part: &Part) -> Option<Value> {
     match part {
-        Part::Text { text } => {
-            Some(json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] }))
-        }
+        Part::Text { text } => Some(
+            json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] }),
+        ),
         Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
         // Thoughts in clear text are only a summary, and this vendor cannot read another's.
         Part::Thinking { .. } | Part::Sealed { .. } => None,
         Part::ToolCall(call) => {
             let (name, arguments) = (&call.name, call.input.to_string());
-            Some(json!({ "type": "function_call", "call_id": call.id, "name": name, "arguments": arguments }))
+            Some(
+                json!({ "type": "function_call", "call_id": call.id, "name": name, "arguments": arguments }),
+            )
         }
     }
 }
@@ -135,30 +142,52 @@ impl Decoder for OpenAiResponsesDecoder {
         match event["type"].as_str().unwrap_or_default() {
             "response.output_item.added" => self.added(part(&event)?, &event["item"], out),
             "response.output_text.delta" | "response.refusal.delta" => {
-                out.push(Chunk::Text { index: part(&event)?, text: delta() });
+                out.push(Chunk::Text {
+                    index: part(&event)?,
+                    text: delta(),
+                });
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                out.push(Chunk::Thinking { index: part(&event)?, text: delta() });
+                out.push(Chunk::Thinking {
+                    index: part(&event)?,
+                    text: delta(),
+                });
             }
             "response.function_call_arguments.delta" => {
                 let index = part(&event)?;
                 if let Some(came) = self.calls.get_mut(&index) {
                     *came |= !delta().is_empty();
-                    out.push(Chunk::ToolDelta { index, json: delta() });
+                    out.push(Chunk::ToolDelta {
+                        index,
+                        json: delta(),
+                    });
                 }
             }
             "response.output_item.done" => self.done(part(&event)?, &event["item"], out),
             "response.completed" => end(&event["response"], Stop::Done, out),
             "response.incomplete" => {
-                let filtered = event["response"]["incomplete_details"]["reason"] == "content_filter";
-                end(&event["response"], if filtered { Stop::Refused } else { Stop::Length }, out);
+                let filtered =
+                    event["response"]["incomplete_details"]["reason"] == "content_filter";
+                end(
+                    &event["response"],
+                    if filtered {
+                        Stop::Refused
+                    } else {
+                        Stop::Length
+                    },
+                    out,
+                );
             }
             "response.failed" => return Err(error(&event["response"]["error"])),
             // Its fields are beside its type, or in an object of their own.
             "error" if event["error"].is_object() => return Err(error(&event["error"])),
             "error" => return Err(error(&event)),
             "response.cancelled" => {
-                return Err(ProviderError::Server { status: 200, retry_after: None, reason: brief("") });
+                return Err(ProviderError::Server {
+                    status: 200,
+                    retry_after: None,
+                    reason: brief(""),
+                });
             }
             _ => {}
         }
@@ -170,7 +199,11 @@ impl OpenAiResponsesDecoder {
     fn added(&mut self, index: u32, item: &Value, out: &mut Vec<Chunk>) {
         if item["type"] == "function_call" {
             let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-            out.push(Chunk::ToolStart { index, id: text("call_id"), name: text("name") });
+            out.push(Chunk::ToolStart {
+                index,
+                id: text("call_id"),
+                name: text("name"),
+            });
             self.calls.insert(index, false);
         }
     }
@@ -192,7 +225,11 @@ impl OpenAiResponsesDecoder {
                 let mut data = item.clone();
                 // An item that the vendor does not store has no status either.
                 data.as_object_mut().map(|fields| fields.remove("status"));
-                out.push(Chunk::Sealed { index: index.saturating_add(1), vendor: VENDOR, data });
+                out.push(Chunk::Sealed {
+                    index: index.saturating_add(1),
+                    vendor: VENDOR,
+                    data,
+                });
             }
             _ => {}
         }
@@ -212,7 +249,9 @@ fn end(response: &Value, stop: Stop, out: &mut Vec<Chunk>) {
 
 /// The index of an item's part: an item of thoughts has two, the summary and the encrypted thoughts.
 fn part(event: &Value) -> Result<u32, ProviderError> {
-    let index = event["output_index"].as_u64().and_then(|index| u32::try_from(index).ok());
+    let index = event["output_index"]
+        .as_u64()
+        .and_then(|index| u32::try_from(index).ok());
     index
         .and_then(|index| index.checked_mul(2))
         .ok_or_else(|| ProviderError::malformed("an item without an index"))

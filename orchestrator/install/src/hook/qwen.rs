@@ -19,6 +19,13 @@ const WHY: &str = "Qwen Code runs a command as it is written, so a hook cannot p
                    lazaret, which `lazaret install qwen` sets up.";
 
 fn answer(answer: Answer, input: Map<String, Value>) -> Value {
-    let answer = if input.is_empty() { answer } else { Answer { word: "deny", why: Some(WHY) } };
+    let answer = if input.is_empty() {
+        answer
+    } else {
+        Answer {
+            word: "deny",
+            why: Some(WHY),
+        }
+    };
     shape::claude(answer, Map::new())
 }

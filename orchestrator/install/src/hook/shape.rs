@@ -45,7 +45,9 @@ impl Shape {
     /// Parses `call`.
     pub fn read(&self, call: &Value) -> Reading {
         let (field, shells) = self.tool;
-        let Some(tool) = call[field].as_str() else { return Reading::Unknown("it names no tool") };
+        let Some(tool) = call[field].as_str() else {
+            return Reading::Unknown("it names no tool");
+        };
         if self.other_shells.contains(&tool) {
             return Reading::OtherShell;
         }
@@ -57,7 +59,9 @@ impl Shape {
             Value::String(text) => serde_json::from_str(text).ok(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
-        let Some(input) = input else { return Reading::Unknown("the tool's input is not an object") };
+        let Some(input) = input else {
+            return Reading::Unknown("the tool's input is not an object");
+        };
         let Some(command) = input.get(self.command).and_then(Value::as_str) else {
             return Reading::Unknown("the tool's input has no command line");
         };
@@ -100,7 +104,13 @@ impl Shape {
     }
 
     fn deny(&self, why: &str) -> Value {
-        (self.answer)(Answer { word: "deny", why: Some(why) }, Map::new())
+        (self.answer)(
+            Answer {
+                word: "deny",
+                why: Some(why),
+            },
+            Map::new(),
+        )
     }
 }
 

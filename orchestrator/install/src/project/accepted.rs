@@ -21,14 +21,18 @@ impl Accepted {
     /// # Errors
     /// If it cannot be read.
     pub fn read() -> io::Result<Self> {
-        let Some(text) = files::read(&path())? else { return Ok(Self::default()) };
+        let Some(text) = files::read(&path())? else {
+            return Ok(Self::default());
+        };
         serde_json::from_str(&text).map_err(io::Error::from)
     }
 
     /// Whether the user has accepted the file as it is.
     pub fn has(&self, finding: &Finding) -> bool {
         let known = self.files.get(&finding.path);
-        known.zip(finding.digest).is_some_and(|(known, now)| *known == now.to_string())
+        known
+            .zip(finding.digest)
+            .is_some_and(|(known, now)| *known == now.to_string())
     }
 
     /// Accepts the file at `path` as it was when this was its digest.
@@ -44,7 +48,11 @@ impl Accepted {
         let before = files::read(&path())?;
         // Files of removed projects are of no use.
         self.files.retain(|path, _| path.symlink_metadata().is_ok());
-        files::replace(&path(), before.as_deref(), Some(&serde_json::to_string(self)?))
+        files::replace(
+            &path(),
+            before.as_deref(),
+            Some(&serde_json::to_string(self)?),
+        )
     }
 }
 

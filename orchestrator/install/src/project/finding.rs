@@ -38,7 +38,11 @@ impl fmt::Display for Finding {
             What::Present => write!(f, "{path} is there"),
             What::Unreadable(why) => write!(f, "{path} cannot be examined: {why}"),
             What::Sets(keys) => {
-                let shown = keys.iter().take(KEYS_MAX).map(|key| format!("`{key}`")).collect::<Vec<_>>();
+                let shown = keys
+                    .iter()
+                    .take(KEYS_MAX)
+                    .map(|key| format!("`{key}`"))
+                    .collect::<Vec<_>>();
                 write!(f, "{path} sets {}", shown.join(", "))?;
                 match keys.len().saturating_sub(KEYS_MAX) {
                     0 => Ok(()),

@@ -36,10 +36,16 @@ pub fn examine(
         None => !matches!(place.kind, Kind::Variables),
     };
     let switched_off = |place: &&Place| place.clients == ["opencode"] && variable(OPENCODE_SWITCH);
-    let places: Vec<_> = FILES.iter().filter(reads).filter(|place| !switched_off(place)).collect();
+    let places: Vec<_> = FILES
+        .iter()
+        .filter(reads)
+        .filter(|place| !switched_off(place))
+        .collect();
     let mut findings = Vec::new();
     for path in directories {
-        let Some(opened) = Opened::of(path) else { continue };
+        let Some(opened) = Opened::of(path) else {
+            continue;
+        };
         // Most have none of these: each name is looked for once.
         let mut looked: BTreeMap<&str, bool> = BTreeMap::new();
         for place in &places {
@@ -57,14 +63,26 @@ fn find(opened: &Opened, directory: &Path, place: &Place) -> Option<Finding> {
     let (what, digest) = match opened.entry(place.path, &place.kind)? {
         Entry::Unread(why) => (What::Unreadable(why), None),
         Entry::Directory => judge_directory(opened, place)?,
-        Entry::File(text) => (judge(&text, &place.kind)?, Some(Digest::of(text.as_bytes()))),
+        Entry::File(text) => (
+            judge(&text, &place.kind)?,
+            Some(Digest::of(text.as_bytes())),
+        ),
     };
-    Some(Finding { clients: place.clients, path: directory.join(place.path), what, digest })
+    Some(Finding {
+        clients: place.clients,
+        path: directory.join(place.path),
+        what,
+        digest,
+    })
 }
 
 fn judge_directory(opened: &Opened, place: &Place) -> Option<(What, Option<Digest>)> {
     // Only prompts have heads; what else lies beside them is read by nobody on its own.
-    let ending = if matches!(place.kind, Kind::Prompts(_)) { ".md" } else { "" };
+    let ending = if matches!(place.kind, Kind::Prompts(_)) {
+        ".md"
+    } else {
+        ""
+    };
     let files = match opened.files_below(place.path, ending) {
         Ok(files) => files,
         Err(why) => return Some((What::Unreadable(why), None)),
@@ -72,7 +90,9 @@ fn judge_directory(opened: &Opened, place: &Place) -> Option<(What, Option<Diges
     let digest = Some(Digest::of_files(&files));
     let what = match &place.kind {
         Kind::Prompts(keys) => {
-            let found = files.iter().filter_map(|(name, bytes)| prompt_keys(name, bytes, keys));
+            let found = files
+                .iter()
+                .filter_map(|(name, bytes)| prompt_keys(name, bytes, keys));
             let found: Vec<String> = found.flatten().collect();
             (!found.is_empty()).then_some(What::Sets(found))
         }
@@ -102,7 +122,8 @@ fn judge(text: &str, kind: &Kind) -> Option<What> {
 }
 
 fn top(format: Format, text: &str) -> Result<serde_json::Map<String, Value>, Unread> {
-    let document = crate::edit::read(format, text).map_err(|error| Unread::Syntax(error.to_string()))?;
+    let document =
+        crate::edit::read(format, text).map_err(|error| Unread::Syntax(error.to_string()))?;
     match document.whole() {
         Some(Value::Object(keys)) => Ok(keys),
         None => Ok(serde_json::Map::new()),
@@ -114,7 +135,10 @@ fn top(format: Format, text: &str) -> Result<serde_json::Map<String, Value>, Unr
 /// of its keys is named.
 fn harmful(top: &serde_json::Map<String, Value>, harmless: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    for (key, value) in top.iter().filter(|(key, _)| !harmless.contains(&key.as_str())) {
+    for (key, value) in top
+        .iter()
+        .filter(|(key, _)| !harmless.contains(&key.as_str()))
+    {
         match value {
             Value::Object(inner) if inner.is_empty() => {}
             Value::Object(inner) => {
@@ -137,12 +161,19 @@ fn listed_keys(top: &serde_json::Map<String, Value>, listed: &[&str]) -> Vec<Str
         })
     };
     let mut found = Vec::new();
-    let mut waiting: Vec<(String, &Value)> = top.iter().map(|(key, value)| (key.clone(), value)).collect();
+    let mut waiting: Vec<(String, &Value)> = top
+        .iter()
+        .map(|(key, value)| (key.clone(), value))
+        .collect();
     while let Some((name, value)) = waiting.pop() {
         if is_listed(&name) {
             found.push(name);
         } else if let Value::Object(inner) = value {
-            waiting.extend(inner.iter().map(|(key, value)| (format!("{name}.{key}"), value)));
+            waiting.extend(
+                inner
+                    .iter()
+                    .map(|(key, value)| (format!("{name}.{key}"), value)),
+            );
         }
     }
     found.sort();
@@ -156,12 +187,17 @@ fn variables(text: &str) -> Vec<String> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         Some(line.split_once('=')?.0.trim().to_owned())
     };
-    text.lines().filter_map(name).filter(|name| places::is_of_ours(name)).collect()
+    text.lines()
+        .filter_map(name)
+        .filter(|name| places::is_of_ours(name))
+        .collect()
 }
 
 /// The keys in the head of a prompt (`---`, YAML, `---`) that give it more than words.
 fn prompt_keys(name: &str, bytes: &[u8], keys: &[&str]) -> Option<Vec<String>> {
-    let Ok(text) = std::str::from_utf8(bytes) else { return Some(vec![format!("{name}: (no text)")]) };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Some(vec![format!("{name}: (no text)")]);
+    };
     let text = text.trim_start_matches(crate::document::BYTE_ORDER_MARK);
     let head = text.strip_prefix("---")?;
     let (head, _) = head.split_once("\n---").unwrap_or((head, ""));

@@ -35,7 +35,11 @@ use Format::{Jsonc, Toml, Yaml};
 use Kind::{Directory, Except, Keys, Present, Prompts, Variables};
 
 const fn place(clients: &'static [&'static str], path: &'static str, kind: Kind) -> Place {
-    Place { clients, path, kind }
+    Place {
+        clients,
+        path,
+        kind,
+    }
 }
 
 const CLAUDE: &[&str] = &["claude-code"];
@@ -119,15 +123,33 @@ const VSCODE_HARMFUL: &[&str] = &[
 ];
 
 /// Keys in the head of a prompt that start programs or allow tools.
-const CLAUDE_PROMPT: &[&str] = &["hooks", "mcpServers", "permissionMode", "allowed-tools", "isolation"];
+const CLAUDE_PROMPT: &[&str] = &[
+    "hooks",
+    "mcpServers",
+    "permissionMode",
+    "allowed-tools",
+    "isolation",
+];
 const OPENCODE_PROMPT: &[&str] = &["permission", "tools"];
 
 /// All of them.
 pub static FILES: &[Place] = &[
     // Other clients read it too.
-    place(&["claude-code", "copilot", "claude-desktop"], ".mcp.json", Except(Jsonc, &["$schema"])),
-    place(CLAUDE, ".claude/settings.json", Except(Jsonc, CLAUDE_HARMLESS)),
-    place(CLAUDE, ".claude/settings.local.json", Except(Jsonc, CLAUDE_HARMLESS)),
+    place(
+        &["claude-code", "copilot", "claude-desktop"],
+        ".mcp.json",
+        Except(Jsonc, &["$schema"]),
+    ),
+    place(
+        CLAUDE,
+        ".claude/settings.json",
+        Except(Jsonc, CLAUDE_HARMLESS),
+    ),
+    place(
+        CLAUDE,
+        ".claude/settings.local.json",
+        Except(Jsonc, CLAUDE_HARMLESS),
+    ),
     place(CLAUDE, ".claude/agents", Prompts(CLAUDE_PROMPT)),
     place(CLAUDE, ".claude/skills", Prompts(CLAUDE_PROMPT)),
     place(CLAUDE, ".claude/commands", Prompts(CLAUDE_PROMPT)),
@@ -135,12 +157,36 @@ pub static FILES: &[Place] = &[
     place(CLAUDE, ".claude/plugins", Directory),
     place(OPENCODE, "opencode.json", Except(Jsonc, OPENCODE_HARMLESS)),
     place(OPENCODE, "opencode.jsonc", Except(Jsonc, OPENCODE_HARMLESS)),
-    place(OPENCODE, "tui.json", Except(Jsonc, &["$schema", "theme", "keybinds"])),
-    place(OPENCODE, "tui.jsonc", Except(Jsonc, &["$schema", "theme", "keybinds"])),
-    place(OPENCODE, ".opencode/opencode.json", Except(Jsonc, OPENCODE_HARMLESS)),
-    place(OPENCODE, ".opencode/opencode.jsonc", Except(Jsonc, OPENCODE_HARMLESS)),
-    place(OPENCODE, ".opencode/tui.json", Except(Jsonc, &["$schema", "theme", "keybinds"])),
-    place(OPENCODE, ".opencode/tui.jsonc", Except(Jsonc, &["$schema", "theme", "keybinds"])),
+    place(
+        OPENCODE,
+        "tui.json",
+        Except(Jsonc, &["$schema", "theme", "keybinds"]),
+    ),
+    place(
+        OPENCODE,
+        "tui.jsonc",
+        Except(Jsonc, &["$schema", "theme", "keybinds"]),
+    ),
+    place(
+        OPENCODE,
+        ".opencode/opencode.json",
+        Except(Jsonc, OPENCODE_HARMLESS),
+    ),
+    place(
+        OPENCODE,
+        ".opencode/opencode.jsonc",
+        Except(Jsonc, OPENCODE_HARMLESS),
+    ),
+    place(
+        OPENCODE,
+        ".opencode/tui.json",
+        Except(Jsonc, &["$schema", "theme", "keybinds"]),
+    ),
+    place(
+        OPENCODE,
+        ".opencode/tui.jsonc",
+        Except(Jsonc, &["$schema", "theme", "keybinds"]),
+    ),
     place(OPENCODE, ".opencode/plugin", Directory),
     place(OPENCODE, ".opencode/plugins", Directory),
     place(OPENCODE, ".opencode/tool", Directory),
@@ -155,7 +201,11 @@ pub static FILES: &[Place] = &[
     place(CODEX, ".codex/hooks.json", Present),
     place(CODEX, ".codex/environments.toml", Present),
     place(CODEX, ".codex/rules", Directory),
-    place(GEMINI, ".gemini/settings.json", Except(Jsonc, GEMINI_HARMLESS)),
+    place(
+        GEMINI,
+        ".gemini/settings.json",
+        Except(Jsonc, GEMINI_HARMLESS),
+    ),
     place(GEMINI, ".gemini/extensions", Directory),
     place(GEMINI, ".gemini/policies", Directory),
     place(GEMINI, ".gemini/.env", Variables),
@@ -170,19 +220,46 @@ pub static FILES: &[Place] = &[
     place(&["crush"], ".crushrc", Present),
     place(&["cursor"], ".cursor/mcp.json", Except(Jsonc, &["$schema"])),
     place(&["cursor"], ".cursor/hooks.json", Present),
-    place(&["cursor"], ".cursor/cli.json", Except(Jsonc, &["$schema", "version", "permissions.deny"])),
+    place(
+        &["cursor"],
+        ".cursor/cli.json",
+        Except(Jsonc, &["$schema", "version", "permissions.deny"]),
+    ),
     place(&["windsurf"], ".windsurf/hooks.json", Present),
     place(
         &["zed"],
         ".zed/settings.json",
-        Keys(Jsonc, &["context_servers", "agent", "agent_servers", "assistant", "terminal", "lsp", "dap"]),
+        Keys(
+            Jsonc,
+            &[
+                "context_servers",
+                "agent",
+                "agent_servers",
+                "assistant",
+                "terminal",
+                "lsp",
+                "dap",
+            ],
+        ),
     ),
     place(VSCODE, ".vscode/settings.json", Keys(Jsonc, VSCODE_HARMFUL)),
-    place(VSCODE, ".vscode/mcp.json", Except(Jsonc, &["$schema", "inputs"])),
+    place(
+        VSCODE,
+        ".vscode/mcp.json",
+        Except(Jsonc, &["$schema", "inputs"]),
+    ),
     place(&["copilot"], ".github/hooks", Directory),
-    place(&["copilot"], ".copilot/mcp-config.json", Except(Jsonc, &["$schema"])),
+    place(
+        &["copilot"],
+        ".copilot/mcp-config.json",
+        Except(Jsonc, &["$schema"]),
+    ),
     place(&["cline"], ".clinerules/hooks", Directory),
-    place(&["jetbrains"], ".junie/mcp/mcp.json", Except(Jsonc, &["$schema"])),
+    place(
+        &["jetbrains"],
+        ".junie/mcp/mcp.json",
+        Except(Jsonc, &["$schema"]),
+    ),
 ];
 
 /// Whether a variable of this name chooses what Lazaret starts or reads.

@@ -69,7 +69,13 @@ impl Digest {
     pub fn of_files(files: &[(String, Vec<u8>)]) -> Self {
         let length = |bytes: &[u8]| (bytes.len() as u64).to_le_bytes();
         let part = |(name, bytes): &(String, Vec<u8>)| {
-            [&length(name.as_bytes())[..], name.as_bytes(), &length(bytes), bytes].concat()
+            [
+                &length(name.as_bytes())[..],
+                name.as_bytes(),
+                &length(bytes),
+                bytes,
+            ]
+            .concat()
         };
         Self::of(&files.iter().flat_map(part).collect::<Vec<u8>>())
     }
@@ -87,7 +93,10 @@ pub struct Opened(OwnedFd);
 
 impl Opened {
     /// Opens it; `None` if there is none, or if its user, and so an agent, may not look into it.
-    #[expect(clippy::disallowed_methods, reason = "what the user's agent reads, before a session opens")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what the user's agent reads, before a session opens"
+    )]
     pub fn of(path: &Path) -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         open(path, flags, Mode::empty()).ok().map(Self)
@@ -122,7 +131,11 @@ impl Opened {
     /// One of them cannot be read, or there are too many.
     pub fn files_below(&self, path: &str, ending: &str) -> Result<Vec<(String, Vec<u8>)>, Unread> {
         let top = open_below(&self.0, Path::new(path))?;
-        let mut room = Room { entries: ENTRIES_MAX, bytes: FILE_MAX, ending };
+        let mut room = Room {
+            entries: ENTRIES_MAX,
+            bytes: FILE_MAX,
+            ending,
+        };
         let mut files = Vec::new();
         room.collect(&top, "", 0, &mut files)?;
         files.sort();
@@ -157,7 +170,11 @@ impl Room<'_> {
             }
             self.entries = self.entries.checked_sub(1).ok_or(Unread::TooLarge)?;
             let file = open_below(directory, Path::new(name))?;
-            let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+            let path = if above.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{above}/{name}")
+            };
             match kind_of(&file)? {
                 SFlag::S_IFDIR => self.collect(&file, &path, depth + 1, files)?,
                 SFlag::S_IFREG if path.ends_with(self.ending) => {
@@ -177,7 +194,11 @@ impl Room<'_> {
 fn open_below(directory: &impl AsFd, path: &Path) -> Result<OwnedFd, Unread> {
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    match openat2(directory, path, OpenHow::new().flags(flags).resolve(resolve)) {
+    match openat2(
+        directory,
+        path,
+        OpenHow::new().flags(flags).resolve(resolve),
+    ) {
         Ok(file) => Ok(file),
         Err(Errno::ELOOP) => Err(Unread::Link),
         // A socket, or a device without a driver.
@@ -198,5 +219,9 @@ fn read(file: OwnedFd, max: u64) -> Result<Vec<u8>, Unread> {
     let mut bytes = Vec::new();
     let read = File::from(file).take(max + 1).read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
-    if bytes.len() as u64 > max { Err(Unread::TooLarge) } else { Ok(bytes) }
+    if bytes.len() as u64 > max {
+        Err(Unread::TooLarge)
+    } else {
+        Ok(bytes)
+    }
 }

@@ -12,16 +12,35 @@ fn found(files: &[(&str, &str)], client: Option<&str>) -> Vec<String> {
         fs::write(path, text).unwrap();
     }
     let directories = [folder.path().to_owned()];
-    let shown = |finding: &Finding| finding.to_string().replace(&format!("{}/", folder.path().display()), "");
-    examine(&directories, client, &|_| false).iter().map(shown).collect()
+    let shown = |finding: &Finding| {
+        finding
+            .to_string()
+            .replace(&format!("{}/", folder.path().display()), "")
+    };
+    examine(&directories, client, &|_| false)
+        .iter()
+        .map(shown)
+        .collect()
 }
 
 #[test]
 fn what_undoes_lazaret_is_named_with_file_and_key() {
     for (path, text, want) in [
-        ("opencode.json", r#"{"permission":{"bash":"allow"}}"#, "opencode.json sets `permission.bash`"),
-        ("opencode.jsonc", "{// x\n\"shell\":\"/bin/sh\",}", "opencode.jsonc sets `shell`"),
-        (".opencode/opencode.json", r#"{"plugin":["./p.js"]}"#, ".opencode/opencode.json sets `plugin`"),
+        (
+            "opencode.json",
+            r#"{"permission":{"bash":"allow"}}"#,
+            "opencode.json sets `permission.bash`",
+        ),
+        (
+            "opencode.jsonc",
+            "{// x\n\"shell\":\"/bin/sh\",}",
+            "opencode.jsonc sets `shell`",
+        ),
+        (
+            ".opencode/opencode.json",
+            r#"{"plugin":["./p.js"]}"#,
+            ".opencode/opencode.json sets `plugin`",
+        ),
         (".opencode/plugin/p.js", "x", ".opencode/plugin is there"),
         (
             ".opencode/agent/a.md",
@@ -48,8 +67,16 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
             r#"{"permissions":{"deny":["Bash"],"allow":["Bash"]}}"#,
             ".claude/settings.json sets `permissions.allow`",
         ),
-        (".claude/settings.json", r#"{"somethingNew":1}"#, ".claude/settings.json sets `somethingNew`"),
-        (".claude/agents/a.md", "---\nname: a\n\"hooks\": {}\n---\n", ".claude/agents sets `a.md: hooks`"),
+        (
+            ".claude/settings.json",
+            r#"{"somethingNew":1}"#,
+            ".claude/settings.json sets `somethingNew`",
+        ),
+        (
+            ".claude/agents/a.md",
+            "---\nname: a\n\"hooks\": {}\n---\n",
+            ".claude/agents sets `a.md: hooks`",
+        ),
         (
             ".codex/config.toml",
             "model = 'o'\n[mcp_servers.lazaret]\ncommand = 'sh'\n",
@@ -60,7 +87,11 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
             "[[hooks.PreToolUse]]\ncommand = 'sh'\n",
             ".codex/config.toml sets `hooks.PreToolUse`",
         ),
-        (".codex/config.toml", "[[notify]]\na = 1.5\n", ".codex/config.toml sets `notify`"),
+        (
+            ".codex/config.toml",
+            "[[notify]]\na = 1.5\n",
+            ".codex/config.toml sets `notify`",
+        ),
         (
             ".gemini/settings.json",
             r#"{"tools":{"exclude":[],"core":["x"]}}"#,
@@ -76,7 +107,11 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
             "extensions:\n  developer:\n    enabled: true\n",
             ".goose/config.yaml sets `extensions.developer`",
         ),
-        (".crush.json", r#"{"mcp":{"lazaret":{}}}"#, ".crush.json sets `mcp.lazaret`"),
+        (
+            ".crush.json",
+            r#"{"mcp":{"lazaret":{}}}"#,
+            ".crush.json sets `mcp.lazaret`",
+        ),
         (
             ".zed/settings.json",
             r#"{"context_servers":{"lazaret":{}}}"#,
@@ -92,7 +127,11 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
             r#"{"terminal":{"integrated":{"env":{"linux":{}}}}}"#,
             ".vscode/settings.json sets `terminal.integrated.env`",
         ),
-        (".vscode/mcp.json", r#"{"servers":{"x":{}}}"#, ".vscode/mcp.json sets `servers.x`"),
+        (
+            ".vscode/mcp.json",
+            r#"{"servers":{"x":{}}}"#,
+            ".vscode/mcp.json sets `servers.x`",
+        ),
     ] {
         assert_eq!(found(&[(path, text)], None), [want], "{path}");
     }
@@ -105,7 +144,10 @@ fn what_does_no_harm_is_no_finding() {
             ".claude/settings.json",
             r#"{"model":"opus","permissions":{"deny":["WebFetch"],"ask":["Bash"]},"hooks":{}}"#,
         ),
-        (".claude/agents/a.md", "---\nname: a\ndescription: b\n---\nhooks: none\n"),
+        (
+            ".claude/agents/a.md",
+            "---\nname: a\ndescription: b\n---\nhooks: none\n",
+        ),
         (".claude/skills/s/SKILL.md", "---\nname: s\n---\n"),
         (".claude/skills/s/data.txt", "---\nhooks: {}\n---\n"),
         (".mcp.json", r#"{"mcpServers":{}}"#),
@@ -123,8 +165,14 @@ fn what_does_no_harm_is_no_finding() {
 
 #[test]
 fn variables_of_a_project_count_for_the_client_that_reads_them() {
-    let files = [(".env", "A=b\nexport LAZARET_EXECUTOR=./x\n PATH = y\n"), (".gemini/.env", "HOME=z")];
-    let want = [".gemini/.env sets `HOME`", ".env sets `LAZARET_EXECUTOR`, `PATH`"];
+    let files = [
+        (".env", "A=b\nexport LAZARET_EXECUTOR=./x\n PATH = y\n"),
+        (".gemini/.env", "HOME=z"),
+    ];
+    let want = [
+        ".gemini/.env sets `HOME`",
+        ".env sets `LAZARET_EXECUTOR`, `PATH`",
+    ];
     assert_eq!(found(&files, Some("gemini")), want);
     assert_eq!(found(&files, None), [""; 0]);
 }
@@ -133,7 +181,14 @@ fn variables_of_a_project_count_for_the_client_that_reads_them() {
 fn what_cannot_be_read_is_a_finding_that_cannot_be_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path);
-    for directory in [".claude", ".codex", ".opencode/plugin", "elsewhere", ".gemini/settings.json", ".zed"] {
+    for directory in [
+        ".claude",
+        ".codex",
+        ".opencode/plugin",
+        "elsewhere",
+        ".gemini/settings.json",
+        ".zed",
+    ] {
         fs::create_dir_all(at(directory)).unwrap();
     }
     fs::write(at("elsewhere/settings.json"), "{}").unwrap();
@@ -149,7 +204,10 @@ fn what_cannot_be_read_is_a_finding_that_cannot_be_accepted() {
     }
     let findings = examine(&[folder.path().to_owned()], None, &|_| false);
     let why = |path: &str| {
-        let finding = findings.iter().find(|finding| finding.path == at(path)).map(|finding| &finding.what);
+        let finding = findings
+            .iter()
+            .find(|finding| finding.path == at(path))
+            .map(|finding| &finding.what);
         match finding {
             Some(What::Unreadable(why)) => why.clone(),
             other => panic!("{path}: {other:?}"),
@@ -158,29 +216,44 @@ fn what_cannot_be_read_is_a_finding_that_cannot_be_accepted() {
     assert_eq!(why(".claude/settings.json"), Unread::Link);
     assert_eq!(why(".qwen/settings.json"), Unread::Link);
     assert!(
-        matches!(why("opencode.json"), Unread::Syntax(_)) && matches!(why(".mcp.json"), Unread::Syntax(_))
+        matches!(why("opencode.json"), Unread::Syntax(_))
+            && matches!(why(".mcp.json"), Unread::Syntax(_))
     );
     assert_eq!(why(".codex/config.toml"), Unread::Encoding);
-    assert_eq!((why(".crush.json"), why(".opencode/plugin")), (Unread::TooLarge, Unread::TooLarge));
+    assert_eq!(
+        (why(".crush.json"), why(".opencode/plugin")),
+        (Unread::TooLarge, Unread::TooLarge)
+    );
     assert_eq!(
         (why(".gemini/settings.json"), why(".zed/settings.json")),
         (Unread::NotRegular, Unread::NotRegular)
     );
     let is_syntax = |finding: &Finding| matches!(finding.what, What::Unreadable(Unread::Syntax(_)));
     assert!(
-        findings.iter().all(|finding| finding.digest.is_some() == is_syntax(finding)),
+        findings
+            .iter()
+            .all(|finding| finding.digest.is_some() == is_syntax(finding)),
         "a text can be looked at"
     );
 }
 
 #[test]
 fn a_client_reads_its_own_files_and_opencode_none_if_it_is_told_so() {
-    let files = [(".gemini/settings.json", r#"{"hooks":{"x":1}}"#), ("opencode.json", r#"{"shell":"x"}"#)];
+    let files = [
+        (".gemini/settings.json", r#"{"hooks":{"x":1}}"#),
+        ("opencode.json", r#"{"shell":"x"}"#),
+    ];
     assert_eq!(found(&files, None).len(), 2);
-    assert_eq!(found(&files, Some("gemini")), [".gemini/settings.json sets `hooks.x`"]);
+    assert_eq!(
+        found(&files, Some("gemini")),
+        [".gemini/settings.json sets `hooks.x`"]
+    );
     assert_eq!(found(&files, Some("claude-code")), [""; 0]);
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("opencode.json"), r#"{"shell":"x"}"#).unwrap();
     let told = |name: &str| name == OPENCODE_SWITCH;
-    assert_eq!(examine(&[folder.path().to_owned()], Some("opencode"), &told), []);
+    assert_eq!(
+        examine(&[folder.path().to_owned()], Some("opencode"), &told),
+        []
+    );
 }

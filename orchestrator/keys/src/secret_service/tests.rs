@@ -3,7 +3,9 @@
 use super::*;
 use crate::bus_socket::RECEIVED_MAX;
 use fake_bus::{BUS, FakeService, OWNER};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -50,29 +52,63 @@ fn found(key: &str) -> Secret {
 #[test]
 fn a_service_gives_the_key_of_the_item_and_unlocks_it_where_nobody_is_asked() {
     assert_eq!(answered(FakeService::with(KEY)), found(KEY));
-    assert_eq!(answered(FakeService { prompt: "/", ..locked_with(KEY) }), found(KEY));
-    let signals = FakeService { signals: 20, ..FakeService::with(KEY) };
-    assert_eq!(answered(signals), found(KEY), "messages that nobody waits for are passed over");
+    assert_eq!(
+        answered(FakeService {
+            prompt: "/",
+            ..locked_with(KEY)
+        }),
+        found(KEY)
+    );
+    let signals = FakeService {
+        signals: 20,
+        ..FakeService::with(KEY)
+    };
+    assert_eq!(
+        answered(signals),
+        found(KEY),
+        "messages that nobody waits for are passed over"
+    );
 }
 
 fn locked_with(key: &str) -> FakeService {
-    FakeService { secret: key.as_bytes().to_vec(), ..FakeService::locked() }
+    FakeService {
+        secret: key.as_bytes().to_vec(),
+        ..FakeService::locked()
+    }
 }
 
 #[test]
 fn an_abstract_socket_is_reached_and_the_first_that_listens_is_taken() {
     let name = format!("lazaret-keys-{}", std::process::id());
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let listener =
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let served = thread::spawn(move || FakeService::with(KEY).serve(listener.accept().unwrap().0));
-    let places = [PathBuf::from("/nonexistent/bus"), PathBuf::from(format!("\0{name}"))];
+    let places = [
+        PathBuf::from("/nonexistent/bus"),
+        PathBuf::from(format!("\0{name}")),
+    ];
     assert_eq!(secret(&places, &wanted(), LONG), found(KEY));
     served.join().unwrap();
 }
 
 #[test]
 fn what_there_is_not_is_no_error() {
-    assert_eq!(answered(FakeService { unlocked: 0, ..FakeService::with(KEY) }), Ok(None), "no item");
-    assert_eq!(answered(FakeService { is_running: false, ..FakeService::with(KEY) }), Ok(None), "no service");
+    assert_eq!(
+        answered(FakeService {
+            unlocked: 0,
+            ..FakeService::with(KEY)
+        }),
+        Ok(None),
+        "no item"
+    );
+    assert_eq!(
+        answered(FakeService {
+            is_running: false,
+            ..FakeService::with(KEY)
+        }),
+        Ok(None),
+        "no service"
+    );
     let folder = TempDir::new().unwrap();
     let missing = [folder.path().join("bus")];
     assert_eq!(secret(&[], &wanted(), LONG), Ok(None), "no place");
@@ -80,21 +116,41 @@ fn what_there_is_not_is_no_error() {
     drop(UnixListener::bind(&missing[0]).unwrap());
     assert_eq!(secret(&missing, &wanted(), LONG), Ok(None), "no listener");
     let long = PathBuf::from(format!("/{}", "x".repeat(200)));
-    assert_eq!(secret(&[long], &wanted(), LONG), Ok(None), "no socket has such a path");
+    assert_eq!(
+        secret(&[long], &wanted(), LONG),
+        Ok(None),
+        "no socket has such a path"
+    );
 }
 
 #[test]
 fn what_cannot_be_used_is_an_error_with_a_name() {
     assert_eq!(answered(locked_with(KEY)), Err(KeyringError::Locked));
-    let many = |unlocked, locked| FakeService { unlocked, locked, ..FakeService::with(KEY) };
+    let many = |unlocked, locked| FakeService {
+        unlocked,
+        locked,
+        ..FakeService::with(KEY)
+    };
     assert_eq!(answered(many(2, 0)), Err(KeyringError::Ambiguous(2)));
     assert_eq!(answered(many(1, 1)), Err(KeyringError::Ambiguous(2)));
     let largest = "k".repeat(SECRET_MAX);
     assert_eq!(answered(FakeService::with(&largest)), found(&largest));
-    let too_large = KeyringError::TooLarge { what: "the secret", max: SECRET_MAX };
-    assert_eq!(answered(FakeService::with(&(largest + "k"))), Err(too_large));
-    let no_text = FakeService { secret: vec![0xff], ..FakeService::with("") };
-    assert_eq!(answered(no_text), Err(KeyringError::Malformed("the secret is no text")));
+    let too_large = KeyringError::TooLarge {
+        what: "the secret",
+        max: SECRET_MAX,
+    };
+    assert_eq!(
+        answered(FakeService::with(&(largest + "k"))),
+        Err(too_large)
+    );
+    let no_text = FakeService {
+        secret: vec![0xff],
+        ..FakeService::with("")
+    };
+    assert_eq!(
+        answered(no_text),
+        Err(KeyringError::Malformed("the secret is no text"))
+    );
 }
 
 #[test]
@@ -108,11 +164,21 @@ fn a_bus_that_is_none_is_an_error() {
         })
     };
     for bytes in ["", "REJECTED EXTERNAL\r\n", "HTTP/1.1 400 Bad Request\r\n"] {
-        assert_eq!(sends(bytes.as_bytes()), Err(KeyringError::Unauthenticated), "{bytes}");
+        assert_eq!(
+            sends(bytes.as_bytes()),
+            Err(KeyringError::Unauthenticated),
+            "{bytes}"
+        );
     }
-    assert_eq!(sends(WELCOME), Err(KeyringError::Io(ErrorKind::UnexpectedEof)));
+    assert_eq!(
+        sends(WELCOME),
+        Err(KeyringError::Io(ErrorKind::UnexpectedEof))
+    );
     let nonsense = [WELCOME, b"no message of any bus"].concat();
-    assert_eq!(sends(nonsense.leak()), Err(KeyringError::Malformed("no message of the interface")));
+    assert_eq!(
+        sends(nonsense.leak()),
+        Err(KeyringError::Malformed("no message of the interface"))
+    );
     // Input on which the library would panic.
     assert_eq!(sends(b"\n"), Err(KeyringError::Io(ErrorKind::InvalidData)));
     assert_eq!(sends(b"\r\n"), Err(KeyringError::Unauthenticated));
@@ -120,8 +186,14 @@ fn a_bus_that_is_none_is_an_error() {
 
 #[test]
 fn a_bus_sends_no_more_than_its_bound() {
-    let too_large = Err(KeyringError::TooLarge { what: "what the bus sends", max: RECEIVED_MAX });
-    let endless = FakeService { signals: usize::MAX, ..FakeService::with(KEY) };
+    let too_large = Err(KeyringError::TooLarge {
+        what: "what the bus sends",
+        max: RECEIVED_MAX,
+    });
+    let endless = FakeService {
+        signals: usize::MAX,
+        ..FakeService::with(KEY)
+    };
     assert_eq!(answered(endless), too_large, "messages");
     let line = |mut stream: UnixStream| while stream.write_all(&[b'x'; 1024]).is_ok() {};
     assert_eq!(ask(LONG, line), too_large, "a line");
@@ -135,7 +207,11 @@ fn a_bus_sends_no_more_than_its_bound() {
         })
     };
     let largest = RECEIVED_MAX - WELCOME.len() - 16;
-    assert_eq!(with_body(largest), Err(KeyringError::Timeout { seconds: 0 }), "waits for all of it");
+    assert_eq!(
+        with_body(largest),
+        Err(KeyringError::Timeout { seconds: 0 }),
+        "waits for all of it"
+    );
     assert_eq!(with_body(largest + 1), too_large);
     assert_eq!(with_body(127 << 20), too_large);
 }
@@ -143,18 +219,35 @@ fn a_bus_sends_no_more_than_its_bound() {
 #[test]
 fn a_secret_of_another_process_is_not_taken() {
     for sender in [":1.8", BUS] {
-        let forged = FakeService { sender, ..FakeService::with(KEY) };
-        assert_eq!(answered(forged), Err(KeyringError::Malformed("an answer of another process")));
+        let forged = FakeService {
+            sender,
+            ..FakeService::with(KEY)
+        };
+        assert_eq!(
+            answered(forged),
+            Err(KeyringError::Malformed("an answer of another process"))
+        );
     }
     // The control: from the service itself, it is accepted.
-    assert_eq!(answered(FakeService { sender: OWNER, ..FakeService::with(KEY) }), found(KEY));
+    assert_eq!(
+        answered(FakeService {
+            sender: OWNER,
+            ..FakeService::with(KEY)
+        }),
+        found(KEY)
+    );
 }
 
 #[test]
 fn a_bus_that_is_silent_or_slow_costs_the_time_limit() {
     let timeout = Err(KeyringError::Timeout { seconds: 0 });
     let begun = Instant::now();
-    assert_eq!(ask(SHORT, |mut stream| drop(stream.read_to_end(&mut Vec::new()))), timeout);
+    assert_eq!(
+        ask(SHORT, |mut stream| drop(
+            stream.read_to_end(&mut Vec::new())
+        )),
+        timeout
+    );
     let slowly = |mut stream: UnixStream| {
         while stream.write_all(b"x").is_ok() {
             thread::sleep(SHORT / 20);
@@ -168,10 +261,19 @@ fn a_bus_that_is_silent_or_slow_costs_the_time_limit() {
 fn a_bus_that_takes_no_more_connections_costs_the_time_limit() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("bus");
-    let listener = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let listener = socket(
+        AddressFamily::Unix,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+    .unwrap();
     bind(listener.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
     listen(&listener, Backlog::new(0).unwrap()).unwrap();
     // One connection waits in the queue, which nobody empties.
     let _first = UnixStream::connect(&path).unwrap();
-    assert_eq!(secret(&[path], &wanted(), SHORT), Err(KeyringError::Timeout { seconds: 0 }));
+    assert_eq!(
+        secret(&[path], &wanted(), SHORT),
+        Err(KeyringError::Timeout { seconds: 0 })
+    );
 }

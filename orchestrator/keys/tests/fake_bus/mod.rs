@@ -37,13 +37,26 @@ impl FakeService {
     pub fn with(secret: &str) -> Self {
         let secret = secret.as_bytes().to_vec();
         let (unlocked, locked, prompt, sender) = (1, 0, "/", OWNER);
-        Self { is_running: true, unlocked, locked, prompt, secret, sender, signals: 0 }
+        Self {
+            is_running: true,
+            unlocked,
+            locked,
+            prompt,
+            secret,
+            sender,
+            signals: 0,
+        }
     }
 
     /// One whose item only a prompt unlocks.
     pub fn locked() -> Self {
         let prompt = "/org/freedesktop/secrets/prompt/p1";
-        Self { unlocked: 0, locked: 1, prompt, ..Self::with("") }
+        Self {
+            unlocked: 0,
+            locked: 1,
+            prompt,
+            ..Self::with("")
+        }
     }
 
     /// Answers a client until it ends.
@@ -54,15 +67,23 @@ impl FakeService {
     }
 
     async fn converse(&self, stream: UnixStream) -> zbus::Result<()> {
-        let server = connection::Builder::unix_stream(stream).server(Guid::generate()).p2p();
+        let server = connection::Builder::unix_stream(stream)
+            .server(Guid::generate())
+            .p2p();
         let mut messages = pin!(server.build_message_stream().await?);
         let connection = Connection::from(&*messages);
         while let Some(call) = poll_fn(|context| messages.as_mut().poll_next(context)).await {
             let call = call?;
-            let is_hello = call.header().member().is_some_and(|member| member == "Hello");
+            let is_hello = call
+                .header()
+                .member()
+                .is_some_and(|member| member == "Hello");
             for _ in 0..if is_hello { 0 } else { self.signals } {
-                let signal = Message::signal("/org/freedesktop/DBus", BUS, "NameOwnerChanged").sender(BUS);
-                connection.send(&signal.build(&(SESSION, "", OWNER))?).await?;
+                let signal =
+                    Message::signal("/org/freedesktop/DBus", BUS, "NameOwnerChanged").sender(BUS);
+                connection
+                    .send(&signal.build(&(SESSION, "", OWNER))?)
+                    .await?;
             }
             connection.send(&self.answer(&call)?).await?;
         }
@@ -71,8 +92,14 @@ impl FakeService {
 
     fn answer(&self, call: &Message) -> zbus::Result<Message> {
         let header = call.header();
-        let to = header.destination().map(|name| name.to_string()).unwrap_or_default();
-        let member = header.member().map(|name| name.to_string()).unwrap_or_default();
+        let to = header
+            .destination()
+            .map(|name| name.to_string())
+            .unwrap_or_default();
+        let member = header
+            .member()
+            .map(|name| name.to_string())
+            .unwrap_or_default();
         let answer = |sender| Message::method_return(&header).sender(sender);
         let error = |name| Message::error(&header, name).sender(BUS).build(&"");
         match (to.as_str(), member.as_str()) {
@@ -84,11 +111,19 @@ impl FakeService {
                 let body = call.body();
                 let wanted: BTreeMap<&str, &str> = body.deserialize()?;
                 let known = BTreeMap::from([("service", "lazaret"), ("provider", "anthropic")]);
-                let (unlocked, locked) = if wanted == known { (self.unlocked, self.locked) } else { (0, 0) };
+                let (unlocked, locked) = if wanted == known {
+                    (self.unlocked, self.locked)
+                } else {
+                    (0, 0)
+                };
                 answer(OWNER).build(&(items("u", unlocked), items("l", locked)))
             }
             (OWNER, "Unlock") => {
-                let unlocked = if self.prompt == "/" { items("l", self.locked) } else { Vec::new() };
+                let unlocked = if self.prompt == "/" {
+                    items("l", self.locked)
+                } else {
+                    Vec::new()
+                };
                 answer(OWNER).build(&(unlocked, ObjectPath::try_from(self.prompt)?))
             }
             (OWNER, "OpenSession") => {
@@ -106,5 +141,7 @@ impl FakeService {
 }
 
 fn items(kind: &str, count: usize) -> Vec<ObjectPath<'static>> {
-    (0..count).map(|number| ObjectPath::try_from(format!("{ITEM}{kind}{number}")).unwrap()).collect()
+    (0..count)
+        .map(|number| ObjectPath::try_from(format!("{ITEM}{kind}{number}")).unwrap())
+        .collect()
 }

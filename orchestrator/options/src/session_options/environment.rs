@@ -52,9 +52,19 @@ impl SessionOptions {
     /// # Errors
     /// If a variable is invalid or is not believed, or the project cannot be determined.
     pub fn of_environment(own: ShellWords, directory: Option<PathBuf>) -> Result<Self, Failed> {
-        let ShellWords { project, profile, trust } = own;
-        let options =
-            Self { cwd: directory, project, profile, trust, ..Self::default() }.under_environment()?;
+        let ShellWords {
+            project,
+            profile,
+            trust,
+        } = own;
+        let options = Self {
+            cwd: directory,
+            project,
+            profile,
+            trust,
+            ..Self::default()
+        }
+        .under_environment()?;
         let project = match (&options.project, &options.cwd) {
             (None, Some(here)) => {
                 let theirs = Project::of_agent(&Caller::find(), None, here)?;
@@ -77,7 +87,9 @@ impl SessionOptions {
     /// If a variable is invalid, or is not believed.
     pub fn under_environment(self) -> Result<Self, Failed> {
         self.check_environment()?;
-        let given = Given { variables: holder::variables() };
+        let given = Given {
+            variables: holder::variables(),
+        };
         let (project, profile, trust) = (given.path(PROJECT), given.text(PROFILE)?, given.trust()?);
         if given.variables.is_none() {
             if std::env::var_os(OPTIONS).is_some() {
@@ -88,7 +100,12 @@ impl SessionOptions {
             }
             let narrow_profile = profile.filter(|_| self.profile.is_none());
             // A session without a trust asks for nothing, so any trust narrows.
-            return Ok(Self { narrow_project: project, narrow_profile, trust: self.trust.or(trust), ..self });
+            return Ok(Self {
+                narrow_project: project,
+                narrow_profile,
+                trust: self.trust.or(trust),
+                ..self
+            });
         }
         let options = given.options()?;
         if let (None, Some(scope)) = (&self.scope, options.scope) {
@@ -96,7 +113,9 @@ impl SessionOptions {
         }
         let path = |own: Option<PathBuf>, given: Option<String>| own.or(given.map(PathBuf::from));
         let paths = |own: Vec<PathBuf>, given: Vec<String>| {
-            own.into_iter().chain(given.into_iter().map(PathBuf::from)).collect()
+            own.into_iter()
+                .chain(given.into_iter().map(PathBuf::from))
+                .collect()
         };
         let has_endpoint = self.executor.is_some() || self.socket.is_some();
         Ok(Self {
@@ -126,9 +145,13 @@ impl SessionOptions {
             return Ok(());
         }
         let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
-        let origins =
-            Origins::of(project.as_ref().map(|project| project.root.as_path()), self.central.as_deref());
-        origins.check_environment().map_err(|error| Failed::invalid(error.to_string()))
+        let origins = Origins::of(
+            project.as_ref().map(|project| project.root.as_path()),
+            self.central.as_deref(),
+        );
+        origins
+            .check_environment()
+            .map_err(|error| Failed::invalid(error.to_string()))
     }
 
     /// The project `found`, or the part of it that the environment names.
@@ -136,7 +159,9 @@ impl SessionOptions {
     /// # Errors
     /// If the environment names something else, which a project may have made it do.
     pub fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
-        let Some(named) = &self.narrow_project else { return Ok(found) };
+        let Some(named) = &self.narrow_project else {
+            return Ok(found);
+        };
         let narrow = Project::choose(Some(named), directory)?;
         if narrow.root.starts_with(&found.root) || is_worktree_of(&narrow.root, &found.root) {
             return Ok(narrow);
@@ -153,7 +178,9 @@ impl SessionOptions {
     /// # Errors
     /// If it opens more, or does not exist.
     pub fn check_profile(&self, root: Option<&Path>) -> Result<(), Failed> {
-        let Some(named) = &self.narrow_profile else { return Ok(()) };
+        let Some(named) = &self.narrow_profile else {
+            return Ok(());
+        };
         let usual = self.files().choose("", root).profile;
         if *named == AUTO || *named == usual {
             return Ok(());
@@ -199,7 +226,10 @@ impl SessionOptions {
         } = self;
         let absolute = |path: &Option<PathBuf>| {
             let absolute = path.as_ref().map(std::path::absolute).transpose();
-            absolute.map_err(|error| Failed::invalid(error.to_string()))?.map(text).transpose()
+            absolute
+                .map_err(|error| Failed::invalid(error.to_string()))?
+                .map(text)
+                .transpose()
         };
         let options = ShellOptions {
             central: absolute(central)?,
@@ -214,7 +244,8 @@ impl SessionOptions {
             no_log: *no_log,
             verbose: *verbose,
         };
-        let options = serde_json::to_string(&options).map_err(|error| Failed::internal(error.to_string()))?;
+        let options =
+            serde_json::to_string(&options).map_err(|error| Failed::internal(error.to_string()))?;
         let mut variables = vec![(PROJECT, root.into()), (OPTIONS, options.into())];
         variables.extend(profile.as_ref().map(|profile| (PROFILE, profile.into())));
         variables.extend(trust.map(|trust| (TRUST, trust.name().into())));
@@ -237,7 +268,10 @@ impl Given {
 
     fn text(&self, name: &str) -> Result<Option<String>, Failed> {
         let utf8 = |value: OsString| value.into_string();
-        self.of(name).map(utf8).transpose().map_err(|_| Failed::invalid(format!("{name} is not UTF-8")))
+        self.of(name)
+            .map(utf8)
+            .transpose()
+            .map_err(|_| Failed::invalid(format!("{name} is not UTF-8")))
     }
 
     fn trust(&self) -> Result<Option<Trust>, Failed> {
@@ -246,9 +280,12 @@ impl Given {
     }
 
     fn options(&self) -> Result<ShellOptions, Failed> {
-        let Some(text) = self.text(OPTIONS)? else { return Ok(ShellOptions::default()) };
+        let Some(text) = self.text(OPTIONS)? else {
+            return Ok(ShellOptions::default());
+        };
         let wrong = |why: String| Failed::invalid(format!("{OPTIONS}: {why}"));
-        let options: ShellOptions = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let options: ShellOptions =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if let Some(scope) = &options.scope {
             scope.check().map_err(|error| wrong(error.to_string()))?;
         }
@@ -275,14 +312,22 @@ impl ShellWords {
         while words.first().is_some_and(is_ours) {
             let word = words.remove(0);
             let unknown = || Failed::invalid(format!("{word:?} is no option of lazaret-bash"));
-            let at = word.as_bytes().iter().position(|byte| *byte == b'=').ok_or_else(unknown)?;
-            let (name, value) = (&word.as_bytes()[..at], OsStr::from_bytes(&word.as_bytes()[at + 1..]));
+            let at = word
+                .as_bytes()
+                .iter()
+                .position(|byte| *byte == b'=')
+                .ok_or_else(unknown)?;
+            let (name, value) = (
+                &word.as_bytes()[..at],
+                OsStr::from_bytes(&word.as_bytes()[at + 1..]),
+            );
             let text = || value.to_str().map(str::to_owned).ok_or_else(unknown);
             match name {
                 b"--lazaret-project" => own.project = Some(value.into()),
                 b"--lazaret-profile" => own.profile = Some(text()?),
                 b"--lazaret-trust" => {
-                    own.trust = Some(trust(&text()?).map_err(|error| Failed::invalid(error.to_string()))?);
+                    own.trust =
+                        Some(trust(&text()?).map_err(|error| Failed::invalid(error.to_string()))?);
                 }
                 _ => return Err(unknown()),
             }
@@ -300,14 +345,31 @@ mod tests {
         let take = |words: &[&str]| {
             let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let own = ShellWords::take(&mut words);
-            (own, words.into_iter().map(|word| word.into_string().unwrap_or_default()).collect::<Vec<_>>())
+            (
+                own,
+                words
+                    .into_iter()
+                    .map(|word| word.into_string().unwrap_or_default())
+                    .collect::<Vec<_>>(),
+            )
         };
-        let (own, rest) =
-            take(&["--lazaret-project=/p=q", "--lazaret-profile=read-only", "-c", "--lazaret-trust=x"]);
+        let (own, rest) = take(&[
+            "--lazaret-project=/p=q",
+            "--lazaret-profile=read-only",
+            "-c",
+            "--lazaret-trust=x",
+        ]);
         let own = own.expect("both are known");
-        assert_eq!((own.project, own.profile.as_deref()), (Some("/p=q".into()), Some("read-only")));
+        assert_eq!(
+            (own.project, own.profile.as_deref()),
+            (Some("/p=q".into()), Some("read-only"))
+        );
         assert_eq!(rest, ["-c", "--lazaret-trust=x"]);
-        for wrong in ["--lazaret-project", "--lazaret-executor=/x", "--lazaret-trust=blind"] {
+        for wrong in [
+            "--lazaret-project",
+            "--lazaret-executor=/x",
+            "--lazaret-trust=blind",
+        ] {
             assert!(take(&[wrong]).0.is_err(), "{wrong}");
         }
     }

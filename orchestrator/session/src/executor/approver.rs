@@ -40,13 +40,28 @@ impl ApproverConnections {
     /// Searches `directories`; connects to nothing yet.
     pub fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, received) = channel(WAITING);
-        Self { directories, sessions: BTreeMap::new(), tried: BTreeSet::new(), received, sender }
+        Self {
+            directories,
+            sessions: BTreeMap::new(),
+            tried: BTreeSet::new(),
+            received,
+            sender,
+        }
     }
 
     /// Connects to every session that is new since the last scan. Needs a local runtime.
     pub fn scan(&mut self) {
-        for path in self.directories.iter().flat_map(|directory| sockets(directory)).collect::<Vec<_>>() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for path in self
+            .directories
+            .iter()
+            .flat_map(|directory| sockets(directory))
+            .collect::<Vec<_>>()
+        {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if self.sessions.contains_key(&name) || self.tried.contains(&path) {
                 continue;
             }
@@ -100,14 +115,22 @@ fn send(mut stream: &UnixStream, message: &FromApprover) -> Result<(), ExecutorE
     Ok(stream.write_all(&frame)?)
 }
 
-async fn receive(stream: &AsyncStream, name: &str, sender: &Sender<(String, FromSession)>) -> ExecutorError {
+async fn receive(
+    stream: &AsyncStream,
+    name: &str,
+    sender: &Sender<(String, FromSession)>,
+) -> ExecutorError {
     let mut decoder = Decoder::new();
     let mut bytes = vec![0; 64 * 1024];
     loop {
         match decoder.next::<ToApprover>() {
             Ok(Some(ToApprover::Fault(failed))) => return ExecutorError::Fault(failed),
             Ok(Some(message)) => {
-                if sender.send((name.to_owned(), FromSession::Message(Box::new(message)))).await.is_err() {
+                if sender
+                    .send((name.to_owned(), FromSession::Message(Box::new(message))))
+                    .await
+                    .is_err()
+                {
                     return ExecutorError::Lost;
                 }
                 continue;
@@ -128,10 +151,19 @@ async fn receive(stream: &AsyncStream, name: &str, sender: &Sender<(String, From
 }
 
 fn sockets(directory: &Path) -> Vec<PathBuf> {
-    #[allow(clippy::disallowed_methods, reason = "what it lists are the names of our own sockets")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "what it lists are the names of our own sockets"
+    )]
     let entries = std::fs::read_dir(directory);
     let mut paths: Vec<PathBuf> = entries
-        .map(|entries| entries.flatten().take(SOCKETS).map(|entry| entry.path()).collect())
+        .map(|entries| {
+            entries
+                .flatten()
+                .take(SOCKETS)
+                .map(|entry| entry.path())
+                .collect()
+        })
         .unwrap_or_default();
     paths.sort();
     paths

@@ -7,9 +7,9 @@ use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
 use crate::unreported::Received;
 use broker_protocol::{
-    CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
-    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Traced, Wants,
-    encode, frame, limit,
+    CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer,
+    FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
+    Spill, ToBroker, Traced, Wants, encode, frame, limit,
 };
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::RelaySockets;
@@ -73,11 +73,28 @@ impl Connection {
         let read = watch(socket.try_clone()?, Interest::READABLE)?;
         let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
         let (leases, found) = (watch::Sender::default(), Received::default());
-        let link = Rc::new(Link { write: socket, state, dirty, drained, leases, found });
+        let link = Rc::new(Link {
+            write: socket,
+            state,
+            dirty,
+            drained,
+            leases,
+            found,
+        });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
-        let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
+        let roots = Roots {
+            project: opened.project.clone(),
+            central: opened.central.clone(),
+        };
         let (relay, places) = (Cell::new(relay), Arc::new(Semaphore::new(limit::CALLS)));
-        Ok(Self { link, roots, opened, relay, reader, places })
+        Ok(Self {
+            link,
+            roots,
+            opened,
+            relay,
+            reader,
+            places,
+        })
     }
 
     /// What the executor reported of the session.
@@ -126,7 +143,11 @@ impl Connection {
         let (sender, explained) = oneshot::channel();
         let count = traced.len();
         self.link.send(&ToBroker::Explain(traced))?;
-        self.link.state.borrow_mut().explanations.push_back((count, sender));
+        self.link
+            .state
+            .borrow_mut()
+            .explanations
+            .push_back((count, sender));
         explained.await.map_err(|_| ExecutorError::Lost.into())
     }
 
@@ -159,17 +180,30 @@ impl Connection {
         self.link.room().await;
         let slot = Rc::new(Slot::default());
         let call = self.link.enter(slot.clone());
-        let control = Control { link: self.link.clone(), call, slot };
+        let control = Control {
+            link: self.link.clone(),
+            call,
+            slot,
+        };
         control.slot.hear_leases(call, &self.link.leases.borrow());
         let sent = self.link.send(&match wants.is_empty() {
             true => ToBroker::Call { call, request },
-            false => ToBroker::WantingCall { call, request, wants },
+            false => ToBroker::WantingCall {
+                call,
+                request,
+                wants,
+            },
         });
         if let Err(failed) = sent {
             self.link.state.borrow_mut().calls.remove(&call);
             return Err(failed);
         }
-        Ok(RunningRequest { control, uncredited: 0, ended: false, place })
+        Ok(RunningRequest {
+            control,
+            uncredited: 0,
+            ended: false,
+            place,
+        })
     }
 
     /// Lets the executor save text that the effect of `call` produced; `None` if it was not saved, such as an empty text.
@@ -179,7 +213,13 @@ impl Connection {
         while let Some(piece) = pieces.next() {
             self.link.room().await;
             let last = pieces.peek().is_none();
-            self.link.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last }).ok()?;
+            self.link
+                .send(&ToBroker::Keep {
+                    call,
+                    bytes: piece.to_vec(),
+                    last,
+                })
+                .ok()?;
         }
         let (sender, saved) = oneshot::channel();
         self.link.state.borrow_mut().saves.insert(call, sender);
@@ -268,7 +308,9 @@ impl Slot {
         if sequence != self.sequence.get() {
             return Err(ExecutorError::Protocol("a piece of output is missing"));
         }
-        let left = u32::try_from(bytes.len()).ok().and_then(|count| self.window.get().checked_sub(count));
+        let left = u32::try_from(bytes.len())
+            .ok()
+            .and_then(|count| self.window.get().checked_sub(count));
         let left = left.ok_or(ExecutorError::Protocol("more output than its window"))?;
         self.window.set(left);
         self.sequence.set(sequence + 1);
@@ -334,8 +376,10 @@ impl Link {
             return Err(end.clone());
         }
         let waiting = !state.outgoing.is_empty();
-        encode(message, &mut state.outgoing)
-            .map_err(|error| Failed { kind: ErrorKind::Internal, message: error.to_string() })?;
+        encode(message, &mut state.outgoing).map_err(|error| Failed {
+            kind: ErrorKind::Internal,
+            message: error.to_string(),
+        })?;
         if !waiting && self.flush(&mut state) {
             self.dirty.notify_one();
         }
@@ -374,55 +418,86 @@ impl Link {
 
     fn handle(&self, message: FromBroker) -> Result<(), ExecutorError> {
         match message {
-            FromBroker::Output { call, stderr, sequence, bytes } => {
-                self.slot(call)?.output(stderr, sequence, bytes)
-            }
+            FromBroker::Output {
+                call,
+                stderr,
+                sequence,
+                bytes,
+            } => self.slot(call)?.output(stderr, sequence, bytes),
             // The call may have ended meanwhile.
             FromBroker::Suspended { call } => {
-                self.slot(call).into_iter().for_each(|slot| slot.push(RequestEvent::Suspended));
+                self.slot(call)
+                    .into_iter()
+                    .for_each(|slot| slot.push(RequestEvent::Suspended));
                 Ok(())
             }
-            FromBroker::InputCredit { call, bytes } => self.slot(call).map(|slot| slot.credit(bytes)),
+            FromBroker::InputCredit { call, bytes } => {
+                self.slot(call).map(|slot| slot.credit(bytes))
+            }
             FromBroker::Part { call, bytes } => self.slot(call)?.part(&bytes),
-            FromBroker::Done { call, outcome, usage, layers, denied } => {
-                denied.check().map_err(|_| ExecutorError::Protocol("denials pass a limit"))?;
+            FromBroker::Done {
+                call,
+                outcome,
+                usage,
+                layers,
+                denied,
+            } => {
+                denied
+                    .check()
+                    .map_err(|_| ExecutorError::Protocol("denials pass a limit"))?;
                 let slot = self.slot(call)?;
                 self.state.borrow_mut().calls.remove(&call);
                 let answer = slot.take_answer(&outcome).map_err(Failed::from);
-                slot.push_end(answer.map(|answer| Finished { outcome, answer, usage, layers, denied }));
+                slot.push_end(answer.map(|answer| Finished {
+                    outcome,
+                    answer,
+                    usage,
+                    layers,
+                    denied,
+                }));
                 Ok(())
             }
             FromBroker::Asked { call, challenge } => {
-                self.slot(call)?.push(RequestEvent::Asked(Box::new(challenge)));
+                self.slot(call)?
+                    .push(RequestEvent::Asked(Box::new(challenge)));
                 Ok(())
             }
             // The call may have ended while our answer was in transit.
             FromBroker::Ungranted(not) => {
-                self.slot(not.call).into_iter().for_each(|slot| slot.push(RequestEvent::Rejected(not.fault)));
+                self.slot(not.call)
+                    .into_iter()
+                    .for_each(|slot| slot.push(RequestEvent::Rejected(not.fault)));
                 Ok(())
             }
             FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
             FromBroker::Grants(standing) => {
                 let waiting = self.state.borrow_mut().grant_lists.pop_front();
-                let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
+                let waiting =
+                    waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
                 // The receiver may have been dropped meanwhile.
                 let _ = waiting.send(standing);
                 Ok(())
             }
             FromBroker::Leases(leases) => {
                 let state = self.state.borrow();
-                state.calls.iter().for_each(|(call, slot)| slot.hear_leases(*call, &leases));
+                state
+                    .calls
+                    .iter()
+                    .for_each(|(call, slot)| slot.hear_leases(*call, &leases));
                 self.leases.send_replace(leases);
                 Ok(())
             }
             FromBroker::Found(found) => {
-                found.check().map_err(|_| ExecutorError::Protocol("findings pass a limit"))?;
+                found
+                    .check()
+                    .map_err(|_| ExecutorError::Protocol("findings pass a limit"))?;
                 self.found.borrow_mut().append(found);
                 Ok(())
             }
             FromBroker::Kept { call, spill } => {
                 let waiting = self.state.borrow_mut().saves.remove(&call);
-                let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
+                let waiting =
+                    waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
                 let _ = waiting.send(spill);
                 Ok(())
             }
@@ -442,7 +517,9 @@ impl Link {
 
     fn slot(&self, call: CallId) -> Result<Rc<Slot>, ExecutorError> {
         let slot = self.state.borrow().calls.get(&call).cloned();
-        slot.ok_or(ExecutorError::Protocol("a message about a call that is not under way"))
+        slot.ok_or(ExecutorError::Protocol(
+            "a message about a call that is not under way",
+        ))
     }
 
     /// Ends every call in progress, and fails all later ones.
@@ -567,8 +644,11 @@ impl RunningRequest {
             (None, HadPaths::NotOver) => !over || lease.key.is_some(),
             (None, HadPaths::None) => false,
         };
-        let had: BTreeSet<_> =
-            leased.values().filter(had).map(|(lease, _)| lease.opens.to_string()).collect();
+        let had: BTreeSet<_> = leased
+            .values()
+            .filter(had)
+            .map(|(lease, _)| lease.opens.to_string())
+            .collect();
         had.into_iter().collect()
     }
 
@@ -594,13 +674,19 @@ impl RunningRequest {
 
     /// Reports that `bytes` of output were consumed, so that the executor may send as many again.
     pub fn taken(&mut self, bytes: usize) {
-        self.uncredited = self.uncredited.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.uncredited = self
+            .uncredited
+            .saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         let slot = &self.control.slot;
         if self.uncredited < CREDIT || slot.ended.get() {
             return;
         }
-        slot.window.set(slot.window.get().saturating_add(self.uncredited));
-        self.control.send(|call| ToBroker::Credit { call, bytes: self.uncredited });
+        slot.window
+            .set(slot.window.get().saturating_add(self.uncredited));
+        self.control.send(|call| ToBroker::Credit {
+            call,
+            bytes: self.uncredited,
+        });
         self.uncredited = 0;
     }
 
@@ -613,7 +699,12 @@ impl RunningRequest {
     pub fn answer(&self, challenge: &Challenge, approval: Approval) {
         let Challenge { digest, nonce, .. } = *challenge;
         self.control.send(|call| match approval {
-            Approval::Yes(extent) => ToBroker::Grant(Grant { call, digest, nonce, extent }),
+            Approval::Yes(extent) => ToBroker::Grant(Grant {
+                call,
+                digest,
+                nonce,
+                extent,
+            }),
             Approval::No => ToBroker::Refuse { call },
         });
     }
@@ -648,7 +739,11 @@ impl Control {
 
     /// Reports the new size of the window.
     pub fn resize(&self, rows: u16, columns: u16) {
-        self.send(|call| ToBroker::Resize { call, rows, columns });
+        self.send(|call| ToBroker::Resize {
+            call,
+            rows,
+            columns,
+        });
     }
 
     /// Ends its standard input.
@@ -659,14 +754,19 @@ impl Control {
     /// Feeds its standard input as fast as it accepts it. Only one task at a time may feed a call.
     pub async fn feed(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.slot.ended.get() {
-            let room = (self.slot.input.get() as usize).min(limit::CHUNK).min(bytes.len());
+            let room = (self.slot.input.get() as usize)
+                .min(limit::CHUNK)
+                .min(bytes.len());
             if room == 0 {
                 self.slot.input_room.notified().await;
                 continue;
             }
             let (now, later) = bytes.split_at(room);
             self.slot.input.set(self.slot.input.get() - room as u32);
-            self.send(|call| ToBroker::Input { call, bytes: now.to_vec() });
+            self.send(|call| ToBroker::Input {
+                call,
+                bytes: now.to_vec(),
+            });
             bytes = later;
         }
     }

@@ -29,7 +29,9 @@ pub enum ExecutorError {
     /// The executor ended the connection and gave this reason.
     #[error("{}", .0.message)]
     Fault(Failed),
-    #[error("the executor has ended unexpectedly; its reason, if it gave one, is on standard error")]
+    #[error(
+        "the executor has ended unexpectedly; its reason, if it gave one, is on standard error"
+    )]
     Lost,
     #[error("the executor has not answered within {0} s")]
     Silent(u64),
@@ -51,6 +53,9 @@ impl From<ExecutorError> for Failed {
             | ExecutorError::Lost
             | ExecutorError::Io(_) => ErrorKind::ExecutorLost,
         };
-        Failed { kind, message: error.to_string() }
+        Failed {
+            kind,
+            message: error.to_string(),
+        }
     }
 }

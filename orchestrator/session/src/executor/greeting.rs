@@ -4,8 +4,8 @@
 use crate::executor::connection::Connection;
 use crate::executor::error::ExecutorError;
 use broker_protocol::{
-    Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened, Outcome,
-    Request, ToBroker, encode,
+    Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened,
+    Outcome, Request, ToBroker, encode,
 };
 use orchestrator_web::relay::RelaySockets;
 use rustix::cmsg_space;
@@ -65,12 +65,17 @@ impl Dialed {
         encode(request, &mut frame)?;
         // An executor that has ended may have said why.
         if let Err(error) = self.socket.write_all(&frame)
-            && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+            && !matches!(
+                error.kind(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+            )
         {
             return Err(error.into());
         }
         self.socket.set_nonblocking(true)?;
-        Ok(Greeting { socket: self.socket })
+        Ok(Greeting {
+            socket: self.socket,
+        })
     }
 }
 
@@ -104,12 +109,18 @@ impl Greeting {
     pub async fn opened(self) -> Result<Connection, ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
-        let Greeted { socket, decoder, descriptors } = greeted;
+        let Greeted {
+            socket,
+            decoder,
+            descriptors,
+        } = greeted;
         let relay = match opened.network {
             Some(_) => RelaySockets::new(descriptors)?.map(Some),
             None => descriptors.is_empty().then_some(None),
         };
-        let relay = relay.ok_or(ExecutorError::Protocol("other descriptors than a relay has"))?;
+        let relay = relay.ok_or(ExecutorError::Protocol(
+            "other descriptors than a relay has",
+        ))?;
         Ok(Connection::new(socket.into_std()?, decoder, opened, relay)?)
     }
 
@@ -138,13 +149,25 @@ impl Greeting {
     pub async fn run(self, command: Bash) -> Result<(Opened, Outcome), ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
-        greeted.send(&ToBroker::Call { call: 1, request: Request::Bash(command) }).await?;
+        greeted
+            .send(&ToBroker::Call {
+                call: 1,
+                request: Request::Bash(command),
+            })
+            .await?;
         loop {
             match greeted.next().await? {
-                FromBroker::Done { call: 1, outcome, .. } => return Ok((opened, outcome)),
+                FromBroker::Done {
+                    call: 1, outcome, ..
+                } => return Ok((opened, outcome)),
                 FromBroker::Asked { call: 1, challenge } if challenge.channel == Channel::Relay => {
                     let Challenge { digest, nonce, .. } = challenge;
-                    let grant = Grant { call: 1, digest, nonce, extent: Extent::Once };
+                    let grant = Grant {
+                        call: 1,
+                        digest,
+                        nonce,
+                        extent: Extent::Once,
+                    };
                     greeted.send(&ToBroker::Grant(grant)).await?;
                 }
                 // What was found is for results; a single command of ours has none.
@@ -156,7 +179,11 @@ impl Greeting {
 
     async fn greeted(self) -> Result<Greeted, ExecutorError> {
         let socket = AsyncStream::from_std(self.socket)?;
-        let mut greeted = Greeted { socket, decoder: Decoder::new(), descriptors: Vec::new() };
+        let mut greeted = Greeted {
+            socket,
+            decoder: Decoder::new(),
+            descriptors: Vec::new(),
+        };
         match greeted.next().await? {
             FromBroker::Hello(hello) => hello.check()?,
             other => return Err(out_of_turn(other)),
@@ -186,9 +213,15 @@ impl Greeted {
     async fn tried(&mut self, open: Open, command: Bash) -> Result<Tried, ExecutorError> {
         self.send(&ToBroker::Open(open)).await?;
         let opened = self.opened().await?;
-        self.send(&ToBroker::Call { call: 1, request: Request::Bash(command) }).await?;
+        self.send(&ToBroker::Call {
+            call: 1,
+            request: Request::Bash(command),
+        })
+        .await?;
         let outcome = match self.next().await? {
-            FromBroker::Done { call: 1, outcome, .. } => Some(outcome),
+            FromBroker::Done {
+                call: 1, outcome, ..
+            } => Some(outcome),
             FromBroker::Asked { call: 1, .. } => None,
             other => return Err(out_of_turn(other)),
         };
@@ -246,7 +279,11 @@ impl Greeted {
 }
 
 /// Reads once, with attached descriptors. The kernel closes those that do not fit.
-fn receive(socket: BorrowedFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+fn receive(
+    socket: BorrowedFd,
+    bytes: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

@@ -14,11 +14,18 @@ use std::path::Path;
 /// # Errors
 /// [`ExecutorError::Socket`], which tells the user what to do.
 pub fn connect(path: &Path) -> Result<UnixStream, ExecutorError> {
-    let refused = |why: String| ExecutorError::Socket { path: path.to_owned(), why };
+    let refused = |why: String| ExecutorError::Socket {
+        path: path.to_owned(),
+        why,
+    };
     check_directory(path).map_err(refused)?;
-    let name = path.to_fs_name::<GenericFilePath>().map_err(|error| refused(error.to_string()))?;
+    let name = path
+        .to_fs_name::<GenericFilePath>()
+        .map_err(|error| refused(error.to_string()))?;
     let stream = Stream::connect(name).map_err(|error| {
-        refused(format!("{error}; start an executor there with `lazaret-executor listen --socket PATH`"))
+        refused(format!(
+            "{error}; start an executor there with `lazaret-executor listen --socket PATH`"
+        ))
     })?;
     check_peer(&stream).map_err(refused)?;
     let Stream::UdSocket(stream) = stream;
@@ -38,18 +45,22 @@ fn check_directory(path: &Path) -> Result<(), String> {
     }
     match folder.permissions().mode() & 0o777 {
         0o700 => Ok(()),
-        mode => Err(format!("others can enter its directory (mode {mode:o}); make it 700 with chmod")),
+        mode => Err(format!(
+            "others can enter its directory (mode {mode:o}); make it 700 with chmod"
+        )),
     }
 }
 
 /// The executor must run as our user or as root.
 fn check_peer(stream: &Stream) -> Result<(), String> {
-    let peer = stream
-        .peer_creds()
-        .map_err(|error| format!("the user of the process that listens there is unknown: {error}"))?;
+    let peer = stream.peer_creds().map_err(|error| {
+        format!("the user of the process that listens there is unknown: {error}")
+    })?;
     match peer.euid().map(Uid::from_raw) {
         Some(uid) if uid.is_root() || uid == geteuid() => Ok(()),
-        Some(uid) => Err(format!("a process of user {uid} listens there; only you or root may")),
+        Some(uid) => Err(format!(
+            "a process of user {uid} listens there; only you or root may"
+        )),
         None => Err("the user of the process that listens there is unknown".into()),
     }
 }
@@ -63,7 +74,8 @@ mod tests {
 
     /// Creates a directory for this test with `mode`.
     fn folder(name: &str, mode: u32) -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("lazaret-socket-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("lazaret-socket-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

@@ -3,8 +3,9 @@
 #![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use broker_protocol::{
-    CallId, Captured, Decoder, Denials, Digest, Ended, FileAnswer, FromBroker, Hello, Layer, LayerReport,
-    LayerSet, LayerState, Open, Opened, Outcome, Ran, Request, Tier, ToBroker, Usage, encode, frame,
+    CallId, Captured, Decoder, Denials, Digest, Ended, FileAnswer, FromBroker, Hello, Layer,
+    LayerReport, LayerSet, LayerState, Open, Opened, Outcome, Ran, Request, Tier, ToBroker, Usage,
+    encode, frame,
 };
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -27,7 +28,12 @@ pub struct Peer {
 impl Peer {
     pub fn new(stream: UnixStream, number: u8) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, decoder: Decoder::new(), chunks: HashMap::new(), number }
+        Self {
+            stream,
+            decoder: Decoder::new(),
+            chunks: HashMap::new(),
+            number,
+        }
     }
 
     /// The next message; none when lazaret is gone.
@@ -66,10 +72,14 @@ impl Peer {
 
     /// Greets and opens the session.
     pub fn open(&mut self) -> Open {
-        let Some(ToBroker::Hello(hello)) = self.receive() else { panic!("no hello") };
+        let Some(ToBroker::Hello(hello)) = self.receive() else {
+            panic!("no hello")
+        };
         hello.check().unwrap();
         self.send(&FromBroker::Hello(Hello::ours(None)));
-        let Some(ToBroker::Open(open)) = self.receive() else { panic!("no open") };
+        let Some(ToBroker::Open(open)) = self.receive() else {
+            panic!("no open")
+        };
         self.send(&FromBroker::Opened(opened(self.number)));
         open
     }
@@ -84,7 +94,12 @@ impl Peer {
 
     pub fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
         let sequence = self.chunks.entry(call).or_default();
-        let message = FromBroker::Output { call, stderr, sequence: *sequence, bytes: bytes.to_vec() };
+        let message = FromBroker::Output {
+            call,
+            stderr,
+            sequence: *sequence,
+            bytes: bytes.to_vec(),
+        };
         *sequence += 1;
         self.send(&message);
     }
@@ -95,9 +110,18 @@ impl Peer {
 
     /// Ends a call that was denied something.
     pub fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
-        let usage = Usage { wall_us: 7, ..Usage::default() };
+        let usage = Usage {
+            wall_us: 7,
+            ..Usage::default()
+        };
         let layers = LayerSet::default().with(Layer::Seccomp);
-        self.send(&FromBroker::Done { call, outcome, usage, layers, denied });
+        self.send(&FromBroker::Done {
+            call,
+            outcome,
+            usage,
+            layers,
+            denied,
+        });
     }
 
     /// Ends a command that printed `output`.
@@ -113,7 +137,10 @@ impl Peer {
     /// Answers a file tool, in parts of `size`.
     pub fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
         for bytes in frame::encode_whole(answer).unwrap().chunks(size) {
-            self.send(&FromBroker::Part { call, bytes: bytes.to_vec() });
+            self.send(&FromBroker::Part {
+                call,
+                bytes: bytes.to_vec(),
+            });
         }
         self.done(call, Outcome::Answered);
     }
@@ -142,15 +169,27 @@ pub fn shell(request: &Request) -> &str {
 
 /// The session on the connection of this number.
 pub fn opened(number: u8) -> Opened {
-    let in_force = LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("all".into()) };
-    let state = LayerState::Missing { why: "w".into(), lost: "l".into() };
+    let in_force = LayerReport {
+        layer: Layer::Seccomp,
+        state: LayerState::InForce("all".into()),
+    };
+    let state = LayerState::Missing {
+        why: "w".into(),
+        lost: "l".into(),
+    };
     Opened {
         project: "/p".into(),
         central: "/c".into(),
         profile: "default".into(),
         policy: Digest([7; 32]),
         tier: Tier::Namespaced,
-        layers: vec![in_force, LayerReport { layer: Layer::Cgroup, state }],
+        layers: vec![
+            in_force,
+            LayerReport {
+                layer: Layer::Cgroup,
+                state,
+            },
+        ],
         session: format!("{:02x}", 0x5e + number).repeat(16),
         also_closed: vec![],
         over_bounds: 0,
@@ -160,6 +199,17 @@ pub fn opened(number: u8) -> Opened {
 }
 
 fn ran(ended: Ended, output: &[u8]) -> Outcome {
-    let output = Captured { head: output.to_vec(), tail: vec![], omitted: 0 };
-    Outcome::Ran(Ran { ended, output, spill: None, stderr: None, timeout_s: Some(10), profile: None })
+    let output = Captured {
+        head: output.to_vec(),
+        tail: vec![],
+        omitted: 0,
+    };
+    Outcome::Ran(Ran {
+        ended,
+        output,
+        spill: None,
+        stderr: None,
+        timeout_s: Some(10),
+        profile: None,
+    })
 }

@@ -6,9 +6,9 @@
 pub mod fake_broker;
 
 use broker_protocol::{
-    CallId, Captured, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer, FileReply,
-    FromBroker, Listed, Nonce, Open, Outcome, Ran, Read, Request, Risk, Spill, ToBroker, Trust, Written,
-    Zone, ZonePath,
+    CallId, Captured, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer,
+    FileReply, FromBroker, Listed, Nonce, Open, Outcome, Ran, Read, Request, Risk, Spill, ToBroker,
+    Trust, Written, Zone, ZonePath,
 };
 use fake_broker::Peer;
 use orchestrator_session::executor::{Dial, ExecutorError};
@@ -43,7 +43,9 @@ impl Dial for Broker {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut threads = self.threads.lock().unwrap();
         let number = threads.len() as u8;
-        threads.push(thread::spawn(move || script(&mut Peer::new(theirs, number))));
+        threads.push(thread::spawn(move || {
+            script(&mut Peer::new(theirs, number))
+        }));
         Ok(ours)
     }
 }
@@ -65,7 +67,9 @@ impl Records {
 }
 
 pub fn word(event: &Event) -> String {
-    let of = event.part.map_or(String::new(), |part| format!(" of {}.{}", part.batch, part.index));
+    let of = event.part.map_or(String::new(), |part| {
+        format!(" of {}.{}", part.batch, part.index)
+    });
     let what = match &*event.body {
         Body::SessionOpened(_) => "opened".to_owned(),
         Body::ToolRegistered { tool, .. } => format!("registered {tool}"),
@@ -77,9 +81,17 @@ pub fn word(event: &Event) -> String {
         Body::ApprovalWanted(_) => "wants an answer".to_owned(),
         Body::ApprovalGiven { .. } => "has an answer".to_owned(),
         Body::Violation(event) => format!("violation {}", event.violations),
-        Body::Connection(decision) => format!("connection {} {}", decision.host, decision.verdict.name()),
+        Body::Connection(decision) => {
+            format!("connection {} {}", decision.host, decision.verdict.name())
+        }
         Body::Result(result) => {
-            format!("result {}", result.error.as_ref().map_or("success", |error| error.kind.name()))
+            format!(
+                "result {}",
+                result
+                    .error
+                    .as_ref()
+                    .map_or("success", |error| error.kind.name())
+            )
         }
     };
     format!("{}{of} {what}", event.call)
@@ -104,7 +116,11 @@ pub fn config() -> Config {
         answer_s: None,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
-    Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }
+    Config {
+        profile: &STANDARD,
+        max_violations: Some(3),
+        ..Config::new(open, redactor)
+    }
 }
 
 /// Runs `test` with a session of `config` and what its records have, against `scripts`.
@@ -114,10 +130,20 @@ pub fn with_scripts<T>(
     test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
 ) -> T {
     let threads = Arc::default();
-    let broker = Broker { waiting: Arc::new(Mutex::new(scripts)), threads: Arc::clone(&threads) };
+    let broker = Broker {
+        waiting: Arc::new(Mutex::new(scripts)),
+        threads: Arc::clone(&threads),
+    };
     let records = Rc::new(Records::default());
-    let config = Config { executor: Some(Box::new(broker)), subscribers: vec![records.clone()], ..config };
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let config = Config {
+        executor: Some(Box::new(broker)),
+        subscribers: vec![records.clone()],
+        ..config
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .unwrap();
     let result = runtime.block_on(async { test(Session::start(config), records).await });
     drop(runtime);
     for thread in threads.lock().unwrap().drain(..) {
@@ -184,9 +210,19 @@ pub fn answering(
                     text.extend(bytes);
                     if last {
                         let path = ZonePath::new(Zone::Central, "outputs/1.log").unwrap();
-                        let spill = Spill { path, bytes: text.len() as u64, whole: true };
-                        saved.lock().unwrap().push((call, std::mem::take(&mut text)));
-                        peer.send(&FromBroker::Kept { call, spill: saves.then_some(spill) });
+                        let spill = Spill {
+                            path,
+                            bytes: text.len() as u64,
+                            whole: true,
+                        };
+                        saved
+                            .lock()
+                            .unwrap()
+                            .push((call, std::mem::take(&mut text)));
+                        peer.send(&FromBroker::Kept {
+                            call,
+                            spill: saves.then_some(spill),
+                        });
                     }
                 }
                 _ => {}
@@ -203,13 +239,30 @@ pub fn plain(request: &Request) -> Done {
         Request::FileRead(file) => answered(read(file.path.to_string().as_bytes())),
         Request::FileWrite(_) => answered(written()),
         Request::Effect(_) => (Outcome::Granted, None),
-        _ => answered(Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }))),
+        _ => answered(Ok(FileReply::Listed(Listed {
+            entries: vec![],
+            truncated: None,
+        }))),
     }
 }
 
 pub fn ran(ended: Ended, output: &[u8]) -> Done {
-    let output = Captured { head: output.to_vec(), tail: vec![], omitted: 0 };
-    (Outcome::Ran(Ran { ended, output, spill: None, stderr: None, timeout_s: None, profile: None }), None)
+    let output = Captured {
+        head: output.to_vec(),
+        tail: vec![],
+        omitted: 0,
+    };
+    (
+        Outcome::Ran(Ran {
+            ended,
+            output,
+            spill: None,
+            stderr: None,
+            timeout_s: None,
+            profile: None,
+        }),
+        None,
+    )
 }
 
 pub fn answered(answer: FileAnswer) -> Done {
@@ -230,11 +283,20 @@ pub fn read(content: &[u8]) -> FileAnswer {
 
 pub fn written() -> FileAnswer {
     let sha256 = Digest([1; 32]);
-    Ok(FileReply::Written(Written { bytes: 1, created: true, sha256, change: None, hunks: Some(vec![]) }))
+    Ok(FileReply::Written(Written {
+        bytes: 1,
+        created: true,
+        sha256,
+        change: None,
+        hunks: Some(vec![]),
+    }))
 }
 
 pub fn failed(kind: ErrorKind) -> Failed {
-    Failed { kind, message: "m".into() }
+    Failed {
+        kind,
+        message: "m".into(),
+    }
 }
 
 /// A question that is answered through `channel`.
@@ -255,7 +317,13 @@ pub fn question(channel: Channel) -> Challenge {
 
 /// Starts a call of a tool.
 pub fn start(session: &Session, tool: &str, input: Value) -> Call {
-    session.call(CallContext::new("test".into()), Invocation::Tool { name: tool.into(), input })
+    session.call(
+        CallContext::new("test".into()),
+        Invocation::Tool {
+            name: tool.into(),
+            input,
+        },
+    )
 }
 
 /// Makes a call whose questions are allowed once.
@@ -271,7 +339,9 @@ pub async fn finish(mut call: Call) -> (Vec<Event>, Arc<CallResult>) {
             Body::Result(result) if event.part.is_none() => return (events, result.clone()),
             Body::ApprovalWanted(question) if question.challenge.channel == Channel::Relay => {
                 let yes = Approval::Yes(broker_protocol::Extent::Once);
-                call.handle.approve(event.part.map(|part| part.index), yes).await;
+                call.handle
+                    .approve(event.part.map(|part| part.index), yes)
+                    .await;
             }
             _ => {}
         }

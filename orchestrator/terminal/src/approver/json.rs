@@ -110,7 +110,9 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
         }
         QueueEvent::SessionEnded(session, error) => {
             waiting.retain(|pending| pending.key.0 != session);
-            print::json(&json!({ "event": "over", "session": session, "message": error.to_string() }))
+            print::json(
+                &json!({ "event": "over", "session": session, "message": error.to_string() }),
+            )
         }
         QueueEvent::Pending(pending) => {
             print::json(&PendingLine::new(&pending))?;
@@ -125,7 +127,9 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
                 Decision::Expired => "expired",
                 Decision::Cancelled => "cancelled",
             };
-            print::json(&json!({ "event": "ended", "session": session, "call": call, "decision": decision }))
+            print::json(
+                &json!({ "event": "ended", "session": session, "call": call, "decision": decision }),
+            )
         }
         QueueEvent::Rejected(session, rejected) => print::json(&json!({
             "event": "not_taken", "session": session, "call": rejected.call, "fault": rejected.fault.name(),
@@ -143,14 +147,34 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
     }
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match line {
-        Line { session, call: Some(call), approve: Some(answer), grants: false, revoke: None } => {
-            let meant = waiting.iter().find(|pending| (&pending.key.0, pending.key.1) == (&session, call));
+        Line {
+            session,
+            call: Some(call),
+            approve: Some(answer),
+            grants: false,
+            revoke: None,
+        } => {
+            let meant = waiting
+                .iter()
+                .find(|pending| (&pending.key.0, pending.key.1) == (&session, call));
             queue.answer(meant.ok_or("no such call waits")?, answer.into());
         }
-        Line { session, call: None, approve: None, grants: true, revoke: None } => {
+        Line {
+            session,
+            call: None,
+            approve: None,
+            grants: true,
+            revoke: None,
+        } => {
             queue.grants(&session, None);
         }
-        Line { session, call: None, approve: None, grants: false, revoke: Some(grant) } => {
+        Line {
+            session,
+            call: None,
+            approve: None,
+            grants: false,
+            revoke: Some(grant),
+        } => {
             queue.grants(&session, Some(grant));
         }
         _ => return Err("a line has `call` and `approve`, or `grants`, or `revoke`".into()),

@@ -26,7 +26,8 @@ const SMALLEST: (usize, usize) = (8, 40);
 
 /// Shows calls one after the other until the user leaves.
 pub async fn serve(queue: ApprovalQueue) -> Result<(), Failed> {
-    let terminal = |error: std::io::Error| Failed::internal(format!("cannot use the terminal: {error}"));
+    let terminal =
+        |error: std::io::Error| Failed::internal(format!("cannot use the terminal: {error}"));
     let input = Input::stdin().map_err(terminal)?;
     let raw = Raw::enter().map_err(terminal)?;
     let dialog = Dialog {
@@ -51,7 +52,12 @@ struct Dialog {
 }
 
 impl Dialog {
-    async fn serve(mut self, mut queue: ApprovalQueue, input: &Input, raw: &Raw) -> Result<(), Failed> {
+    async fn serve(
+        mut self,
+        mut queue: ApprovalQueue,
+        input: &Input,
+        raw: &Raw,
+    ) -> Result<(), Failed> {
         let mut signals = Signals::listen(&[SIGWINCH, SIGCONT])?;
         let mut keys = [0; 64];
         self.show()?;
@@ -81,7 +87,9 @@ impl Dialog {
     /// Applies an event; returns whether the screen has to be redrawn.
     fn update(&mut self, event: QueueEvent) -> bool {
         let mut message = match &event {
-            QueueEvent::SessionOpened(_, opened) => Some(format!("a session in {}", opened.project)),
+            QueueEvent::SessionOpened(_, opened) => {
+                Some(format!("a session in {}", opened.project))
+            }
             _ => None,
         };
         let (is_another, ended) = self.screen.update(event);
@@ -108,7 +116,9 @@ impl Dialog {
     }
 
     fn answer(&mut self, approval: Approval, queue: &ApprovalQueue) -> bool {
-        let Some(first) = self.screen.first() else { return false };
+        let Some(first) = self.screen.first() else {
+            return false;
+        };
         if self.since.elapsed() < MOMENT {
             return false;
         }
@@ -120,7 +130,11 @@ impl Dialog {
             Some(refusal) => refusal.to_owned(),
             None => {
                 queue.answer(first, approval);
-                let answer = if approval == Approval::No { "not allowed" } else { "allowed" };
+                let answer = if approval == Approval::No {
+                    "not allowed"
+                } else {
+                    "allowed"
+                };
                 format!("call {}: {answer}", first.key.1)
             }
         };
@@ -160,7 +174,10 @@ struct Window {
 impl Window {
     fn now() -> Self {
         let (rows, columns) = size();
-        Self { rows: rows.into(), columns: columns.into() }
+        Self {
+            rows: rows.into(),
+            columns: columns.into(),
+        }
     }
 
     /// Rows available for a call.
@@ -192,7 +209,10 @@ fn draw(screen: &mut Screen, message: &str, window: Window) -> String {
                 false => "n no   (y and s after its end)",
             };
             let position = view.position(&lines, rows);
-            (left, format!("[{position}] {keys}  space/b/e page  q leave; {more} more wait"))
+            (
+                left,
+                format!("[{position}] {keys}  space/b/e page  q leave; {more} more wait"),
+            )
         }
     };
     let message = escape::fitted(&format!("{left}{message}"), room);
@@ -233,7 +253,13 @@ mod tests {
         };
         let proposal = Proposal::new(&request, None);
         let (key, until) = (("s".to_owned(), 7), Instant::now());
-        QueueEvent::Pending(Box::new(PendingCall { key, challenge, until, request, proposal }))
+        QueueEvent::Pending(Box::new(PendingCall {
+            key,
+            challenge,
+            until,
+            request,
+            proposal,
+        }))
     }
 
     /// The rows of a terminal that has printed `text`, with every character as wide as possible and a new row begun at once after a
@@ -243,7 +269,11 @@ mod tests {
         let (mut column, mut moved) = (0, 0);
         for c in text.trim_start_matches("\x1b[2J\x1b[H").chars() {
             assert!(!c.is_control() || c == '\r' || c == '\n', "{c:?}");
-            let width = if c.is_control() { 0 } else { orchestrator_text::characters::columns_max(c) };
+            let width = if c.is_control() {
+                0
+            } else {
+                orchestrator_text::characters::columns_max(c)
+            };
             if c == '\r' {
                 column = 0;
                 continue;
@@ -268,7 +298,10 @@ mod tests {
     #[test]
     fn nothing_that_a_client_says_moves_a_call_off_the_screen() {
         let wide = "日本語ไทย์์์์हिन्दी\u{301}\u{200d}\u{5d0}\t\u{1b}[2J".repeat(40);
-        let project = format!("a session in /{}bash (low risk), call 7: ls", " ".repeat(1800));
+        let project = format!(
+            "a session in /{}bash (low risk), call 7: ls",
+            " ".repeat(1800)
+        );
         for (rows, columns) in [(8, 40), (24, 80), (24, 81), (50, 200), (10, 41)] {
             let window = Window { rows, columns };
             // The control: uncut, the message pushes the call off the screen.
@@ -291,8 +324,12 @@ mod tests {
 
     /// A command of 30 numbered lines, about which there is `wide` to say; `left` seconds are left.
     fn pending_for(left: u64, wide: usize) -> QueueEvent {
-        let lines: Vec<String> = (0..30).map(|number| format!("echo line-{number:02}")).collect();
-        let QueueEvent::Pending(mut pending) = pending(&lines.join("\n")) else { panic!("nothing waits") };
+        let lines: Vec<String> = (0..30)
+            .map(|number| format!("echo line-{number:02}"))
+            .collect();
+        let QueueEvent::Pending(mut pending) = pending(&lines.join("\n")) else {
+            panic!("nothing waits")
+        };
         pending.challenge.why = "w".repeat(wide);
         // The half second is for a slow machine: only whole ones are shown.
         pending.until = Instant::now() + Duration::from_secs(left) + Duration::from_millis(500);
@@ -301,7 +338,10 @@ mod tests {
 
     #[test]
     fn every_line_is_on_a_page_while_the_seconds_run() {
-        let window = Window { rows: 12, columns: 50 };
+        let window = Window {
+            rows: 12,
+            columns: 50,
+        };
         for wide in 0..150 {
             let mut screen = Screen::default();
             let mut shown = String::new();
@@ -326,7 +366,10 @@ mod tests {
 
     #[test]
     fn a_call_is_allowed_only_from_a_screen_that_showed_all_of_it() {
-        let window = Window { rows: 24, columns: 80 };
+        let window = Window {
+            rows: 24,
+            columns: 80,
+        };
         let mut screen = Screen::default();
         screen.update(pending(&"x\n".repeat(100)));
         draw(&mut screen, "", window);
@@ -337,9 +380,21 @@ mod tests {
         screen.view.end();
         draw(&mut screen, "", window);
         assert_eq!(refusal(window, window, &screen.view), None);
-        let other = Window { columns: 79, ..window };
-        assert_eq!(refusal(window, other, &screen.view), Some("the window has changed: look again"));
-        for small in [Window { rows: 7, ..window }, Window { columns: 39, ..window }] {
+        let other = Window {
+            columns: 79,
+            ..window
+        };
+        assert_eq!(
+            refusal(window, other, &screen.view),
+            Some("the window has changed: look again")
+        );
+        for small in [
+            Window { rows: 7, ..window },
+            Window {
+                columns: 39,
+                ..window
+            },
+        ] {
             assert!(refusal(small, small, &screen.view).is_some());
         }
     }

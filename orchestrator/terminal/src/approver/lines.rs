@@ -36,7 +36,9 @@ pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
 }
 
 fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(), Failed> {
-    let (Some(first), Some(name)) = (screen.first(), screen.name()) else { return Ok(()) };
+    let (Some(first), Some(name)) = (screen.first(), screen.name()) else {
+        return Ok(());
+    };
     match word(line, &name) {
         Word::Answer(Approval::Yes(_)) if !screen.view.has_seen_end() => {
             print::result(b"there is more of it: `more`, or `end`\n")
@@ -61,7 +63,9 @@ fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(),
 }
 
 fn show(screen: &mut Screen) -> Result<(), Failed> {
-    let (Some(first), Some(name)) = (screen.first(), screen.name()) else { return Ok(()) };
+    let (Some(first), Some(name)) = (screen.first(), screen.name()) else {
+        return Ok(());
+    };
     let (lines, left) = (page::lines(first, COLUMNS), page::seconds_left(first));
     let view = &mut screen.view;
     let shown = view.page(&lines, ROWS).join("\n");
@@ -85,10 +89,18 @@ enum Word {
 /// Parses a line about the call named `name`. A yes names its call, so that a late one applies to no other.
 fn word(line: &[u8], name: &str) -> Word {
     let line = line.trim_ascii();
-    let (word, of) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));
+    let (word, of) = line.split_at(
+        line.iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(line.len()),
+    );
     match (word, of.trim_ascii()) {
-        (b"once" | b"yes" | b"y", of) if of == name.as_bytes() => Word::Answer(Approval::Yes(Extent::Once)),
-        (b"session" | b"s", of) if of == name.as_bytes() => Word::Answer(Approval::Yes(Extent::Session)),
+        (b"once" | b"yes" | b"y", of) if of == name.as_bytes() => {
+            Word::Answer(Approval::Yes(Extent::Once))
+        }
+        (b"session" | b"s", of) if of == name.as_bytes() => {
+            Word::Answer(Approval::Yes(Extent::Session))
+        }
         (b"no" | b"n", of) if of.is_empty() || of == name.as_bytes() => Word::Answer(Approval::No),
         (b"more" | b"m", b"") => Word::More,
         (b"end" | b"e", b"") => Word::End,
@@ -106,7 +118,11 @@ mod tests {
         for (line, name, want) in [
             ("once 7", "7", once),
             (" y 7 \r", "7", Word::Answer(Approval::Yes(Extent::Once))),
-            ("session 7 81-a", "7 81-a", Word::Answer(Approval::Yes(Extent::Session))),
+            (
+                "session 7 81-a",
+                "7 81-a",
+                Word::Answer(Approval::Yes(Extent::Session)),
+            ),
             ("once", "7", Word::Unknown),
             ("once 7", "8", Word::Unknown),
             ("once 7", "7 81-a", Word::Unknown),

@@ -11,7 +11,10 @@ use std::time::Instant;
 
 /// How many seconds are left to answer.
 pub fn seconds_left(pending: &PendingCall) -> u64 {
-    pending.until.saturating_duration_since(Instant::now()).as_secs()
+    pending
+        .until
+        .saturating_duration_since(Instant::now())
+        .as_secs()
 }
 
 /// One line that identifies the call.
@@ -34,9 +37,16 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
         Some(covered) => format!("session allows {covered}; "),
         None => "session allows no more than once, as input may follow; ".to_owned(),
     };
-    let size = format!("rule `{rule}`; {lasting}{bytes} bytes, {} lines:", body.len());
+    let size = format!(
+        "rule `{rule}`; {lasting}{bytes} bytes, {} lines:",
+        body.len()
+    );
     let head = [title(pending), size];
-    head.iter().chain(about).chain(body).flat_map(|line| escape::wrapped(line, columns)).collect()
+    head.iter()
+        .chain(about)
+        .chain(body)
+        .flat_map(|line| escape::wrapped(line, columns))
+        .collect()
 }
 
 /// Which part of the lines is visible, and whether the end has been visible.
@@ -79,7 +89,11 @@ impl View {
     /// `page 2 of 5`.
     pub fn position(&self, lines: &[String], rows: usize) -> String {
         let rows = rows.max(1);
-        format!("page {} of {}", self.first / rows + 1, lines.len().div_ceil(rows).max(1))
+        format!(
+            "page {} of {}",
+            self.first / rows + 1,
+            lines.len().div_ceil(rows).max(1)
+        )
     }
 }
 
@@ -90,12 +104,16 @@ mod tests {
 
     #[test]
     fn no_character_is_lost_in_wrapping() {
-        for (text, columns) in
-            [("abcdefghijklmnopqrstuvwxyz", 10), ("日本語日本語日本語日本語", 12), ("", 10)]
-        {
+        for (text, columns) in [
+            ("abcdefghijklmnopqrstuvwxyz", 10),
+            ("日本語日本語日本語日本語", 12),
+            ("", 10),
+        ] {
             let pieces = escape::wrapped(text, columns);
-            let joined: String =
-                pieces.iter().map(|piece| piece.strip_prefix("> ").unwrap_or(piece)).collect();
+            let joined: String = pieces
+                .iter()
+                .map(|piece| piece.strip_prefix("> ").unwrap_or(piece))
+                .collect();
             assert_eq!(joined, text);
             let width = |piece: &String| piece.chars().map(columns_max).sum::<usize>();
             assert!(pieces.iter().all(|piece| width(piece) <= columns));
@@ -106,12 +124,21 @@ mod tests {
     fn the_end_counts_as_seen_only_when_it_was_on_the_screen() {
         let lines: Vec<String> = (0..25).map(|number| number.to_string()).collect();
         let mut view = View::default();
-        assert_eq!((view.page(&lines, 10).len(), view.has_seen_end()), (10, false));
+        assert_eq!(
+            (view.page(&lines, 10).len(), view.has_seen_end()),
+            (10, false)
+        );
         view.forward(10);
-        assert_eq!((view.page(&lines, 10)[0].as_str(), view.has_seen_end()), ("10", false));
+        assert_eq!(
+            (view.page(&lines, 10)[0].as_str(), view.has_seen_end()),
+            ("10", false)
+        );
         assert_eq!(view.position(&lines, 10), "page 2 of 3");
         view.end();
-        assert_eq!((view.page(&lines, 10)[0].as_str(), view.has_seen_end()), ("20", true));
+        assert_eq!(
+            (view.page(&lines, 10)[0].as_str(), view.has_seen_end()),
+            ("20", true)
+        );
         view.back(10);
         view.back(10);
         view.back(10);

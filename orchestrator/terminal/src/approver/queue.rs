@@ -1,8 +1,8 @@
 //! The pending calls of all sessions; each is read completely before it is shown.
 
 use broker_protocol::{
-    CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant, ToApprover,
-    Ungranted, frame, limit,
+    CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant,
+    ToApprover, Ungranted, frame, limit,
 };
 use orchestrator_session::Approval;
 use orchestrator_session::executor::{ApproverConnections, ExecutorError, FromSession};
@@ -72,7 +72,11 @@ impl ApprovalQueue {
     pub fn new(directories: Vec<PathBuf>) -> Self {
         let mut scan = interval(SCAN);
         scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { connections: ApproverConnections::new(directories), scan, unread: BTreeMap::new() }
+        Self {
+            connections: ApproverConnections::new(directories),
+            scan,
+            unread: BTreeMap::new(),
+        }
     }
 
     /// The next event. Cancel-safe.
@@ -101,14 +105,25 @@ impl ApprovalQueue {
     fn handle(&mut self, session: String, message: ToApprover) -> Option<QueueEvent> {
         match message {
             ToApprover::Hello(_) | ToApprover::Fault(_) => None,
-            ToApprover::Session { opened, .. } => Some(QueueEvent::SessionOpened(session, Box::new(opened))),
-            ToApprover::Asked { call, challenge, .. } => {
+            ToApprover::Session { opened, .. } => {
+                Some(QueueEvent::SessionOpened(session, Box::new(opened)))
+            }
+            ToApprover::Asked {
+                call, challenge, ..
+            } => {
                 let until = Instant::now() + Duration::from_secs(challenge.expires_s.into());
-                let unread = UnreadCall { call, challenge, until, request: None, before: Vec::new() };
+                let unread = UnreadCall {
+                    call,
+                    challenge,
+                    until,
+                    request: None,
+                    before: Vec::new(),
+                };
                 let queue = self.unread.entry(session.clone()).or_default();
                 queue.push_back(unread);
                 if queue.len() == 1 {
-                    self.connections.send(&session, &FromApprover::Look { call });
+                    self.connections
+                        .send(&session, &FromApprover::Look { call });
                 }
                 None
             }
@@ -137,16 +152,26 @@ impl ApprovalQueue {
     }
 
     fn being_read(&mut self, session: &str, call: CallId) -> Option<&mut UnreadCall> {
-        self.unread.get_mut(session)?.front_mut().filter(|unread| unread.call == call)
+        self.unread
+            .get_mut(session)?
+            .front_mut()
+            .filter(|unread| unread.call == call)
     }
 
     /// Completes a call that has been read, and begins to read the next one.
     fn finish_reading(&mut self, session: &str, call: CallId) -> Option<QueueEvent> {
         self.being_read(session, call)?;
         let queue = self.unread.get_mut(session)?;
-        let UnreadCall { challenge, until, request, before, .. } = queue.pop_front()?;
+        let UnreadCall {
+            challenge,
+            until,
+            request,
+            before,
+            ..
+        } = queue.pop_front()?;
         if let Some(next) = queue.front() {
-            self.connections.send(session, &FromApprover::Look { call: next.call });
+            self.connections
+                .send(session, &FromApprover::Look { call: next.call });
         }
         // Without a request, the call has ended meanwhile.
         let request = request?;
@@ -156,7 +181,13 @@ impl ApprovalQueue {
         };
         let proposal = Proposal::new(&request, before.as_ref());
         let key = (session.to_owned(), call);
-        Some(QueueEvent::Pending(Box::new(PendingCall { key, challenge, until, request, proposal })))
+        Some(QueueEvent::Pending(Box::new(PendingCall {
+            key,
+            challenge,
+            until,
+            request,
+            proposal,
+        })))
     }
 
     /// Answers a question.
@@ -164,7 +195,12 @@ impl ApprovalQueue {
         let Challenge { digest, nonce, .. } = pending.challenge;
         let (session, call) = (&pending.key.0, pending.key.1);
         let message = match approval {
-            Approval::Yes(extent) => FromApprover::Grant(Grant { call, digest, nonce, extent }),
+            Approval::Yes(extent) => FromApprover::Grant(Grant {
+                call,
+                digest,
+                nonce,
+                extent,
+            }),
             Approval::No => FromApprover::Refuse { call, nonce },
         };
         self.connections.send(session, &message);

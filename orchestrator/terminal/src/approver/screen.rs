@@ -22,7 +22,11 @@ impl Screen {
     /// The name of the call on the screen for lines: its number, and its session if there were several.
     pub fn name(&self) -> Option<String> {
         let (session, call) = &self.first()?.key;
-        Some(if self.sessions.len() > 1 { format!("{call} {session}") } else { call.to_string() })
+        Some(if self.sessions.len() > 1 {
+            format!("{call} {session}")
+        } else {
+            call.to_string()
+        })
     }
 
     /// How many calls wait behind it.
@@ -47,7 +51,9 @@ impl Screen {
                 self.waiting.retain(|pending| pending.key.0 != session);
                 Some(end_message(&session, &error))
             }
-            QueueEvent::Rejected(_, rejected) => Some(format!("the answer was rejected: {}", rejected.fault)),
+            QueueEvent::Rejected(_, rejected) => {
+                Some(format!("the answer was rejected: {}", rejected.fault))
+            }
             QueueEvent::SessionOpened(session, _) => {
                 self.sessions.insert(session);
                 None

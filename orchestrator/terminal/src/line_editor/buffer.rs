@@ -70,7 +70,9 @@ impl Buffer {
     pub fn type_char(&mut self, c: char) -> bool {
         let before = self.text[..self.at].chars().next_back();
         let both: String = before.into_iter().chain([c]).collect();
-        let stays = Cleaner::default().clean(both.as_bytes()).ends_with(c.to_string().as_bytes());
+        let stays = Cleaner::default()
+            .clean(both.as_bytes())
+            .ends_with(c.to_string().as_bytes());
         !stays || self.insert(c.encode_utf8(&mut [0; 4]))
     }
 
@@ -128,18 +130,25 @@ impl Buffer {
                 let word = behind.trim_start_matches(|c: char| !c.is_alphanumeric());
                 self.text.len() - word.trim_start_matches(char::is_alphanumeric).len()
             }
-            To::ArgumentLeft => before.trim_end().trim_end_matches(|c: char| !c.is_whitespace()).len(),
+            To::ArgumentLeft => before
+                .trim_end()
+                .trim_end_matches(|c: char| !c.is_whitespace())
+                .len(),
             To::LineStart => line_start,
             To::LineEnd => line_end,
             To::LineUp if line_start == 0 => self.at,
             To::LineUp => {
-                let above = self.text[..line_start - 1].rfind('\n').map_or(0, |at| at + 1);
+                let above = self.text[..line_start - 1]
+                    .rfind('\n')
+                    .map_or(0, |at| at + 1);
                 self.along(above, line_start - 1, line_start)
             }
             To::LineDown if line_end == self.text.len() => self.at,
             To::LineDown => {
                 let below = line_end + 1;
-                let end = self.text[below..].find('\n').map_or(self.text.len(), |at| below + at);
+                let end = self.text[below..]
+                    .find('\n')
+                    .map_or(self.text.len(), |at| below + at);
                 self.along(below, end, line_start)
             }
         }
@@ -148,7 +157,12 @@ impl Buffer {
     /// The position in the line `start..end` with as many characters before it as the cursor has in its own line, which begins at `own`.
     fn along(&self, start: usize, end: usize, own: usize) -> usize {
         let count = self.text[own..self.at].graphemes(true).count();
-        start + self.text[start..end].graphemes(true).take(count).map(str::len).sum::<usize>()
+        start
+            + self.text[start..end]
+                .graphemes(true)
+                .take(count)
+                .map(str::len)
+                .sum::<usize>()
     }
 }
 
@@ -159,7 +173,11 @@ mod tests {
     /// A buffer from a text in which `|` marks the cursor.
     fn buffer(marked: &str) -> Buffer {
         let at = marked.find('|').unwrap();
-        Buffer { text: marked.replacen('|', "", 1), at, killed: String::new() }
+        Buffer {
+            text: marked.replacen('|', "", 1),
+            at,
+            killed: String::new(),
+        }
     }
 
     fn marked(buffer: &Buffer) -> String {
@@ -172,7 +190,11 @@ mod tests {
     fn the_cursor_goes_where_it_should() {
         for (from, to, want) in [
             ("ae\u{301}|b", To::Left, "a|e\u{301}b"),
-            ("|👨\u{200d}👩\u{200d}👧x", To::Right, "👨\u{200d}👩\u{200d}👧|x"),
+            (
+                "|👨\u{200d}👩\u{200d}👧x",
+                To::Right,
+                "👨\u{200d}👩\u{200d}👧|x",
+            ),
             ("|", To::Left, "|"),
             ("one, two-three|", To::WordLeft, "one, two-|three"),
             ("|  one, two", To::WordRight, "  one|, two"),
@@ -199,7 +221,11 @@ mod tests {
         assert_eq!(marked(&buffer), "| three\nfour");
         buffer.kill(To::LineStart);
         assert!(buffer.yank());
-        assert_eq!(marked(&buffer), "one | three\nfour", "what is empty is not kept");
+        assert_eq!(
+            marked(&buffer),
+            "one | three\nfour",
+            "what is empty is not kept"
+        );
         buffer.kill(To::LineEnd);
         buffer.kill(To::LineEnd);
         assert_eq!(marked(&buffer), "one |four");

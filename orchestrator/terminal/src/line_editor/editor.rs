@@ -69,8 +69,11 @@ impl LineEditor {
 
     pub fn draw(&self, size: (usize, usize)) -> Drawing {
         let searching = self.search.as_ref().map(|search| {
-            let none =
-                if search.found.is_none() && !search.needle.is_empty() { "nothing with" } else { "search" };
+            let none = if search.found.is_none() && !search.needle.is_empty() {
+                "nothing with"
+            } else {
+                "search"
+            };
             format!("{none}: {}", search.needle)
         });
         let remark = searching.as_deref().or(self.remark.as_deref());
@@ -117,7 +120,11 @@ impl LineEditor {
             Key::Tab => self.tab(),
             Key::Search => {
                 let before = self.buffer.text().to_owned();
-                self.search = Some(Search { needle: String::new(), found: None, before });
+                self.search = Some(Search {
+                    needle: String::new(),
+                    found: None,
+                    before,
+                });
             }
             Key::Interrupt => return self.interrupt(was_interrupted),
             Key::EndOfInput if self.buffer.text().is_empty() => return Step::End,
@@ -206,7 +213,8 @@ impl LineEditor {
         }
         self.place = place;
         let entry = self.history.get(place).map(str::to_owned);
-        self.buffer.set(entry.unwrap_or_else(|| std::mem::take(&mut self.draft)));
+        self.buffer
+            .set(entry.unwrap_or_else(|| std::mem::take(&mut self.draft)));
         true
     }
 
@@ -219,7 +227,9 @@ impl LineEditor {
             [] => {}
             [only] => self.buffer.set(format!("{only} ")),
             [first, ..] => {
-                let common = found.iter().fold(first.as_str(), |common, other| common_start(common, other));
+                let common = found
+                    .iter()
+                    .fold(first.as_str(), |common, other| common_start(common, other));
                 if common.len() > self.buffer.text().len() {
                     self.buffer.set(common.to_owned());
                 }
@@ -234,7 +244,9 @@ impl LineEditor {
         match key {
             Key::Char(c) if search.needle.chars().count() < NEEDLE_MAX => {
                 search.needle.push(c);
-                search.found = self.history.find(&search.needle, search.found.map_or(newest, |at| at + 1));
+                search.found = self
+                    .history
+                    .find(&search.needle, search.found.map_or(newest, |at| at + 1));
             }
             Key::Backspace => {
                 search.needle.pop();
@@ -261,13 +273,18 @@ impl LineEditor {
     }
 
     fn find(&self, needle: &str, end: usize) -> Option<usize> {
-        (!needle.is_empty()).then(|| self.history.find(needle, end)).flatten()
+        (!needle.is_empty())
+            .then(|| self.history.find(needle, end))
+            .flatten()
     }
 }
 
 /// The common prefix of two texts.
 fn common_start<'a>(one: &'a str, other: &str) -> &'a str {
-    let same = one.char_indices().zip(other.chars()).find(|((_, here), there)| here != there);
+    let same = one
+        .char_indices()
+        .zip(other.chars())
+        .find(|((_, here), there)| here != there);
     let end = same.map_or(one.len().min(other.len()), |((at, _), _)| at);
     &one[..end]
 }
@@ -280,11 +297,17 @@ mod tests {
 
     fn complete(text: &str) -> Vec<String> {
         let all = ["/trust", "/tree", "/help"];
-        all.iter().filter(|name| name.starts_with(text)).map(|name| (*name).to_owned()).collect()
+        all.iter()
+            .filter(|name| name.starts_with(text))
+            .map(|name| (*name).to_owned())
+            .collect()
     }
 
     fn editor(entries: &[&str]) -> LineEditor {
-        LineEditor::new(History::of(entries.iter().map(|entry| (*entry).to_owned())), complete)
+        LineEditor::new(
+            History::of(entries.iter().map(|entry| (*entry).to_owned())),
+            complete,
+        )
     }
 
     /// The effect of the last of the keys.
@@ -292,7 +315,10 @@ mod tests {
         let mut decoder = KeyDecoder::default();
         let mut keys = decoder.push(bytes.as_bytes(), Instant::now());
         keys.extend(decoder.end_key());
-        keys.into_iter().map(|key| editor.press(key)).last().unwrap()
+        keys.into_iter()
+            .map(|key| editor.press(key))
+            .last()
+            .unwrap()
     }
 
     #[track_caller]
@@ -311,7 +337,10 @@ mod tests {
         assert_eq!(done("one two three\x1bb\x1bb\x0b\r"), "one ");
         assert_eq!(done("one two\x17\x15three\x19\r"), "threeone ");
         assert_eq!(done("ab\x1b[D\x1b[3~c\x7f日本\x7f\r"), "a日");
-        assert_eq!(done("one\x1b\rtwo\\\rthree\x1b[A\x1b[A\x01> \r"), "> one\ntwo\nthree");
+        assert_eq!(
+            done("one\x1b\rtwo\\\rthree\x1b[A\x1b[A\x01> \r"),
+            "> one\ntwo\nthree"
+        );
         assert_eq!(done(" \r\r x\r"), " x", "what is empty is not sent");
         assert_eq!(done("ab\x01\x04\r"), "b", "Ctrl-D deletes within a text");
     }
@@ -337,16 +366,31 @@ mod tests {
         shows(&mut editor, "\x07", "mine");
         shows(&mut editor, "\x12it\r", "run it");
         shows(&mut editor, "\x15\x12nowhere", "run it");
-        assert!(editor.draw((24, 80)).rows.last().unwrap().text.starts_with("nothing with: nowhere"));
+        assert!(
+            editor
+                .draw((24, 80))
+                .rows
+                .last()
+                .unwrap()
+                .text
+                .starts_with("nothing with: nowhere")
+        );
         shows(&mut editor, "\x1b", "");
-        assert_eq!(press(&mut editor, "\x12run\r\r"), Step::Done("run it".into()));
+        assert_eq!(
+            press(&mut editor, "\x12run\r\r"),
+            Step::Done("run it".into())
+        );
     }
 
     #[test]
     fn control_c_clears_and_twice_ends() {
         let mut editor = editor(&[]);
         shows(&mut editor, "half\x03", "");
-        assert!(editor.draw((24, 80)).rows[1].text.starts_with("Ctrl-C again"));
+        assert!(
+            editor.draw((24, 80)).rows[1]
+                .text
+                .starts_with("Ctrl-C again")
+        );
         shows(&mut editor, "x\x7f\x03", "");
         assert_eq!(press(&mut editor, "\x03"), Step::End);
         assert_eq!(press(&mut editor, "\x04"), Step::End);

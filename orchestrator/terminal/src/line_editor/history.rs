@@ -45,7 +45,9 @@ impl History {
 
     /// The newest entry before `end` that contains `needle`.
     pub fn find(&self, needle: &str, end: usize) -> Option<usize> {
-        (0..end.min(self.len())).rev().find(|place| self.0[*place].contains(needle))
+        (0..end.min(self.len()))
+            .rev()
+            .find(|place| self.0[*place].contains(needle))
     }
 }
 
@@ -56,7 +58,9 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_what_is_not_is_not() {
         let mut history = History::default();
-        assert!(history.add("one") && !history.add("one") && history.add("two") && history.add("one"));
+        assert!(
+            history.add("one") && !history.add("one") && history.add("two") && history.add("one")
+        );
         assert!(!history.add(" hidden") && !history.add("\thidden") && !history.add(""));
         assert!(history.add(&"x".repeat(ENTRY_MAX)) && !history.add(&"x".repeat(ENTRY_MAX + 1)));
         for number in 0..ENTRIES_MAX + 5 {

@@ -117,7 +117,11 @@ impl KeyDecoder {
                 self.state = paste;
                 None
             }
-            State::Text | State::Character(_) | State::Control(_) | State::Single | State::Console => None,
+            State::Text
+            | State::Character(_)
+            | State::Control(_)
+            | State::Single
+            | State::Console => None,
         }
     }
 
@@ -188,7 +192,11 @@ impl KeyDecoder {
 
     fn character(&mut self, bytes: Vec<u8>) -> Option<Key> {
         match std::str::from_utf8(&bytes) {
-            Ok(text) => text.chars().next().filter(|c| !c.is_control()).map(Key::Char),
+            Ok(text) => text
+                .chars()
+                .next()
+                .filter(|c| !c.is_control())
+                .map(Key::Char),
             Err(error) if error.error_len().is_none() => {
                 self.state = State::Character(bytes);
                 None
@@ -219,8 +227,13 @@ impl KeyDecoder {
 
     fn control(&mut self, parameters: &[u8], end: u8, now: Instant) -> Option<Key> {
         let text = std::str::from_utf8(parameters).unwrap_or_default();
-        let mut numbers = text.split(';').map(|number| number.parse::<u16>().unwrap_or_default());
-        let (first, second) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        let mut numbers = text
+            .split(';')
+            .map(|number| number.parse::<u16>().unwrap_or_default());
+        let (first, second) = (
+            numbers.next().unwrap_or_default(),
+            numbers.next().unwrap_or_default(),
+        );
         // xterm counts modifiers from one: 1 Shift, 2 Alt, 4 Control.
         let modifiers = second.saturating_sub(1);
         let is_word = modifiers & 6 != 0;
@@ -233,7 +246,10 @@ impl KeyDecoder {
             (b'F', _) | (b'~', 4 | 8) => Key::End,
             (b'~', 3) => [Key::Delete, Key::KillNextWord][usize::from(is_word)].clone(),
             (b'~', 200) => {
-                self.state = State::Paste { text: Vec::new(), is_too_long: false };
+                self.state = State::Paste {
+                    text: Vec::new(),
+                    is_too_long: false,
+                };
                 return None;
             }
             (b'~', 201) => {
@@ -248,7 +264,13 @@ impl KeyDecoder {
         })
     }
 
-    fn paste(&mut self, mut text: Vec<u8>, mut is_too_long: bool, byte: u8, now: Instant) -> Option<Key> {
+    fn paste(
+        &mut self,
+        mut text: Vec<u8>,
+        mut is_too_long: bool,
+        byte: u8,
+        now: Instant,
+    ) -> Option<Key> {
         text.push(byte);
         if !text.ends_with(PASTE_END) {
             if text.len() > TEXT_MAX + PASTE_END.len() {
@@ -291,39 +313,77 @@ mod tests {
     #[test]
     fn keys_are_the_same_however_their_bytes_arrive() {
         let bytes =
-            "aé日👍\x1b[1;5D\x1bOA\x1b[3~\x1b\r\x1bb\x01\x1b[200~x\ty\r\nz\x1b[201~\x1b[[Ab".as_bytes();
+            "aé日👍\x1b[1;5D\x1bOA\x1b[3~\x1b\r\x1bb\x01\x1b[200~x\ty\r\nz\x1b[201~\x1b[[Ab"
+                .as_bytes();
         let mut want = typed("aé日👍");
-        want.extend([Key::WordLeft, Key::Up, Key::Delete, Key::NewLine, Key::WordLeft, Key::Home]);
+        want.extend([
+            Key::WordLeft,
+            Key::Up,
+            Key::Delete,
+            Key::NewLine,
+            Key::WordLeft,
+            Key::Home,
+        ]);
         want.extend([Key::Paste("x\ty\nz".into()), Key::Char('b')]);
         for size in 1..bytes.len() {
             let mut decoder = KeyDecoder::default();
-            let got: Vec<Key> =
-                bytes.chunks(size).flat_map(|chunk| decoder.push(chunk, Instant::now())).collect();
+            let got: Vec<Key> = bytes
+                .chunks(size)
+                .flat_map(|chunk| decoder.push(chunk, Instant::now()))
+                .collect();
             assert_eq!(got, want, "in pieces of {size}");
         }
     }
 
     #[test]
     fn what_is_no_key_is_no_text() {
-        for nothing in ["\0", "\x1b[5~", "\x1b[?1;2c", "\x1b]", "\x1bOP", "\u{9b}", "\x1b[99;99;99X"] {
+        for nothing in [
+            "\0",
+            "\x1b[5~",
+            "\x1b[?1;2c",
+            "\x1b]",
+            "\x1bOP",
+            "\u{9b}",
+            "\x1b[99;99;99X",
+        ] {
             assert_eq!(keys(nothing.as_bytes()), [], "{nothing:?}");
         }
-        assert_eq!(keys(b"\x1b[1\x03"), [Key::Interrupt], "a sequence that is broken off");
-        assert_eq!(keys(&[b"\x1b[" as &[u8], &[b'1'; 2 * SEQUENCE_MAX], b"x"].concat())[0], Key::Char('1'));
+        assert_eq!(
+            keys(b"\x1b[1\x03"),
+            [Key::Interrupt],
+            "a sequence that is broken off"
+        );
+        assert_eq!(
+            keys(&[b"\x1b[" as &[u8], &[b'1'; 2 * SEQUENCE_MAX], b"x"].concat())[0],
+            Key::Char('1')
+        );
         assert_eq!(keys(b"\xff"), [Key::Char('\u{fffd}')]);
     }
 
     #[test]
     fn escape_is_a_key_once_nothing_follows() {
         let mut decoder = KeyDecoder::default();
-        assert_eq!((decoder.push(b"\x1b", Instant::now()), decoder.is_within_key()), (vec![], true));
-        assert_eq!((decoder.end_key(), decoder.is_within_key()), (Some(Key::Escape), false));
+        assert_eq!(
+            (
+                decoder.push(b"\x1b", Instant::now()),
+                decoder.is_within_key()
+            ),
+            (vec![], true)
+        );
+        assert_eq!(
+            (decoder.end_key(), decoder.is_within_key()),
+            (Some(Key::Escape), false)
+        );
     }
 
     #[test]
     fn a_paste_is_one_key_without_control_characters() {
-        let hostile = b"\x1b[200~one\rtwo\x1b]0;title\x07\x1b[2J\x03\x04\x9b\r\rend\xe2\x80\xae\x1b[201~";
-        assert_eq!(keys(hostile), [Key::Paste("one\ntwo\u{fffd}\n\nend".into())]);
+        let hostile =
+            b"\x1b[200~one\rtwo\x1b]0;title\x07\x1b[2J\x03\x04\x9b\r\rend\xe2\x80\xae\x1b[201~";
+        assert_eq!(
+            keys(hostile),
+            [Key::Paste("one\ntwo\u{fffd}\n\nend".into())]
+        );
     }
 
     #[test]
@@ -340,7 +400,10 @@ mod tests {
             assert!(!escapes(decoder.push(b"rm\r", at)));
         }
         assert!(!escapes(decoder.push(b"\x1b[201~", at)));
-        assert!(escapes(decoder.push(b"\r", at + QUIET)), "and then Enter is Enter again");
+        assert!(
+            escapes(decoder.push(b"\r", at + QUIET)),
+            "and then Enter is Enter again"
+        );
     }
 
     #[test]
@@ -348,7 +411,10 @@ mod tests {
         let paste = |size: usize| [b"\x1b[200~", &vec![b'x'; size][..], PASTE_END].concat();
         assert!(keys(&paste(TEXT_MAX)) == [Key::Paste("x".repeat(TEXT_MAX))]);
         for surplus in [1, 2, 10, TEXT_MAX] {
-            assert!(keys(&paste(TEXT_MAX + surplus)) == [Key::PasteTooLong], "{surplus}");
+            assert!(
+                keys(&paste(TEXT_MAX + surplus)) == [Key::PasteTooLong],
+                "{surplus}"
+            );
         }
         let mut decoder = KeyDecoder::default();
         decoder.push(b"\x1b[200~never", Instant::now());

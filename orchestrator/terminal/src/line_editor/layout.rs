@@ -46,14 +46,23 @@ fn columns(grapheme: &str) -> usize {
 
 impl Row {
     fn new(prefix: Prefix) -> Self {
-        Self { prefix, text: String::new(), columns: PREFIX }
+        Self {
+            prefix,
+            text: String::new(),
+            columns: PREFIX,
+        }
     }
 }
 
 impl Drawing {
     /// Lays out `text` with the cursor at byte `cursor`, and a remark below, for a window of this size. If it has too few rows,
     /// those around the cursor are drawn.
-    pub fn new(text: &str, cursor: usize, remark: Option<&str>, (height, width): (usize, usize)) -> Self {
+    pub fn new(
+        text: &str,
+        cursor: usize,
+        remark: Option<&str>,
+        (height, width): (usize, usize),
+    ) -> Self {
         let room = width.max(COLUMNS_MIN) - 1;
         let mut rows = vec![Row::new(Prefix::First)];
         let mut place = (0, 0);
@@ -82,7 +91,11 @@ impl Drawing {
             place = (rows.len() - 1, rows.last().map_or(0, |row| row.text.len()));
         }
         let remark = remark.map(|remark| fitted(remark, room));
-        Self { rows, cursor: place }.within(height.saturating_sub(usize::from(remark.is_some())), remark)
+        Self {
+            rows,
+            cursor: place,
+        }
+        .within(height.saturating_sub(usize::from(remark.is_some())), remark)
     }
 
     fn within(mut self, height: usize, remark: Option<Row>) -> Self {
@@ -105,7 +118,9 @@ impl Drawing {
     /// The cursor's row, counted from the first, after a terminal resized to `width` columns has rewrapped the rows.
     pub fn cursor_row(&self, width: usize) -> usize {
         let width = width.max(1);
-        let above = self.rows[..self.cursor.0].iter().map(|row| row.columns.max(1).div_ceil(width));
+        let above = self.rows[..self.cursor.0]
+            .iter()
+            .map(|row| row.columns.max(1).div_ceil(width));
         let before: usize = self.before_cursor().1.graphemes(true).map(columns).sum();
         above.sum::<usize>() + (PREFIX + before) / width
     }
@@ -137,7 +152,10 @@ mod tests {
         let drawing = Drawing::new("ab日本c\nd\te", 0, None, (24, 8));
         assert_eq!(texts(&drawing), ["ab日", "本c", "d    ", "e"]);
         let prefixes: Vec<_> = drawing.rows.iter().map(|row| row.prefix).collect();
-        assert_eq!(prefixes, [Prefix::First, Prefix::None, Prefix::Line, Prefix::None]);
+        assert_eq!(
+            prefixes,
+            [Prefix::First, Prefix::None, Prefix::Line, Prefix::None]
+        );
     }
 
     #[test]
@@ -148,7 +166,11 @@ mod tests {
         };
         assert_eq!(at("", 0), (0, "".into()));
         assert_eq!(at("日x", 3), (0, "日".into()));
-        assert_eq!(at("abcde", 5), (0, "abcde".into()), "the last column is free for it");
+        assert_eq!(
+            at("abcde", 5),
+            (0, "abcde".into()),
+            "the last column is free for it"
+        );
         assert_eq!(at("abcdef", 5), (1, "".into()));
         assert_eq!(at("a\n", 2), (1, "".into()));
         assert_eq!(at("a\nb", 1), (0, "a".into()));
@@ -159,9 +181,13 @@ mod tests {
         let text = "日本語 e\u{301} 👨\u{200d}👩\u{200d}👧 word\tx\n".repeat(5);
         for width in 0..100 {
             for (cursor, _) in text.grapheme_indices(true) {
-                let drawing = Drawing::new(&text, cursor, Some("a remark of some length"), (6, width));
+                let drawing =
+                    Drawing::new(&text, cursor, Some("a remark of some length"), (6, width));
                 assert!(drawing.rows.len() <= 6 && drawing.cursor.0 < 6);
-                let wide = drawing.rows.iter().find(|row| row.columns >= width.max(COLUMNS_MIN));
+                let wide = drawing
+                    .rows
+                    .iter()
+                    .find(|row| row.columns >= width.max(COLUMNS_MIN));
                 assert!(
                     wide.is_none() && drawing.cursor_row(width.max(COLUMNS_MIN)) < 6,
                     "{width}: {drawing:?}"
@@ -172,16 +198,31 @@ mod tests {
 
     #[test]
     fn a_text_longer_than_the_window_shows_the_cursor() {
-        let text = (0..100).map(|number| format!("{number}\n")).collect::<String>();
+        let text = (0..100)
+            .map(|number| format!("{number}\n"))
+            .collect::<String>();
         let drawing = Drawing::new(&text, 0, Some("remark"), (5, 80));
-        assert_eq!((texts(&drawing), drawing.cursor), (vec!["0", "1", "2", "3", "remark"], (0, 0)));
+        assert_eq!(
+            (texts(&drawing), drawing.cursor),
+            (vec!["0", "1", "2", "3", "remark"], (0, 0))
+        );
         let drawing = Drawing::new(&text, text.len(), None, (5, 80));
-        assert_eq!((texts(&drawing), drawing.cursor), (vec!["96", "97", "98", "99", ""], (4, 0)));
+        assert_eq!(
+            (texts(&drawing), drawing.cursor),
+            (vec!["96", "97", "98", "99", ""], (4, 0))
+        );
     }
 
     #[test]
     fn a_narrower_window_has_more_rows_above_the_cursor() {
         let drawing = Drawing::new(&"x".repeat(100), 100, None, (24, 80));
-        assert_eq!((drawing.cursor_row(80), drawing.cursor_row(40), drawing.cursor_row(20)), (1, 2, 5));
+        assert_eq!(
+            (
+                drawing.cursor_row(80),
+                drawing.cursor_row(40),
+                drawing.cursor_row(20)
+            ),
+            (1, 2, 5)
+        );
     }
 }

@@ -11,13 +11,25 @@ use orchestrator_web::request::{QUERY_MAX, RESULTS_MAX, SHOWN_MAX, WebRequest};
 use std::collections::HashSet;
 
 fn roots() -> Roots {
-    Roots { project: "/p".into(), central: "/c".into() }
+    Roots {
+        project: "/p".into(),
+        central: "/c".into(),
+    }
 }
 
 fn try_plan(tool: &str, input: Value) -> Result<Plan, Failed> {
     let roots = roots();
-    let context = PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: 600 };
-    Tool::find(tool).unwrap().plan(input, &context).map(|planned| planned.plan).map_err(Failed::from)
+    let context = PlanContext {
+        roots: &roots,
+        directory: None,
+        paths_from: None,
+        timeout_max_s: 600,
+    };
+    Tool::find(tool)
+        .unwrap()
+        .plan(input, &context)
+        .map(|planned| planned.plan)
+        .map_err(Failed::from)
 }
 
 fn plan(tool: &str, input: Value) -> Plan {
@@ -40,7 +52,13 @@ fn no_name_means_two_tools() {
     let mut names = HashSet::new();
     for tool in &TOOLS {
         assert!(names.insert(tool.name), "{}", tool.name);
-        assert!(policies::tool::aliases(tool.name).iter().all(|alias| names.insert(alias)), "{}", tool.name);
+        assert!(
+            policies::tool::aliases(tool.name)
+                .iter()
+                .all(|alias| names.insert(alias)),
+            "{}",
+            tool.name
+        );
     }
 }
 
@@ -114,26 +132,52 @@ fn a_schema_takes_what_its_tool_takes() {
     for tool in &TOOLS {
         let json = tool.to_json();
         let schema = &json["inputSchema"];
-        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        assert_eq!((&schema["type"], &schema["additionalProperties"]), (&json!("object"), &json!(false)));
-        assert!(json["description"].as_str().is_some_and(|text| text.ends_with('.')), "{}", tool.name);
+        assert_eq!(
+            schema["$schema"],
+            "https://json-schema.org/draft/2020-12/schema"
+        );
+        assert_eq!(
+            (&schema["type"], &schema["additionalProperties"]),
+            (&json!("object"), &json!(false))
+        );
+        assert!(
+            json["description"]
+                .as_str()
+                .is_some_and(|text| text.ends_with('.')),
+            "{}",
+            tool.name
+        );
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             assert!(field["description"].is_string(), "{}.{name}", tool.name);
-            assert!(field.get("$ref").is_none() && field["type"] != "null", "{}.{name}", tool.name);
+            assert!(
+                field.get("$ref").is_none() && field["type"] != "null",
+                "{}.{name}",
+                tool.name
+            );
         }
         let mut input = example(tool.name);
         assert!(try_plan(tool.name, input.clone()).is_ok(), "{}", tool.name);
         input["no_such_field"] = json!(1);
         let unknown = error(tool.name, input).message;
-        assert!(unknown.starts_with("unknown field `no_such_field`, "), "{}: {unknown}", tool.name);
-        if let Some(first) = schema["required"].as_array().and_then(|names| names.first()) {
+        assert!(
+            unknown.starts_with("unknown field `no_such_field`, "),
+            "{}: {unknown}",
+            tool.name
+        );
+        if let Some(first) = schema["required"]
+            .as_array()
+            .and_then(|names| names.first())
+        {
             let want = format!("missing field `{}`", first.as_str().unwrap());
             assert_eq!(error(tool.name, json!({})).message, want, "{}", tool.name);
         }
     }
     let edit = Tool::find("file_edit").unwrap().to_json();
     let items = &edit["inputSchema"]["properties"]["edits"]["items"];
-    assert_eq!((&items["required"], &items["additionalProperties"]), (&json!(["old", "new"]), &json!(false)));
+    assert_eq!(
+        (&items["required"], &items["additionalProperties"]),
+        (&json!(["old", "new"]), &json!(false))
+    );
     assert_eq!(edit["risk"], "medium");
 }
 
@@ -176,7 +220,11 @@ fn aliases_lead_to_the_canonical_tool() {
     for tool in &TOOLS {
         assert_eq!(Tool::find(tool.name).unwrap().name, tool.name);
     }
-    assert!(["", "B ash!x", "mcp__fs__read", "history"].iter().all(|name| Tool::find(name).is_none()));
+    assert!(
+        ["", "B ash!x", "mcp__fs__read", "history"]
+            .iter()
+            .all(|name| Tool::find(name).is_none())
+    );
 }
 
 /// Calls as the models of other agents write them.
@@ -189,7 +237,10 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
             "Bash",
             json!({"command": "make", "description": "build", "timeout": 120_000, "run_in_background": false,
                 "dangerouslyDisableSandbox": true}),
-            ("bash", json!({"command": "make", "timeout": 120, "background": false})),
+            (
+                "bash",
+                json!({"command": "make", "timeout": 120, "background": false}),
+            ),
             &["dangerouslyDisableSandbox"][..],
         ),
         (
@@ -219,7 +270,10 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
         (
             "replace",
             json!({"file_path": "a", "instruction": "i", "old_string": "x", "new_string": "y", "expected_replacements": 2}),
-            ("file_edit", json!({"path": "a", "edits": [{"old": "x", "new": "y", "occurrence": 2}]})),
+            (
+                "file_edit",
+                json!({"path": "a", "edits": [{"old": "x", "new": "y", "occurrence": 2}]}),
+            ),
             none,
         ),
         (
@@ -250,81 +304,178 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
             ("file_list", json!({"path": "d"})),
             &["ignore"],
         ),
-        ("BashOutput", json!({"bash_id": "3"}), ("background_log", json!({"id": 3})), none),
-        ("KillShell", json!({"shell_id": "3"}), ("background_kill", json!({"id": 3})), none),
+        (
+            "BashOutput",
+            json!({"bash_id": "3"}),
+            ("background_log", json!({"id": 3})),
+            none,
+        ),
+        (
+            "KillShell",
+            json!({"shell_id": "3"}),
+            ("background_kill", json!({"id": 3})),
+            none,
+        ),
     ];
     let roots = roots();
-    let context = PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: 600 };
+    let context = PlanContext {
+        roots: &roots,
+        directory: None,
+        paths_from: None,
+        timeout_max_s: 600,
+    };
     for (tool, input, (ours, want), without_effect) in cases {
-        let planned =
-            Tool::find(tool).unwrap().plan(input, &context).unwrap_or_else(|error| panic!("{tool}: {error}"));
-        assert_eq!((planned.plan, &planned.without_effect[..]), (plan(ours, want), without_effect), "{tool}");
+        let planned = Tool::find(tool)
+            .unwrap()
+            .plan(input, &context)
+            .unwrap_or_else(|error| panic!("{tool}: {error}"));
+        assert_eq!(
+            (planned.plan, &planned.without_effect[..]),
+            (plan(ours, want), without_effect),
+            "{tool}"
+        );
     }
     let todos = json!({"todos": [{"content": "c", "status": "pending", "activeForm": "doing c"}]});
     assert_eq!(
         plan("TodoWrite", todos),
-        plan("todo_write", json!({"todos": [{"content": "c", "status": "pending"}]}))
+        plan(
+            "todo_write",
+            json!({"todos": [{"content": "c", "status": "pending"}]})
+        )
     );
     // A field that would change a call's meaning is not ignored.
     for (tool, input) in [
         ("Grep", json!({"pattern": "x", "multiline": true})),
         ("Grep", json!({"pattern": "x", "-A": "two"})),
-        ("Edit", json!({"file_path": "a", "old_string": "x", "new_string": "y", "dry_run": true})),
-        ("Write", json!({"file_path": "a", "path": "b", "content": "t"})),
+        (
+            "Edit",
+            json!({"file_path": "a", "old_string": "x", "new_string": "y", "dry_run": true}),
+        ),
+        (
+            "Write",
+            json!({"file_path": "a", "path": "b", "content": "t"}),
+        ),
         ("KillShell", json!({"shell_id": "x"})),
     ] {
-        assert_eq!(error(tool, input.clone()).kind, ErrorKind::InvalidInput, "{tool} {input}");
+        assert_eq!(
+            error(tool, input.clone()).kind,
+            ErrorKind::InvalidInput,
+            "{tool} {input}"
+        );
     }
 }
 
 #[test]
 fn a_command_is_for_the_shell_or_for_a_program() {
-    let Request::Bash(bash) = request("bash", json!({"command": "echo hi", "timeout": 5, "cwd": "/c/x"}))
-    else {
+    let Request::Bash(bash) = request(
+        "bash",
+        json!({"command": "echo hi", "timeout": 5, "cwd": "/c/x"}),
+    ) else {
         panic!()
     };
     assert_eq!(bash.command, Command::Shell("echo hi".into()));
     assert_eq!(bash.timeout_s, Some(5));
     assert_eq!(bash.directory.unwrap().to_string(), "central:x");
     assert_eq!(bash.stdin, Stdin::Null);
-    let Request::Bash(bash) = request("shell", json!({"cmd": ["ls", "-l"], "timeout_s": 7, "stdin": true}))
-    else {
+    let Request::Bash(bash) = request(
+        "shell",
+        json!({"cmd": ["ls", "-l"], "timeout_s": 7, "stdin": true}),
+    ) else {
         panic!()
     };
-    assert_eq!(bash.command, Command::Arguments(vec![b"ls".to_vec().into(), b"-l".to_vec().into()]));
+    assert_eq!(
+        bash.command,
+        Command::Arguments(vec![b"ls".to_vec().into(), b"-l".to_vec().into()])
+    );
     assert_eq!((bash.timeout_s, bash.stdin), (Some(7), Stdin::Stream));
 }
 
 #[test]
 fn forms_of_other_systems_mean_the_same() {
     let want = request("file_read", json!({"path": "a", "offset": 3, "limit": 5}));
-    assert_eq!(request("read_file", json!({"file_path": "/p/a", "startLine": 3, "endLine": 7})), want);
-    let want = request("file_edit", json!({"path": "a", "edits": [{"old": "x", "new": "y"}]}));
-    assert_eq!(request("edit_file", json!({"file_path": "a", "old_text": "x", "new_text": "y"})), want);
-    assert_eq!(request("edit", json!({"path": "a", "edits": [{"target": "x", "replacement": "y"}]})), want);
-    let want = request("file_list", json!({"path": "d", "depth": 64, "hidden": true}));
-    assert_eq!(request("ls", json!({"directory": "d", "recursive": true, "includeHidden": true})), want);
     assert_eq!(
-        request("ls", json!({"path": ".", "recursive": false, "maxDepth": 9})),
+        request(
+            "read_file",
+            json!({"file_path": "/p/a", "startLine": 3, "endLine": 7})
+        ),
+        want
+    );
+    let want = request(
+        "file_edit",
+        json!({"path": "a", "edits": [{"old": "x", "new": "y"}]}),
+    );
+    assert_eq!(
+        request(
+            "edit_file",
+            json!({"file_path": "a", "old_text": "x", "new_text": "y"})
+        ),
+        want
+    );
+    assert_eq!(
+        request(
+            "edit",
+            json!({"path": "a", "edits": [{"target": "x", "replacement": "y"}]})
+        ),
+        want
+    );
+    let want = request(
+        "file_list",
+        json!({"path": "d", "depth": 64, "hidden": true}),
+    );
+    assert_eq!(
+        request(
+            "ls",
+            json!({"directory": "d", "recursive": true, "includeHidden": true})
+        ),
+        want
+    );
+    assert_eq!(
+        request(
+            "ls",
+            json!({"path": ".", "recursive": false, "maxDepth": 9})
+        ),
         request("file_list", json!({}))
     );
-    let want =
-        request("grep", json!({"pattern": "x", "ignore_case": true, "literal": true, "include": "*.rs"}));
-    let foreign =
-        json!({"pattern": "x", "caseSensitive": false, "fixed_strings": true, "filePattern": "*.rs"});
+    let want = request(
+        "grep",
+        json!({"pattern": "x", "ignore_case": true, "literal": true, "include": "*.rs"}),
+    );
+    let foreign = json!({"pattern": "x", "caseSensitive": false, "fixed_strings": true, "filePattern": "*.rs"});
     assert_eq!(request("grep_tool", foreign), want);
-    let want = request("file_write", json!({"path": "a", "content": "t", "overwrite": true}));
-    assert_eq!(request("write_file", json!({"path": "a", "text": "t"})), want);
+    let want = request(
+        "file_write",
+        json!({"path": "a", "content": "t", "overwrite": true}),
+    );
+    assert_eq!(
+        request("write_file", json!({"path": "a", "text": "t"})),
+        want
+    );
 }
 
 #[test]
 fn background_processes_go_by_their_number() {
-    let Request::Bash(bash) = request("bash", json!({"command": "x", "background": true})) else { panic!() };
+    let Request::Bash(bash) = request("bash", json!({"command": "x", "background": true})) else {
+        panic!()
+    };
     assert!(bash.background && bash.timeout_s.is_none());
-    assert_eq!(request("view_background_processes", json!({})), Request::BackgroundList);
-    let log = BackgroundLog { id: 3, from: None, most: 8192 };
-    assert_eq!(request("background_log", json!({"id": 3})), Request::BackgroundLog(log.clone()));
-    let log = BackgroundLog { from: Some(0), most: 5, ..log };
+    assert_eq!(
+        request("view_background_processes", json!({})),
+        Request::BackgroundList
+    );
+    let log = BackgroundLog {
+        id: 3,
+        from: None,
+        most: 8192,
+    };
+    assert_eq!(
+        request("background_log", json!({"id": 3})),
+        Request::BackgroundLog(log.clone())
+    );
+    let log = BackgroundLog {
+        from: Some(0),
+        most: 5,
+        ..log
+    };
     assert_eq!(
         request("background_log", json!({"id": 3, "offset": 0, "bytes": 5})),
         Request::BackgroundLog(log)
@@ -338,25 +489,77 @@ fn background_processes_go_by_their_number() {
 #[test]
 fn a_wrong_input_has_its_kind() {
     let cases = [
-        ("file_read", json!({"path": "../../etc/passwd"}), ErrorKind::Violation),
-        ("bash", json!({"command": "x", "cwd": "../x"}), ErrorKind::Violation),
-        ("file_read", json!({"path": "a\u{0}"}), ErrorKind::InvalidInput),
-        ("file_read", json!({"path": "a", "startLine": 5, "endLine": 3}), ErrorKind::InvalidInput),
-        ("file_read", json!({"path": "a", "startLine": 5, "offset": 3}), ErrorKind::InvalidInput),
-        ("bash", json!({"command": "x".repeat(limit::COMMAND + 1)}), ErrorKind::InvalidInput),
-        ("bash", json!({"command": "a\u{0}b"}), ErrorKind::InvalidInput),
-        ("bash", json!({"command": "x", "background": true, "stdin": true}), ErrorKind::InvalidInput),
-        ("background_log", json!({"id": 1, "bytes": limit::LOG + 1}), ErrorKind::InvalidInput),
+        (
+            "file_read",
+            json!({"path": "../../etc/passwd"}),
+            ErrorKind::Violation,
+        ),
+        (
+            "bash",
+            json!({"command": "x", "cwd": "../x"}),
+            ErrorKind::Violation,
+        ),
+        (
+            "file_read",
+            json!({"path": "a\u{0}"}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "file_read",
+            json!({"path": "a", "startLine": 5, "endLine": 3}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "file_read",
+            json!({"path": "a", "startLine": 5, "offset": 3}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "bash",
+            json!({"command": "x".repeat(limit::COMMAND + 1)}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "bash",
+            json!({"command": "a\u{0}b"}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "bash",
+            json!({"command": "x", "background": true, "stdin": true}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "background_log",
+            json!({"id": 1, "bytes": limit::LOG + 1}),
+            ErrorKind::InvalidInput,
+        ),
         ("background_kill", json!({}), ErrorKind::InvalidInput),
-        ("file_edit", json!({"path": "a", "edits": [{"old": "", "new": "y"}]}), ErrorKind::InvalidInput),
-        ("file_edit", json!({"path": "a", "old": "x", "edits": []}), ErrorKind::InvalidInput),
+        (
+            "file_edit",
+            json!({"path": "a", "edits": [{"old": "", "new": "y"}]}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "file_edit",
+            json!({"path": "a", "old": "x", "edits": []}),
+            ErrorKind::InvalidInput,
+        ),
         (
             "file_edit",
             json!({"path": "a", "edits": [{"old": "x", "new": "y", "all": true, "occurrence": 2}]}),
             ErrorKind::InvalidInput,
         ),
-        ("file_list", json!({"recursive": 1}), ErrorKind::InvalidInput),
-        ("grep", json!({"pattern": "x".repeat(limit::PATTERN + 1)}), ErrorKind::InvalidInput),
+        (
+            "file_list",
+            json!({"recursive": 1}),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "grep",
+            json!({"pattern": "x".repeat(limit::PATTERN + 1)}),
+            ErrorKind::InvalidInput,
+        ),
         ("glob", json!("*.rs"), ErrorKind::InvalidInput),
     ];
     for (tool, input, kind) in cases {
@@ -369,7 +572,10 @@ fn a_wrong_input_has_its_kind() {
 fn limits_are_named_with_their_field() {
     let message = error("bash", json!({"command": "x".repeat(limit::COMMAND + 1)})).message;
     let (most, sent) = (limit::COMMAND, limit::COMMAND + 1);
-    assert_eq!(message, format!("field `command`: at most {most} bytes, this has {sent}"));
+    assert_eq!(
+        message,
+        format!("field `command`: at most {most} bytes, this has {sent}")
+    );
 }
 
 /// A value above the maximum becomes the maximum, and the executor reports it.
@@ -377,11 +583,18 @@ fn limits_are_named_with_their_field() {
 fn a_time_limit_above_the_most_is_the_most() {
     for timeout in [86_400, 86_401, 864_000_001] {
         let input = json!({"command": "x", "timeout": timeout, "idleTimeout": timeout});
-        let Request::Bash(bash) = request("shell", input) else { panic!() };
-        assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(86_400), Some(86_400)));
+        let Request::Bash(bash) = request("shell", input) else {
+            panic!()
+        };
+        assert_eq!(
+            (bash.timeout_s, bash.idle_timeout_s),
+            (Some(86_400), Some(86_400))
+        );
     }
     let input = json!({"command": "x", "timeout": 30_000, "idleTimeoutMs": 1500});
-    let Request::Bash(bash) = request("shell", input) else { panic!() };
+    let Request::Bash(bash) = request("shell", input) else {
+        panic!()
+    };
     assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(30), Some(2)));
     // For a background command, other agents use 0 for no time limit.
     let none = |background| json!({"command": "x", "background": background, "timeout": 0});
@@ -395,17 +608,27 @@ fn a_field_may_be_null_or_a_whole_number_in_another_form_and_is_given_once() {
     let want = request("file_read", json!({"path": "a", "offset": 3}));
     assert_eq!(request("file_read", input), want);
     let twice = error("file_read", json!({"path": "a", "file_path": "b"})).message;
-    assert_eq!(twice, "field `path`: given twice, as `path` and as `file_path`");
+    assert_eq!(
+        twice,
+        "field `path`: given twice, as `path` and as `file_path`"
+    );
     let edits = json!([{"old": "x", "old_text": "y", "new": "z"}]);
     let twice = error("file_edit", json!({"path": "a", "edits": edits})).message;
-    assert_eq!(twice, "field `edits[0].old`: given twice, as `edits[0].old` and as `old_text`");
+    assert_eq!(
+        twice,
+        "field `edits[0].old`: given twice, as `edits[0].old` and as `old_text`"
+    );
 }
 
 #[test]
 fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
     let todo = |value: Value| json!({"todos": [value]});
     let cases = [
-        ("bash", json!([]), "the input must be a JSON object, this is []"),
+        (
+            "bash",
+            json!([]),
+            "the input must be a JSON object, this is []",
+        ),
         (
             "bash",
             json!({"comand": "x"}),
@@ -431,7 +654,11 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
             json!({"command": "x", "background": "yes"}),
             "field `background`: expected true or false, this is \"yes\"",
         ),
-        ("file_list", json!({"depth": 65}), "field `depth`: expected an integer from 1 to 64, this is 65"),
+        (
+            "file_list",
+            json!({"depth": 65}),
+            "field `depth`: expected an integer from 1 to 64, this is 65",
+        ),
         (
             "file_list",
             json!({"limit": 1.5}),
@@ -447,7 +674,11 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
             json!({"path": "a", "edits": [{"old": "x", "nwe": ""}]}),
             "unknown field `edits[0].nwe`, expected one of `all`, `new`, `occurrence`, `old`; did you mean `new`?",
         ),
-        ("file_edit", json!({"path": "a", "edits": [7]}), "field `edits[0]`: expected an object, this is 7"),
+        (
+            "file_edit",
+            json!({"path": "a", "edits": [7]}),
+            "field `edits[0]`: expected an object, this is 7",
+        ),
         (
             "file_edit",
             json!({"path": "a", "edits": []}),
@@ -464,13 +695,21 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
             json!({"invocations": [{"tool_name": "ls", "parameters": "x"}]}),
             "field `invocations[0].parameters`: expected an object, this is \"x\"",
         ),
-        ("batch", json!({"invocations": [{"parameters": {}}]}), "missing field `invocations[0].tool_name`"),
+        (
+            "batch",
+            json!({"invocations": [{"parameters": {}}]}),
+            "missing field `invocations[0].tool_name`",
+        ),
         (
             "read_many_files",
             json!({"paths": "a"}),
             "field `paths`: expected an array of strings, this is \"a\"",
         ),
-        ("todo_read", json!({"all": 1}), "unknown field `all`, there are none"),
+        (
+            "todo_read",
+            json!({"all": 1}),
+            "unknown field `all`, there are none",
+        ),
         ("todo_write", json!({}), "missing field `todos`"),
         (
             "todo_write",
@@ -487,14 +726,22 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
             todo(json!({"content": "", "status": "pending"})),
             "field `todos[0].content`: expected a string of 1 to 1000 characters, this is \"\"",
         ),
-        ("todo_write", json!({"action": "add"}), "missing field `task`"),
+        (
+            "todo_write",
+            json!({"action": "add"}),
+            "missing field `task`",
+        ),
         (
             "todo_write",
             json!({"todos": [], "action": "add", "task": "x"}),
             "field `todos`: expected either `todos` or `action`, not both, this is []",
         ),
         ("memory", json!({"action": "get"}), "missing field `key`"),
-        ("memory", json!({"action": "set", "key": "a"}), "missing field `value`"),
+        (
+            "memory",
+            json!({"action": "set", "key": "a"}),
+            "missing field `value`",
+        ),
         (
             "memory",
             json!({"action": "get", "key": "../x"}),
@@ -511,8 +758,16 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
             "field `value`: expected at most 16384 bytes of JSON, this is a string of 16384 bytes",
         ),
         ("goal_create", json!({}), "missing field `description`"),
-        ("goal_switch", json!({"action": "resume"}), "missing field `goal_id`"),
-        ("goal_complete", json!({"artifacts": []}), "missing field `summary`"),
+        (
+            "goal_switch",
+            json!({"action": "resume"}),
+            "missing field `goal_id`",
+        ),
+        (
+            "goal_complete",
+            json!({"artifacts": []}),
+            "missing field `summary`",
+        ),
         (
             "checkpoint",
             json!({"description": 5}),
@@ -576,38 +831,69 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
     ];
     for (tool, input, want) in cases {
         let failed = error(tool, input.clone());
-        assert_eq!((failed.kind, failed.message.as_str()), (ErrorKind::InvalidInput, want), "{tool} {input}");
+        assert_eq!(
+            (failed.kind, failed.message.as_str()),
+            (ErrorKind::InvalidInput, want),
+            "{tool} {input}"
+        );
     }
-    assert_eq!(error("run_tests", json!({"path": "../etc"})).kind, ErrorKind::Violation);
+    assert_eq!(
+        error("run_tests", json!({"path": "../etc"})).kind,
+        ErrorKind::Violation
+    );
 }
 
 /// Errors come in this order: unknown fields, missing fields, types and values.
 #[test]
 fn existence_comes_before_presence_and_presence_before_values() {
-    assert!(error("file_list", json!({"nope": 1, "depth": "x"})).message.contains("`nope`"));
-    assert!(error("grep", json!({"limit": "x", "context": 99})).message.contains("`pattern`"));
-    assert!(error("grep", json!({"pattern": "x", "context": 99, "limit": "x"})).message.contains("`limit`"));
+    assert!(
+        error("file_list", json!({"nope": 1, "depth": "x"}))
+            .message
+            .contains("`nope`")
+    );
+    assert!(
+        error("grep", json!({"limit": "x", "context": 99}))
+            .message
+            .contains("`pattern`")
+    );
+    assert!(
+        error("grep", json!({"pattern": "x", "context": 99, "limit": "x"}))
+            .message
+            .contains("`limit`")
+    );
 }
 
 #[test]
 fn web_requests_have_their_bounds() {
-    let Plan::Web(WebRequest::Search(search)) = plan("web_search", json!({"query": "x"})) else { panic!() };
+    let Plan::Web(WebRequest::Search(search)) = plan("web_search", json!({"query": "x"})) else {
+        panic!()
+    };
     assert_eq!(search.max_results, 5);
     let input = json!({"query": "x".repeat(QUERY_MAX), "numResults": 20});
-    let Plan::Web(WebRequest::Search(search)) = plan("web_search", input) else { panic!() };
+    let Plan::Web(WebRequest::Search(search)) = plan("web_search", input) else {
+        panic!()
+    };
     assert_eq!(search.max_results, RESULTS_MAX);
     assert!(try_plan("web_search", json!({"query": "x".repeat(QUERY_MAX + 1)})).is_err());
     let input = json!({"url": "https://a.example/#x", "maxLength": 7, "timeout": 120_000});
-    let Plan::Web(WebRequest::Fetch(fetch)) = plan("fetch_url", input) else { panic!() };
+    let Plan::Web(WebRequest::Fetch(fetch)) = plan("fetch_url", input) else {
+        panic!()
+    };
     let got = (fetch.target.to_string(), fetch.shown, fetch.timeout_s);
     assert_eq!(got, ("https://a.example/".into(), 7, 120));
 }
 
 #[test]
 fn forms_of_other_systems_become_ours() {
-    let many = plan("read_many_files", json!({"paths": ["a", "b"], "startLine": 2, "endLine": 3}));
+    let many = plan(
+        "read_many_files",
+        json!({"paths": ["a", "b"], "startLine": 2, "endLine": 3}),
+    );
     let lines = |path: &str| json!({"path": path, "startLine": 2, "endLine": 3});
-    let call = |input| Invocation { tool: "file_read".into(), input };
+    let call = |input| Invocation {
+        tool: "file_read".into(),
+        input,
+    };
     assert_eq!(many, Plan::Batch(vec![call(lines("a")), call(lines("b"))]));
     let max = inputs::INVOCATIONS_MAX;
     for count in [0, max, max + 1] {
@@ -623,15 +909,30 @@ fn forms_of_other_systems_become_ours() {
         tests_added: vec![],
         decisions_locked: vec!["use x".into()],
     };
-    assert_eq!(plan("record_decision", decided), Plan::State(StateCommand::Checkpoint(checkpoint)));
-    for input in [json!({"description": "x", "locked": 1}), json!({"description": "x", "alternatives": "y"})]
-    {
+    assert_eq!(
+        plan("record_decision", decided),
+        Plan::State(StateCommand::Checkpoint(checkpoint))
+    );
+    for input in [
+        json!({"description": "x", "locked": 1}),
+        json!({"description": "x", "alternatives": "y"}),
+    ] {
         assert!(try_plan("record_decision", input).is_err());
     }
     let edit = json!({"path": "a", "edits": [{"target": "x", "replacement": "y", "lineHint": 3}]});
-    assert_eq!(plan("edit_file", edit), plan("file_edit", json!({"path": "a", "old": "x", "new": "y"})));
-    let dump = |name: &str| try_plan("write_memory_dump", json!({"content": "x", "filename": name}));
-    let Ok(Plan::Request(Request::FileWrite(write))) = dump("a.md") else { panic!("no write") };
+    assert_eq!(
+        plan("edit_file", edit),
+        plan("file_edit", json!({"path": "a", "old": "x", "new": "y"}))
+    );
+    let dump = |name: &str| {
+        try_plan(
+            "write_memory_dump",
+            json!({"content": "x", "filename": name}),
+        )
+    };
+    let Ok(Plan::Request(Request::FileWrite(write))) = dump("a.md") else {
+        panic!("no write")
+    };
     assert_eq!(write.path.to_string(), "central:memory/a.md");
     assert_eq!(dump("../../a").unwrap_err().kind, ErrorKind::Violation);
 }
@@ -669,23 +970,49 @@ fn other_names_of_the_small_tools_mean_the_same() {
         plan("memory", json!({"action": "set", "key": "a", "value": 1}))
     );
     assert_eq!(
-        plan("image_recognition", json!({"image_path": "file:///p/a.png", "prompt": "?"})),
+        plan(
+            "image_recognition",
+            json!({"image_path": "file:///p/a.png", "prompt": "?"})
+        ),
         plan("view_image", json!({"path": "a.png"}))
     );
-    let address = plan("image_recognition", json!({"image_path": "HTTPS://x/y.png", "prompt": "?"}));
-    assert_eq!(address, plan("view_image", json!({"path": "https://x/y.png"})));
-    let fetch = Request::Effect(Effect::WebFetch { url: "https://x/y.png".into() });
-    assert_eq!(address.decisive_request(), Some(fetch));
-    assert!(matches!(plan("view_image", json!({"path": "./https://x/y.png"})), Plan::Image(_)));
+    let address = plan(
+        "image_recognition",
+        json!({"image_path": "HTTPS://x/y.png", "prompt": "?"}),
+    );
     assert_eq!(
-        plan("switch_goal", json!({"action": "new", "newGoalDescription": "g"})),
+        address,
+        plan("view_image", json!({"path": "https://x/y.png"}))
+    );
+    let fetch = Request::Effect(Effect::WebFetch {
+        url: "https://x/y.png".into(),
+    });
+    assert_eq!(address.decisive_request(), Some(fetch));
+    assert!(matches!(
+        plan("view_image", json!({"path": "./https://x/y.png"})),
+        Plan::Image(_)
+    ));
+    assert_eq!(
+        plan(
+            "switch_goal",
+            json!({"action": "new", "newGoalDescription": "g"})
+        ),
         plan("goal_switch", json!({"action": "new", "description": "g"}))
     );
     assert_eq!(
-        plan("create_checkpoint", json!({"description": "d", "filesModified": ["a"]})),
-        plan("checkpoint", json!({"description": "d", "files_modified": ["a"]}))
+        plan(
+            "create_checkpoint",
+            json!({"description": "d", "filesModified": ["a"]})
+        ),
+        plan(
+            "checkpoint",
+            json!({"description": "d", "files_modified": ["a"]})
+        )
     );
-    assert_eq!(plan("write_todos", json!({"action": "list"})), plan("todo_read", json!({})));
+    assert_eq!(
+        plan("write_todos", json!({"action": "list"})),
+        plan("todo_read", json!({}))
+    );
     assert_eq!(
         plan("write_todos", json!({"action": "remove", "id": 2})),
         plan("todo_write", json!({"action": "remove", "id": "2"}))
@@ -695,5 +1022,8 @@ fn other_names_of_the_small_tools_mean_the_same() {
         batch(json!({"tool": "ls", "input": {"path": "a"}})),
         batch(json!({"tool_name": "ls", "parameters": {"path": "a"}}))
     );
-    assert_eq!(plan("finish_task", json!({"executive_summary": "s"})), Plan::Finish(json!({"summary": "s"})));
+    assert_eq!(
+        plan("finish_task", json!({"executive_summary": "s"})),
+        Plan::Finish(json!({"summary": "s"}))
+    );
 }

@@ -46,8 +46,13 @@ struct BatchCall {
 
 impl ToolInput for Batch {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
-        let call = |call: BatchCall| Invocation { tool: call.tool_name, input: call.parameters.into() };
-        Ok(Plan::Batch(self.invocations.into_iter().map(call).collect()))
+        let call = |call: BatchCall| Invocation {
+            tool: call.tool_name,
+            input: call.parameters.into(),
+        };
+        Ok(Plan::Batch(
+            self.invocations.into_iter().map(call).collect(),
+        ))
     }
 }
 
@@ -137,9 +142,14 @@ impl ToolInput for ViewImage {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
         if is_web_address(&self.path) {
             let target = target("path", &self.path)?;
-            return Ok(Plan::Web(WebRequest::View(View { target, timeout_s: TIMEOUT_S })));
+            return Ok(Plan::Web(WebRequest::View(View {
+                target,
+                timeout_s: TIMEOUT_S,
+            })));
         }
-        Ok(Plan::Image(context.path(self.path.strip_prefix("file://").unwrap_or(&self.path))?))
+        Ok(Plan::Image(context.path(
+            self.path.strip_prefix("file://").unwrap_or(&self.path),
+        )?))
     }
 }
 

@@ -55,16 +55,23 @@ impl ToolInput for Bash {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
         let command = match self.command {
             CommandLine::Shell(text) => Command::Shell(text),
-            CommandLine::Arguments(words) => {
-                Command::Arguments(words.into_iter().map(|word| word.into_bytes().into()).collect())
-            }
+            CommandLine::Arguments(words) => Command::Arguments(
+                words
+                    .into_iter()
+                    .map(|word| word.into_bytes().into())
+                    .collect(),
+            ),
         };
         Ok(Plan::Request(Request::Bash(broker_protocol::Bash {
             command,
             directory: context.directory(self.cwd.as_deref())?,
             timeout_s: seconds(self.timeout),
             idle_timeout_s: seconds(self.idle_timeout),
-            stdin: if self.stdin { Stdin::Stream } else { Stdin::Null },
+            stdin: if self.stdin {
+                Stdin::Stream
+            } else {
+                Stdin::Null
+            },
             live: false,
             background: self.background,
             split: self.split,
@@ -100,7 +107,11 @@ pub struct BackgroundLog {
 impl ToolInput for BackgroundLog {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let most = self.bytes.unwrap_or(LOG_BYTES);
-        let log = broker_protocol::BackgroundLog { id: self.id, from: self.offset, most };
+        let log = broker_protocol::BackgroundLog {
+            id: self.id,
+            from: self.offset,
+            most,
+        };
         Ok(Plan::Request(Request::BackgroundLog(log)))
     }
 }
@@ -116,6 +127,8 @@ pub struct BackgroundKill {
 
 impl ToolInput for BackgroundKill {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
-        Ok(Plan::Request(Request::BackgroundKill(broker_protocol::BackgroundKill { id: self.id })))
+        Ok(Plan::Request(Request::BackgroundKill(
+            broker_protocol::BackgroundKill { id: self.id },
+        )))
     }
 }

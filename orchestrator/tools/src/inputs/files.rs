@@ -31,8 +31,16 @@ pub struct FileRead {
 impl ToolInput for FileRead {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
         let path = context.path(&self.path)?;
-        let read = broker_protocol::FileRead { path, offset: self.offset, limit: self.limit };
-        Ok(if self.numbered { Plan::NumberedRead(read) } else { Plan::Request(Request::FileRead(read)) })
+        let read = broker_protocol::FileRead {
+            path,
+            offset: self.offset,
+            limit: self.limit,
+        };
+        Ok(if self.numbered {
+            Plan::NumberedRead(read)
+        } else {
+            Plan::Request(Request::FileRead(read))
+        })
     }
 }
 
@@ -54,12 +62,14 @@ pub struct FileWrite {
 
 impl ToolInput for FileWrite {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
-        Ok(Plan::Request(Request::FileWrite(broker_protocol::FileWrite {
-            path: context.path(&self.path)?,
-            content: self.content.into_bytes(),
-            overwrite: self.overwrite.unwrap_or(true),
-            expected_sha256: digest(self.expected_sha256)?,
-        })))
+        Ok(Plan::Request(Request::FileWrite(
+            broker_protocol::FileWrite {
+                path: context.path(&self.path)?,
+                content: self.content.into_bytes(),
+                overwrite: self.overwrite.unwrap_or(true),
+                expected_sha256: digest(self.expected_sha256)?,
+            },
+        )))
     }
 }
 
@@ -95,12 +105,18 @@ struct Replacement {
 
 impl ToolInput for FileEdit {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
-        let edits = self.edits.into_iter().enumerate().map(|(at, edit)| edit.build(at));
-        Ok(Plan::Request(Request::FileEdit(broker_protocol::FileEdit {
-            path: context.path(&self.path)?,
-            edits: edits.collect::<Result<_, _>>()?,
-            expected_sha256: digest(self.expected_sha256)?,
-        })))
+        let edits = self
+            .edits
+            .into_iter()
+            .enumerate()
+            .map(|(at, edit)| edit.build(at));
+        Ok(Plan::Request(Request::FileEdit(
+            broker_protocol::FileEdit {
+                path: context.path(&self.path)?,
+                edits: edits.collect::<Result<_, _>>()?,
+                expected_sha256: digest(self.expected_sha256)?,
+            },
+        )))
     }
 }
 
@@ -119,7 +135,11 @@ impl Replacement {
                 ));
             }
         };
-        Ok(Edit { old: self.old, new: self.new, occurrence })
+        Ok(Edit {
+            old: self.old,
+            new: self.new,
+            occurrence,
+        })
     }
 }
 
@@ -142,12 +162,14 @@ pub struct FileList {
 
 impl ToolInput for FileList {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
-        Ok(Plan::Request(Request::FileList(broker_protocol::FileList {
-            path: path_or_project(self.path.as_deref(), context)?,
-            depth: self.depth.unwrap_or(1),
-            hidden: self.hidden,
-            limit: self.limit.unwrap_or(1000),
-        })))
+        Ok(Plan::Request(Request::FileList(
+            broker_protocol::FileList {
+                path: path_or_project(self.path.as_deref(), context)?,
+                depth: self.depth.unwrap_or(1),
+                hidden: self.hidden,
+                limit: self.limit.unwrap_or(1000),
+            },
+        )))
     }
 }
 

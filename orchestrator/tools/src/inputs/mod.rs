@@ -10,5 +10,7 @@ mod web;
 pub use agent::{Batch, FinishTask, INVOCATIONS_MAX, RunTests, Thinking, ViewImage};
 pub use commands::{BackgroundKill, BackgroundList, BackgroundLog, Bash};
 pub use files::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep};
-pub use notes::{Checkpoint, GoalComplete, GoalCreate, GoalList, GoalSwitch, Memory, TodoRead, TodoWrite};
+pub use notes::{
+    Checkpoint, GoalComplete, GoalCreate, GoalList, GoalSwitch, Memory, TodoRead, TodoWrite,
+};
 pub use web::{WebFetch, WebSearch};

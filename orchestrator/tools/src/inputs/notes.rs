@@ -113,7 +113,11 @@ impl ToolInput for Memory {
                     let rule = format!("expected at most {VALUE_MAX} bytes of JSON");
                     return Err(FieldError::Rule { name, rule, found }.into());
                 }
-                Action::Set { key, value, category: self.category }
+                Action::Set {
+                    key,
+                    value,
+                    category: self.category,
+                }
             }
         };
         Ok(Plan::State(StateCommand::Memory(action)))
@@ -137,8 +141,16 @@ pub struct GoalCreate {
 
 impl ToolInput for GoalCreate {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
-        let Self { description, priority, subtasks } = self;
-        Ok(Plan::State(StateCommand::Goals(goal::Change::Create { description, priority, subtasks })))
+        let Self {
+            description,
+            priority,
+            subtasks,
+        } = self;
+        Ok(Plan::State(StateCommand::Goals(goal::Change::Create {
+            description,
+            priority,
+            subtasks,
+        })))
     }
 }
 
@@ -196,7 +208,10 @@ pub struct GoalComplete {
 impl ToolInput for GoalComplete {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let Self { summary, artifacts } = self;
-        Ok(Plan::State(StateCommand::Goals(goal::Change::Complete { summary, artifacts })))
+        Ok(Plan::State(StateCommand::Goals(goal::Change::Complete {
+            summary,
+            artifacts,
+        })))
     }
 }
 

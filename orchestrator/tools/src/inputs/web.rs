@@ -30,7 +30,10 @@ impl ToolInput for WebSearch {
             let expected = format!("a string of 1 to {QUERY_MAX} bytes that is not blank");
             return Err(FieldError::expected("query", &expected, &json!(query)).into());
         }
-        Ok(Plan::Web(WebRequest::Search(Search { query, max_results: max_results.unwrap_or(5) })))
+        Ok(Plan::Web(WebRequest::Search(Search {
+            query,
+            max_results: max_results.unwrap_or(5),
+        })))
     }
 }
 
@@ -65,7 +68,9 @@ impl ToolInput for WebFetch {
             target: target("url", &self.url)?,
             selector: self.selector.as_ref().map(parse).transpose()?,
             shown: self.max_length.unwrap_or(SHOWN),
-            timeout_s: seconds(self.timeout).unwrap_or(TIMEOUT_S).min(TIMEOUT_MAX_S),
+            timeout_s: seconds(self.timeout)
+                .unwrap_or(TIMEOUT_S)
+                .min(TIMEOUT_MAX_S),
         })))
     }
 }

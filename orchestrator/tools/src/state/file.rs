@@ -47,7 +47,10 @@ impl From<StateError> for Failed {
             StateError::Missing(_) => ErrorKind::NotFound,
             StateError::Full { .. } => ErrorKind::ResourceLimit,
         };
-        Failed { kind, message: error.to_string() }
+        Failed {
+            kind,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -65,14 +68,23 @@ pub trait StateFile: Default + Serialize + DeserializeOwned {
 
 /// Parses a file and checks its bounds.
 pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
-    let Some(bytes) = file else { return Ok(F::default()) };
-    let corrupt = |why: &str| StateError::Corrupt { file: F::PATH, why: why.to_owned() };
+    let Some(bytes) = file else {
+        return Ok(F::default());
+    };
+    let corrupt = |why: &str| StateError::Corrupt {
+        file: F::PATH,
+        why: why.to_owned(),
+    };
     if bytes.len() > limit::STATE {
         return Err(corrupt("it is too long"));
     }
     // The parser's error could quote the untrusted content.
     let parsed: F = serde_json::from_slice(bytes).map_err(|error| {
-        corrupt(&format!("line {}, column {} is not what it should be", error.line(), error.column()))
+        corrupt(&format!(
+            "line {}, column {} is not what it should be",
+            error.line(),
+            error.column()
+        ))
     })?;
     match parsed.fault() {
         Some(fault) => Err(corrupt(fault)),
@@ -83,16 +95,26 @@ pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
 /// The entries, without a change.
 pub fn listing<F: StateFile>(file: &F) -> StateEffect {
     let (text, count) = file.listing();
-    StateEffect { save: None, text, count: count as u64 }
+    StateEffect {
+        save: None,
+        text,
+        count: count as u64,
+    }
 }
 
 /// The entries, and the new content of the file.
 pub fn changed<F: StateFile>(file: &F) -> Result<StateEffect, StateError> {
     let bytes = serde_json::to_vec_pretty(file).unwrap_or_default();
     if bytes.len() > limit::STATE {
-        return Err(StateError::Full { max: limit::STATE, what: "bytes" });
+        return Err(StateError::Full {
+            max: limit::STATE,
+            what: "bytes",
+        });
     }
-    Ok(StateEffect { save: Some(bytes), ..listing(file) })
+    Ok(StateEffect {
+        save: Some(bytes),
+        ..listing(file)
+    })
 }
 
 /// Whether a text has more than `max` characters.

@@ -74,11 +74,21 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the tools' own fields")]
 pub enum Change {
-    Create { description: String, priority: Option<Priority>, subtasks: Vec<String> },
+    Create {
+        description: String,
+        priority: Option<Priority>,
+        subtasks: Vec<String>,
+    },
     Pause,
     Resume(String),
-    New { description: String, priority: Option<Priority> },
-    Complete { summary: String, artifacts: Vec<String> },
+    New {
+        description: String,
+        priority: Option<Priority>,
+    },
+    Complete {
+        summary: String,
+        artifacts: Vec<String>,
+    },
 }
 
 impl Change {
@@ -96,11 +106,22 @@ impl Goals {
     /// Makes a change.
     pub fn change(&mut self, change: &Change) -> Result<(), StateError> {
         match change {
-            Change::Create { description, priority, subtasks } => {
-                let status = if self.active().is_ok() { Status::Paused } else { Status::Active };
+            Change::Create {
+                description,
+                priority,
+                subtasks,
+            } => {
+                let status = if self.active().is_ok() {
+                    Status::Paused
+                } else {
+                    Status::Active
+                };
                 self.add(description, *priority, subtasks, status)
             }
-            Change::New { description, priority } => {
+            Change::New {
+                description,
+                priority,
+            } => {
                 // Comes first, so that a full list leaves the active goal active.
                 self.add(description, *priority, &[], Status::Paused)?;
                 let new = self.goals.len() - 1;
@@ -112,7 +133,9 @@ impl Goals {
                 Ok(())
             }
             Change::Resume(id) => {
-                let open = |goal: &Goal| format!("g{}", goal.id) == *id && goal.status != Status::Completed;
+                let open = |goal: &Goal| {
+                    format!("g{}", goal.id) == *id && goal.status != Status::Completed
+                };
                 let at = self.goals.iter().position(open);
                 let at = at.ok_or_else(|| StateError::Missing(format!("open goal {id:?}")))?;
                 self.activate(at);
@@ -132,14 +155,20 @@ impl Goals {
     pub fn note(&mut self, checkpoint: &Checkpoint) -> Result<(), StateError> {
         let goal = self.active()?;
         if goal.checkpoints.len() >= CHECKPOINTS {
-            return Err(StateError::Full { max: CHECKPOINTS, what: "checkpoints of a goal" });
+            return Err(StateError::Full {
+                max: CHECKPOINTS,
+                what: "checkpoints of a goal",
+            });
         }
         goal.checkpoints.push(checkpoint.clone());
         Ok(())
     }
 
     fn active(&mut self) -> Result<&mut Goal, StateError> {
-        let active = self.goals.iter_mut().find(|goal| goal.status == Status::Active);
+        let active = self
+            .goals
+            .iter_mut()
+            .find(|goal| goal.status == Status::Active);
         active.ok_or_else(|| StateError::Missing("active goal".to_owned()))
     }
 
@@ -158,9 +187,18 @@ impl Goals {
         status: Status,
     ) -> Result<(), StateError> {
         if self.goals.len() >= MAX {
-            return Err(StateError::Full { max: MAX, what: "goals" });
+            return Err(StateError::Full {
+                max: MAX,
+                what: "goals",
+            });
         }
-        let id = self.goals.iter().map(|goal| goal.id).max().unwrap_or(0).saturating_add(1);
+        let id = self
+            .goals
+            .iter()
+            .map(|goal| goal.id)
+            .max()
+            .unwrap_or(0)
+            .saturating_add(1);
         self.goals.push(Goal {
             id,
             description: description.to_owned(),
@@ -177,15 +215,23 @@ impl Goals {
 
 impl Goal {
     fn is_long(&self) -> bool {
-        let texts = |texts: &[String]| texts.len() > LIST || texts.iter().any(|text| is_long(text, ITEM));
+        let texts =
+            |texts: &[String]| texts.len() > LIST || texts.iter().any(|text| is_long(text, ITEM));
         let checkpoint = |point: &Checkpoint| {
             is_long(&point.description, TEXT)
-                || [&point.files_modified, &point.tests_added, &point.decisions_locked]
-                    .iter()
-                    .any(|list| texts(list))
+                || [
+                    &point.files_modified,
+                    &point.tests_added,
+                    &point.decisions_locked,
+                ]
+                .iter()
+                .any(|list| texts(list))
         };
         is_long(&self.description, 1000)
-            || self.summary.as_ref().is_some_and(|summary| is_long(summary, TEXT))
+            || self
+                .summary
+                .as_ref()
+                .is_some_and(|summary| is_long(summary, TEXT))
             || texts(&self.subtasks)
             || texts(&self.artifacts)
             || self.checkpoints.len() > CHECKPOINTS
@@ -198,10 +244,21 @@ impl Goal {
             Status::Paused => "paused",
             Status::Completed => "completed",
         };
-        let mut text = format!("g{} [{status}] ({}) {}", self.id, self.priority.name(), self.description);
-        self.subtasks.iter().for_each(|task| text.push_str(&format!("\n  - {task}")));
-        self.checkpoints.iter().for_each(|point| text.push_str(&format!("\n  at: {}", point.description)));
-        self.summary.iter().for_each(|summary| text.push_str(&format!("\n  done: {summary}")));
+        let mut text = format!(
+            "g{} [{status}] ({}) {}",
+            self.id,
+            self.priority.name(),
+            self.description
+        );
+        self.subtasks
+            .iter()
+            .for_each(|task| text.push_str(&format!("\n  - {task}")));
+        self.checkpoints
+            .iter()
+            .for_each(|point| text.push_str(&format!("\n  at: {}", point.description)));
+        self.summary
+            .iter()
+            .for_each(|summary| text.push_str(&format!("\n  done: {summary}")));
         text
     }
 }
@@ -219,7 +276,14 @@ impl StateFile for Goals {
 
     fn listing(&self) -> (String, usize) {
         let goals: Vec<_> = self.goals.iter().map(Goal::describe).collect();
-        (if goals.is_empty() { "no goals".to_owned() } else { goals.join("\n") }, goals.len())
+        (
+            if goals.is_empty() {
+                "no goals".to_owned()
+            } else {
+                goals.join("\n")
+            },
+            goals.len(),
+        )
     }
 }
 
@@ -235,15 +299,25 @@ mod tests {
     }
 
     fn create(description: &str) -> Change {
-        Change::Create { description: description.into(), priority: None, subtasks: vec!["step".into()] }
+        Change::Create {
+            description: description.into(),
+            priority: None,
+            subtasks: vec!["step".into()],
+        }
     }
 
     #[test]
     fn one_goal_is_active_at_a_time() {
         let mut kept = None;
-        assert_eq!(run(&mut kept, create("a")).unwrap(), "g1 [active] (medium) a\n  - step");
+        assert_eq!(
+            run(&mut kept, create("a")).unwrap(),
+            "g1 [active] (medium) a\n  - step"
+        );
         run(&mut kept, create("b")).unwrap();
-        let new = Change::New { description: "c".into(), priority: Some(Priority::High) };
+        let new = Change::New {
+            description: "c".into(),
+            priority: Some(Priority::High),
+        };
         let text = run(&mut kept, new).unwrap();
         assert!(
             text.contains("g1 [paused]")
@@ -258,22 +332,55 @@ mod tests {
             tests_added: vec![],
             decisions_locked: vec![],
         };
-        kept = StateCommand::Checkpoint(checkpoint.clone()).apply(kept.as_deref()).unwrap().save;
-        let text = run(&mut kept, Change::Complete { summary: "all".into(), artifacts: vec![] }).unwrap();
-        assert!(text.contains("g1 [completed] (medium) a\n  - step\n  at: half\n  done: all"), "{text}");
-        for change in [Change::Pause, Change::Resume("g1".into()), Change::Resume("g9".into())] {
-            assert!(matches!(run(&mut kept, change), Err(StateError::Missing(_))));
+        kept = StateCommand::Checkpoint(checkpoint.clone())
+            .apply(kept.as_deref())
+            .unwrap()
+            .save;
+        let text = run(
+            &mut kept,
+            Change::Complete {
+                summary: "all".into(),
+                artifacts: vec![],
+            },
+        )
+        .unwrap();
+        assert!(
+            text.contains("g1 [completed] (medium) a\n  - step\n  at: half\n  done: all"),
+            "{text}"
+        );
+        for change in [
+            Change::Pause,
+            Change::Resume("g1".into()),
+            Change::Resume("g9".into()),
+        ] {
+            assert!(matches!(
+                run(&mut kept, change),
+                Err(StateError::Missing(_))
+            ));
         }
-        assert!(StateCommand::Checkpoint(checkpoint).apply(kept.as_deref()).is_err());
+        assert!(
+            StateCommand::Checkpoint(checkpoint)
+                .apply(kept.as_deref())
+                .is_err()
+        );
     }
 
     #[test]
     fn goals_are_full_at_their_edge() {
         let mut kept = None;
         (0..MAX).for_each(|_| drop(run(&mut kept, create("x")).unwrap()));
-        let new = Change::New { description: "y".into(), priority: None };
+        let new = Change::New {
+            description: "y".into(),
+            priority: None,
+        };
         for change in [create("y"), new] {
-            assert_eq!(run(&mut kept, change), Err(StateError::Full { max: MAX, what: "goals" }));
+            assert_eq!(
+                run(&mut kept, change),
+                Err(StateError::Full {
+                    max: MAX,
+                    what: "goals"
+                })
+            );
         }
     }
 }

@@ -16,7 +16,11 @@ pub const VALUE_MAX: usize = 16 << 10;
 #[allow(missing_docs, reason = "the tool's own words")]
 pub enum Action {
     Get(String),
-    Set { key: String, value: Value, category: Option<Category> },
+    Set {
+        key: String,
+        value: Value,
+        category: Option<Category>,
+    },
     Delete(String),
     List,
 }
@@ -67,19 +71,46 @@ pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateE
         Action::List => Ok(listing(&memory)),
         Action::Get(key) => {
             let found = memory.values.get(key).ok_or_else(|| missing(key))?;
-            let text = found.value.as_str().map_or_else(|| found.value.to_string(), str::to_owned);
-            Ok(StateEffect { text, ..listing(&memory) })
+            let text = found
+                .value
+                .as_str()
+                .map_or_else(|| found.value.to_string(), str::to_owned);
+            Ok(StateEffect {
+                text,
+                ..listing(&memory)
+            })
         }
-        Action::Set { key, .. } if memory.values.len() >= MAX && !memory.values.contains_key(key) => {
-            Err(StateError::Full { max: MAX, what: "values" })
+        Action::Set { key, .. }
+            if memory.values.len() >= MAX && !memory.values.contains_key(key) =>
+        {
+            Err(StateError::Full {
+                max: MAX,
+                what: "values",
+            })
         }
-        Action::Set { key, value, category } => {
-            memory.values.insert(key.clone(), MemoryValue { value: value.clone(), category: *category });
-            Ok(StateEffect { text: format!("stored {key}"), ..changed(&memory)? })
+        Action::Set {
+            key,
+            value,
+            category,
+        } => {
+            memory.values.insert(
+                key.clone(),
+                MemoryValue {
+                    value: value.clone(),
+                    category: *category,
+                },
+            );
+            Ok(StateEffect {
+                text: format!("stored {key}"),
+                ..changed(&memory)?
+            })
         }
         Action::Delete(key) => {
             memory.values.remove(key).ok_or_else(|| missing(key))?;
-            Ok(StateEffect { text: format!("deleted {key}"), ..changed(&memory)? })
+            Ok(StateEffect {
+                text: format!("deleted {key}"),
+                ..changed(&memory)?
+            })
         }
     }
 }
@@ -90,14 +121,20 @@ impl StateFile for Memory {
     fn fault(&self) -> Option<&'static str> {
         let plain = |key: &String| {
             (1..=64).contains(&key.len())
-                && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+                && key
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         };
         match self {
             _ if self.values.len() > MAX => Some("too many values"),
             _ if !self.values.keys().all(plain) => {
                 Some("a key with other characters than letters, digits, . _ -")
             }
-            _ if self.values.values().any(|found| found.value.to_string().len() > VALUE_MAX) => {
+            _ if self
+                .values
+                .values()
+                .any(|found| found.value.to_string().len() > VALUE_MAX) =>
+            {
                 Some("a value is too long")
             }
             _ => None,
@@ -110,7 +147,14 @@ impl StateFile for Memory {
             None => key.clone(),
         };
         let lines: Vec<_> = self.values.iter().map(line).collect();
-        (if lines.is_empty() { "no values".to_owned() } else { lines.join("\n") }, lines.len())
+        (
+            if lines.is_empty() {
+                "no values".to_owned()
+            } else {
+                lines.join("\n")
+            },
+            lines.len(),
+        )
     }
 }
 
@@ -125,28 +169,53 @@ mod tests {
     }
 
     fn set(key: &str, value: Value) -> Action {
-        Action::Set { key: key.into(), value, category: None }
+        Action::Set {
+            key: key.into(),
+            value,
+            category: None,
+        }
     }
 
     #[test]
     fn a_value_is_stored_found_listed_and_deleted() {
         let kept = run(set("a", json!("text")), None).unwrap().save.unwrap();
-        let category = Action::Set { key: "b".into(), value: json!([1]), category: Some(Category::Fact) };
+        let category = Action::Set {
+            key: "b".into(),
+            value: json!([1]),
+            category: Some(Category::Fact),
+        };
         let kept = run(category, Some(&kept)).unwrap().save.unwrap();
-        assert_eq!(run(Action::Get("a".into()), Some(&kept)).unwrap().text, "text");
-        assert_eq!(run(Action::Get("b".into()), Some(&kept)).unwrap().text, "[1]");
+        assert_eq!(
+            run(Action::Get("a".into()), Some(&kept)).unwrap().text,
+            "text"
+        );
+        assert_eq!(
+            run(Action::Get("b".into()), Some(&kept)).unwrap().text,
+            "[1]"
+        );
         assert_eq!(run(Action::List, Some(&kept)).unwrap().text, "a\nb (fact)");
-        let kept = run(Action::Delete("a".into()), Some(&kept)).unwrap().save.unwrap();
+        let kept = run(Action::Delete("a".into()), Some(&kept))
+            .unwrap()
+            .save
+            .unwrap();
         for gone in [Action::Get("a".into()), Action::Delete("a".into())] {
-            assert!(matches!(run(gone, Some(&kept)), Err(StateError::Missing(_))));
+            assert!(matches!(
+                run(gone, Some(&kept)),
+                Err(StateError::Missing(_))
+            ));
         }
     }
 
     #[test]
     fn it_is_full_at_its_edge_and_a_name_may_still_get_another_value() {
-        let values: BTreeMap<_, _> = (0..MAX).map(|n| (format!("k{n}"), json!({"value": n}))).collect();
+        let values: BTreeMap<_, _> = (0..MAX)
+            .map(|n| (format!("k{n}"), json!({"value": n})))
+            .collect();
         let kept = json!({ "values": values }).to_string();
-        assert!(matches!(run(set("new", json!(1)), Some(kept.as_bytes())), Err(StateError::Full { .. })));
+        assert!(matches!(
+            run(set("new", json!(1)), Some(kept.as_bytes())),
+            Err(StateError::Full { .. })
+        ));
         assert!(run(set("k1", json!(1)), Some(kept.as_bytes())).is_ok());
     }
 
@@ -160,7 +229,10 @@ mod tests {
         ] {
             let corrupt = corrupt.to_string();
             assert!(
-                matches!(run(Action::List, Some(corrupt.as_bytes())), Err(StateError::Corrupt { .. })),
+                matches!(
+                    run(Action::List, Some(corrupt.as_bytes())),
+                    Err(StateError::Corrupt { .. })
+                ),
                 "{corrupt:.60}"
             );
         }

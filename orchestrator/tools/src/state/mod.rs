@@ -74,12 +74,18 @@ mod tests {
     use super::*;
     use broker_protocol::limit;
 
-    const COMMANDS: [StateCommand; 3] =
-        [StateCommand::TodoRead, StateCommand::GoalList, StateCommand::Memory(memory::Action::List)];
+    const COMMANDS: [StateCommand; 3] = [
+        StateCommand::TodoRead,
+        StateCommand::GoalList,
+        StateCommand::Memory(memory::Action::List),
+    ];
 
     #[test]
     fn a_file_that_a_stranger_wrote_is_an_error_that_names_the_file_and_quotes_nothing() {
-        let long = format!(r#"{{"todos":[{{"content":"{}","status":"pending"}}]}}"#, "x".repeat(1001));
+        let long = format!(
+            r#"{{"todos":[{{"content":"{}","status":"pending"}}]}}"#,
+            "x".repeat(1001)
+        );
         let many = format!(
             r#"{{"todos":[{}]}}"#,
             vec![r#"{"content":"x","status":"pending"}"#; todo::MAX + 1].join(",")
@@ -97,13 +103,24 @@ mod tests {
             &deep,
             &large,
         ] {
-            let error = StateCommand::TodoRead.apply(Some(corrupt.as_bytes())).unwrap_err();
+            let error = StateCommand::TodoRead
+                .apply(Some(corrupt.as_bytes()))
+                .unwrap_err();
             let message = error.to_string();
-            assert!(message.contains("central:state/todo.json") && message.len() < 200, "{message}");
-            assert!(!message.contains("evil") && !message.contains('\u{1b}'), "{message}");
+            assert!(
+                message.contains("central:state/todo.json") && message.len() < 200,
+                "{message}"
+            );
+            assert!(
+                !message.contains("evil") && !message.contains('\u{1b}'),
+                "{message}"
+            );
         }
         for command in COMMANDS {
-            assert!(matches!(command.apply(Some(b"\xff\xfe")), Err(StateError::Corrupt { .. })));
+            assert!(matches!(
+                command.apply(Some(b"\xff\xfe")),
+                Err(StateError::Corrupt { .. })
+            ));
             assert_eq!(command.apply(None).unwrap().count, 0);
         }
     }

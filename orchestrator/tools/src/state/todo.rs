@@ -98,11 +98,19 @@ impl Todos {
         match change {
             Change::Replace(todos) => self.todos.clone_from(todos),
             Change::Add(_) if self.todos.len() >= MAX => {
-                return Err(StateError::Full { max: MAX, what: "entries" });
+                return Err(StateError::Full {
+                    max: MAX,
+                    what: "entries",
+                });
             }
             Change::Add(content) => {
                 let (content, status) = (content.clone(), Status::Pending);
-                self.todos.push(Todo { content, status, priority: Priority::Medium, id: None });
+                self.todos.push(Todo {
+                    content,
+                    status,
+                    priority: Priority::Medium,
+                    id: None,
+                });
             }
             Change::Complete(id) => {
                 let at = self.find(id)?;
@@ -117,9 +125,19 @@ impl Todos {
     }
 
     fn find(&self, id: &str) -> Result<usize, StateError> {
-        let by_id = self.todos.iter().position(|todo| todo.id.as_deref() == Some(id));
-        let place = || id.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < self.todos.len());
-        by_id.or_else(place).ok_or_else(|| StateError::Missing(format!("entry {id:?}")))
+        let by_id = self
+            .todos
+            .iter()
+            .position(|todo| todo.id.as_deref() == Some(id));
+        let place = || {
+            id.parse::<usize>()
+                .ok()?
+                .checked_sub(1)
+                .filter(|at| *at < self.todos.len())
+        };
+        by_id
+            .or_else(place)
+            .ok_or_else(|| StateError::Missing(format!("entry {id:?}")))
     }
 }
 
@@ -133,7 +151,10 @@ impl StateFile for Todos {
         if self.todos.len() > MAX {
             Some("too many entries")
         } else {
-            self.todos.iter().any(long).then_some("an entry is too long")
+            self.todos
+                .iter()
+                .any(long)
+                .then_some("an entry is too long")
         }
     }
 
@@ -143,7 +164,14 @@ impl StateFile for Todos {
             format!("{}. [{status}] ({priority}) {}", at + 1, todo.content)
         };
         let lines: Vec<_> = self.todos.iter().enumerate().map(line).collect();
-        (if lines.is_empty() { "nothing to do".to_owned() } else { lines.join("\n") }, lines.len())
+        (
+            if lines.is_empty() {
+                "nothing to do".to_owned()
+            } else {
+                lines.join("\n")
+            },
+            lines.len(),
+        )
     }
 }
 
@@ -172,21 +200,35 @@ mod tests {
         let (kept, _) = apply(Change::Add("one".into()), None);
         let (kept, _) = apply(Change::Add("two".into()), Some(&kept));
         let (kept, text) = apply(Change::Complete("2".into()), Some(&kept));
-        assert_eq!(text, "1. [pending] (medium) one\n2. [completed] (medium) two");
+        assert_eq!(
+            text,
+            "1. [pending] (medium) one\n2. [completed] (medium) two"
+        );
         let (kept, text) = apply(Change::Remove("1".into()), Some(&kept));
         assert_eq!(text, "1. [completed] (medium) two");
         for id in ["0", "2", "x", "-1"] {
-            let error = StateCommand::TodoWrite(Change::Remove(id.into())).apply(Some(&kept)).unwrap_err();
+            let error = StateCommand::TodoWrite(Change::Remove(id.into()))
+                .apply(Some(&kept))
+                .unwrap_err();
             assert!(matches!(error, StateError::Missing(_)), "{id}");
         }
     }
 
     #[test]
     fn the_list_is_full_at_its_edge() {
-        let one: Vec<Todo> = serde_json::from_value(json!([{"content": "x", "status": "pending"}])).unwrap();
+        let one: Vec<Todo> =
+            serde_json::from_value(json!([{"content": "x", "status": "pending"}])).unwrap();
         let (kept, _) = apply(Change::Replace(vec![one[0].clone(); MAX - 1]), None);
         let (kept, _) = apply(Change::Add("last".into()), Some(&kept));
-        let error = StateCommand::TodoWrite(Change::Add("more".into())).apply(Some(&kept)).unwrap_err();
-        assert_eq!(error, StateError::Full { max: MAX, what: "entries" });
+        let error = StateCommand::TodoWrite(Change::Add("more".into()))
+            .apply(Some(&kept))
+            .unwrap_err();
+        assert_eq!(
+            error,
+            StateError::Full {
+                max: MAX,
+                what: "entries"
+            }
+        );
     }
 }

@@ -42,9 +42,9 @@ impl Refusal {
     /// The entry of `private` that would open an address that is not public.
     pub fn private(&self) -> Option<String> {
         match self {
-            Refusal::Web(place, WebError::Address { address, .. }) => {
-                Some(PrivatePlace::text_to_open(place.host(), place.port(), *address))
-            }
+            Refusal::Web(place, WebError::Address { address, .. }) => Some(
+                PrivatePlace::text_to_open(place.host(), place.port(), *address),
+            ),
             Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
         }
     }
@@ -87,7 +87,16 @@ pub fn socks_reply(number: u8) -> Vec<u8> {
 
 /// One line of printable ASCII.
 fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(HEAD_MAX / 32).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .take(HEAD_MAX / 32)
+        .collect()
 }
 
 impl fmt::Display for Refusal {
@@ -103,7 +112,9 @@ impl fmt::Display for Refusal {
                     None => write!(f, "--allow-host {host}:{port} allows it"),
                 }
             }
-            Refusal::Web(_, error) => f.write_str(&explained(error.to_string(), self.private().as_deref())),
+            Refusal::Web(_, error) => {
+                f.write_str(&explained(error.to_string(), self.private().as_deref()))
+            }
         }
     }
 }
@@ -122,16 +133,26 @@ mod tests {
 
     fn refused(text: &str) -> Refusal {
         let place = Place::parse(text, None).unwrap();
-        let error = WebError::Host { host: place.host().to_owned(), port: place.port() };
+        let error = WebError::Host {
+            host: place.host().to_owned(),
+            port: place.port(),
+        };
         Refusal::Web(place, error)
     }
 
     #[test]
     fn a_refusal_names_what_would_open_it() {
         let text = String::from_utf8(refused("registry.npmjs.org:443").http()).unwrap();
-        assert!(text.starts_with("HTTP/1.1 403 Forbidden: lazaret: registry.npmjs.org:443 is not"), "{text}");
+        assert!(
+            text.starts_with("HTTP/1.1 403 Forbidden: lazaret: registry.npmjs.org:443 is not"),
+            "{text}"
+        );
         assert!(text.contains("--allow-net npm"), "{text}");
-        assert!(refused("a.example:8080").to_string().ends_with("--allow-host a.example:8080 allows it"));
+        assert!(
+            refused("a.example:8080")
+                .to_string()
+                .ends_with("--allow-host a.example:8080 allows it")
+        );
         assert_eq!(refused("a.example:1").socks()[1], 2);
     }
 
@@ -143,14 +164,30 @@ mod tests {
             ("[::1]:443", "::1", "[::1]:443"),
         ] {
             let address: std::net::IpAddr = address.parse().unwrap();
-            let (place, class) = (Place::parse(place, None).unwrap(), policies::address::class(address));
+            let (place, class) = (
+                Place::parse(place, None).unwrap(),
+                policies::address::class(address),
+            );
             let policy = format!("private = ['{entry}']");
             let policy: policies::web::WebTable = toml::from_str(&policy).unwrap();
-            let policy = policies::WebPolicy { own: policy, bounds: vec![] };
+            let policy = policies::WebPolicy {
+                own: policy,
+                bounds: vec![],
+            };
             assert!(policy.opens(place.host(), place.port(), address), "{entry}");
             let host = place.host().to_owned();
-            let refusal = Refusal::Web(place, WebError::Address { host, address, class });
-            let told = format!("{}; `private = [\"{entry}\"]` in `[profile.NAME.network]`", refusal.why());
+            let refusal = Refusal::Web(
+                place,
+                WebError::Address {
+                    host,
+                    address,
+                    class,
+                },
+            );
+            let told = format!(
+                "{}; `private = [\"{entry}\"]` in `[profile.NAME.network]`",
+                refusal.why()
+            );
             assert!(refusal.to_string().starts_with(&told), "{refusal}");
             let answer = String::from_utf8(refusal.http()).unwrap();
             assert!(answer.lines().next().unwrap().contains(&told), "{answer}");

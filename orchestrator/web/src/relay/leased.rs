@@ -30,17 +30,27 @@ impl Hosts {
         if key.is_some() {
             let mut leases = self.leases.clone();
             // A key that never arrives is invalid, or its call has ended: it opens nothing.
-            let _ = timeout(KNOWN, leases.wait_for(|all| all.iter().any(|lease| lease.key == key))).await;
+            let _ = timeout(
+                KNOWN,
+                leases.wait_for(|all| all.iter().any(|lease| lease.key == key)),
+            )
+            .await;
         }
         self.now(key)
     }
 
     fn now(&self, key: Option<Nonce>) -> WebPolicy {
         let leases = self.leases.borrow();
-        let ours = leases.iter().filter(|lease| lease.key.is_none() || lease.key == key);
+        let ours = leases
+            .iter()
+            .filter(|lease| lease.key.is_none() || lease.key == key);
         ours.fold(self.policy.clone(), |policy, lease| {
             // The executor grants one host within the policy's bounds; anything else opens nothing.
-            lease.opens.host().and_then(|host| network::leased(policy.clone(), host).ok()).unwrap_or(policy)
+            lease
+                .opens
+                .host()
+                .and_then(|host| network::leased(policy.clone(), host).ok())
+                .unwrap_or(policy)
         })
     }
 

@@ -17,7 +17,9 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { full: Cell::new(Instant::now()) }
+        Self {
+            full: Cell::new(Instant::now()),
+        }
     }
 }
 

@@ -30,7 +30,9 @@ impl Place {
     pub fn new(host: &str, port: u16) -> Result<Self, PlaceError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_v6 = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
         let allowed = match inner {
             Some(inner) => inner.bytes().all(is_v6),
             None => host.bytes().all(is_name),
@@ -41,7 +43,9 @@ impl Place {
         if port == 0 {
             return Err(PlaceError::Port);
         }
-        Target::parse(&format!("https://{host}:{port}/")).map(Self).map_err(|_| PlaceError::Host)
+        Target::parse(&format!("https://{host}:{port}/"))
+            .map(Self)
+            .map_err(|_| PlaceError::Host)
     }
 
     /// Parses `HOST:PORT`; without a port, uses `default`.
@@ -128,9 +132,14 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(PlaceError::Host), "{text:?}");
         }
-        for text in
-            ["a.example", "a.example:", "a.example:0", "a.example:65536", "a.example:+1", "a.example: 1"]
-        {
+        for text in [
+            "a.example",
+            "a.example:",
+            "a.example:0",
+            "a.example:65536",
+            "a.example:+1",
+            "a.example: 1",
+        ] {
             assert_eq!(read(text), Err(PlaceError::Port), "{text:?}");
         }
         let long = "a".repeat(HOST_MAX + 1);

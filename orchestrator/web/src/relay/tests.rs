@@ -17,12 +17,18 @@ struct Script(Vec<Vec<&'static str>>, RefCell<usize>);
 impl Resolve for Script {
     async fn resolve(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let turn = self.1.replace_with(|turn| *turn + 1).min(self.0.len() - 1);
-        Ok(self.0[turn].iter().map(|ip| SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)).collect())
+        Ok(self.0[turn]
+            .iter()
+            .map(|ip| SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port))
+            .collect())
     }
 }
 
 fn policy(own: &str) -> WebPolicy {
-    WebPolicy { own: toml::from_str::<WebTable>(own).unwrap(), bounds: vec![] }
+    WebPolicy {
+        own: toml::from_str::<WebTable>(own).unwrap(),
+        bounds: vec![],
+    }
 }
 
 /// A host that echoes the input of each connection after a mark.
@@ -66,17 +72,21 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let (granted, leases) = watch::channel(Vec::new());
         let thread = thread::spawn(move || {
-            let runtime =
-                Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+                .unwrap();
             let decisions = Rc::new(RefCell::new(Vec::new()));
             let seen = decisions.clone();
             runtime.block_on(async move {
                 let resolver = Script(script, RefCell::new(0));
-                let relay = Relay::with_resolver(Hosts::new(policy(&own), leases), resolver, move |one| {
-                    seen.borrow_mut().push(one)
-                });
-                let descriptors =
-                    std::iter::once(listener.into()).chain(announcements.map(OwnedFd::from)).collect();
+                let relay =
+                    Relay::with_resolver(Hosts::new(policy(&own), leases), resolver, move |one| {
+                        seen.borrow_mut().push(one)
+                    });
+                let descriptors = std::iter::once(listener.into())
+                    .chain(announcements.map(OwnedFd::from))
+                    .collect();
                 let sockets = RelaySockets::new(descriptors).unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),
@@ -85,12 +95,19 @@ impl Running {
             });
             decisions.take()
         });
-        Self { at, stop: Some(stop), thread: Some(thread), leases: granted }
+        Self {
+            at,
+            stop: Some(stop),
+            thread: Some(thread),
+            leases: granted,
+        }
     }
 
     fn connect(&self) -> TcpStream {
         let program = TcpStream::connect(self.at).unwrap();
-        program.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        program
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         program
     }
 
@@ -127,27 +144,42 @@ fn a_host_of_the_list_is_reached_in_three_ways() {
     let own = format!("allow = ['a.example:{port}']\nprivate = ['127.0.0.1:{port}']");
     let relay = Running::start(own, &[&["127.0.0.1"]]);
     assert_eq!(relay.tunnel(&format!("A.EXAMPLE.:{port}")), ESTABLISHED);
-    let plain = relay
-        .ask(format!("PUT http://a.example:{port}/x HTTP/1.1\r\nContent-Length: 2\r\n\r\nab").as_bytes());
+    let plain = relay.ask(
+        format!("PUT http://a.example:{port}/x HTTP/1.1\r\nContent-Length: 2\r\n\r\nab").as_bytes(),
+    );
     assert_eq!(
         plain,
         format!(
             "host:PUT /x HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab"
         )
     );
-    let socks = [b"\x05\x01\x00\x05\x01\x00\x03\x09a.example", &port.to_be_bytes()[..], b"hello"].concat();
-    assert_eq!(relay.ask(&socks), "\x05\0\x05\0\0\x01\0\0\0\0\0\0host:hello");
+    let socks = [
+        b"\x05\x01\x00\x05\x01\x00\x03\x09a.example",
+        &port.to_be_bytes()[..],
+        b"hello",
+    ]
+    .concat();
+    assert_eq!(
+        relay.ask(&socks),
+        "\x05\0\x05\0\0\x01\0\0\0\0\0\0host:hello"
+    );
     let decisions = relay.end();
     assert_eq!(verdicts(&decisions), [ConnectionVerdict::Allowed; 3]);
-    assert!(decisions.iter().all(|one| one.host == "a.example" && one.port == port && one.why.is_none()));
+    assert!(
+        decisions
+            .iter()
+            .all(|one| one.host == "a.example" && one.port == port && one.why.is_none())
+    );
 }
 
 /// Without checks, each would reach the host: the first test is the control.
 #[test]
 fn what_is_not_on_the_list_is_refused_by_any_spelling() {
     let (port, _host) = echo();
-    let relay =
-        Running::start(format!("allow = ['a.example:{port}', '*.b.example:{port}']"), &[&["127.0.0.1"]]);
+    let relay = Running::start(
+        format!("allow = ['a.example:{port}', '*.b.example:{port}']"),
+        &[&["127.0.0.1"]],
+    );
     for host in [
         "c.example",
         "b.example",
@@ -165,24 +197,47 @@ fn what_is_not_on_the_list_is_refused_by_any_spelling() {
         "localhost",
     ] {
         let answer = relay.tunnel(&format!("{host}:{port}"));
-        assert!(answer.starts_with("HTTP/1.1 403 Forbidden: lazaret: "), "{host}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 403 Forbidden: lazaret: "),
+            "{host}: {answer}"
+        );
         let plain = relay.ask(format!("GET http://{host}:{port}/ HTTP/1.1\r\n\r\n").as_bytes());
         assert!(plain.starts_with("HTTP/1.1 403 "), "{host}: {plain}");
     }
-    assert!(relay.tunnel(&format!("a.example:{}", port.wrapping_add(1).max(1))).starts_with("HTTP/1.1 403 "));
-    let socks = [b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01", &port.to_be_bytes()[..]].concat();
+    assert!(
+        relay
+            .tunnel(&format!("a.example:{}", port.wrapping_add(1).max(1)))
+            .starts_with("HTTP/1.1 403 ")
+    );
+    let socks = [
+        b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01",
+        &port.to_be_bytes()[..],
+    ]
+    .concat();
     assert_eq!(relay.ask(&socks), "\x05\0\x05\x02\0\x01\0\0\0\0\0\0");
     let decisions = relay.end();
-    assert!(decisions.iter().all(|one| one.verdict.is_refusal() && one.why.is_some()), "{decisions:?}");
+    assert!(
+        decisions
+            .iter()
+            .all(|one| one.verdict.is_refusal() && one.why.is_some()),
+        "{decisions:?}"
+    );
 }
 
 #[test]
 fn a_name_on_the_list_reaches_no_address_that_is_not_public() {
     let (port, _host) = echo();
-    for answers in
-        [&["127.0.0.1"][..], &["203.0.113.1", "127.0.0.1"], &["::1"], &["169.254.169.254"], &["10.0.0.1"]]
-    {
-        let relay = Running::start(format!("allow = ['*']\nprivate = ['203.0.113.1:{port}']"), &[answers]);
+    for answers in [
+        &["127.0.0.1"][..],
+        &["203.0.113.1", "127.0.0.1"],
+        &["::1"],
+        &["169.254.169.254"],
+        &["10.0.0.1"],
+    ] {
+        let relay = Running::start(
+            format!("allow = ['*']\nprivate = ['203.0.113.1:{port}']"),
+            &[answers],
+        );
         let answer = relay.tunnel(&format!("a.example:{port}"));
         assert!(
             answer.starts_with("HTTP/1.1 403 Forbidden: lazaret: a.example is at "),
@@ -199,8 +254,15 @@ fn a_name_that_changes_its_answer_gets_nobody_elsewhere() {
     let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
     let relay = Running::start(own, &[&["127.0.0.1"], &["127.0.0.2"]]);
     assert_eq!(relay.tunnel(&format!("a.example:{port}")), ESTABLISHED);
-    assert!(relay.tunnel(&format!("a.example:{port}")).contains("403 Forbidden"));
-    assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed, ConnectionVerdict::NotPublic]);
+    assert!(
+        relay
+            .tunnel(&format!("a.example:{port}"))
+            .contains("403 Forbidden")
+    );
+    assert_eq!(
+        verdicts(&relay.end()),
+        [ConnectionVerdict::Allowed, ConnectionVerdict::NotPublic]
+    );
 }
 
 #[test]
@@ -210,23 +272,42 @@ fn what_is_no_request_is_told_so() {
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "HTTP/1.1 400 "),
         (b"CONNECT a\0b:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
         (b"CONNECT u@a.example:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
-        (b"CONNECT a.example:443@b.example HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
+        (
+            b"CONNECT a.example:443@b.example HTTP/1.1\r\n\r\n",
+            "HTTP/1.1 400 ",
+        ),
         (b"\x16\x03\x01\x02\x00\x01", "HTTP/1.1 400 "),
         (b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00", "HTTP/1.1 400 "),
-        (b"\x05\x01\x00\x05\x03\x00\x01\x08\x08\x08\x08\x00\x35", "\x05\0\x05\x07"),
+        (
+            b"\x05\x01\x00\x05\x03\x00\x01\x08\x08\x08\x08\x00\x35",
+            "\x05\0\x05\x07",
+        ),
         (b"\x05\x01\x02", "\x05\u{fffd}"),
     ] {
         let answer = relay.ask(request);
         assert!(answer.starts_with(want), "{request:?}: {answer:?}");
     }
-    let long = [b"CONNECT a.example:443 HTTP/1.1\r\nA: ", &[b'x'; HEAD_MAX][..]].concat();
+    let long = [
+        b"CONNECT a.example:443 HTTP/1.1\r\nA: ",
+        &[b'x'; HEAD_MAX][..],
+    ]
+    .concat();
     assert!(relay.ask(&long).starts_with("HTTP/1.1 431 "));
-    assert!(relay.end().iter().all(|one| one.verdict == ConnectionVerdict::Malformed && one.host.is_empty()));
+    assert!(
+        relay
+            .end()
+            .iter()
+            .all(|one| one.verdict == ConnectionVerdict::Malformed && one.host.is_empty())
+    );
 }
 
 #[test]
 fn a_host_that_cannot_be_reached_is_named() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{closed}']");
     let relay = Running::start(own, &[&["127.0.0.1"]]);
     assert!(
@@ -234,7 +315,11 @@ fn a_host_that_cannot_be_reached_is_named() {
             .tunnel(&format!("a.example:{closed}"))
             .starts_with("HTTP/1.1 502 Bad Gateway: lazaret: cannot connect")
     );
-    let socks = [b"\x05\x01\x00\x05\x01\x00\x03\x09a.example", &closed.to_be_bytes()[..]].concat();
+    let socks = [
+        b"\x05\x01\x00\x05\x01\x00\x03\x09a.example",
+        &closed.to_be_bytes()[..],
+    ]
+    .concat();
     assert_eq!(relay.ask(&socks).as_bytes()[3], 5);
     assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Unreachable; 2]);
 }
@@ -247,11 +332,14 @@ fn a_flood_waits_for_its_places_and_harms_nobody_after_it() {
     let relay = Running::start(own, &[&["127.0.0.1"]]);
     let mut silent: Vec<TcpStream> = (0..AT_ONCE + 20).map(|_| relay.connect()).collect();
     let mut late = relay.connect();
-    late.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello").as_bytes()).unwrap();
-    late.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    late.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello").as_bytes())
+        .unwrap();
+    late.set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     assert!(late.read(&mut [0]).is_err(), "it is served before its turn");
     silent.clear();
-    late.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    late.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     late.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = String::new();
     late.read_to_string(&mut answer).unwrap();
@@ -267,7 +355,9 @@ fn a_slow_request_is_ended_in_time() {
     let mut writer = program.try_clone().unwrap();
     let slow = thread::spawn(move || {
         for byte in b"CONNECT a.example:443 HTTP/1.1\r\n".iter().cycle() {
-            if writer.write_all(&[*byte]).is_err() || begun.elapsed() > Duration::from_secs(HEAD_S + 10) {
+            if writer.write_all(&[*byte]).is_err()
+                || begun.elapsed() > Duration::from_secs(HEAD_S + 10)
+            {
                 return;
             }
             thread::sleep(Duration::from_millis(200));
@@ -289,9 +379,12 @@ fn bytes_come_whole_and_in_order_through_a_slow_reader() {
     let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
     let relay = Running::start(own, &[&["127.0.0.1"]]);
     let mut program = relay.connect();
-    program.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
-    let sent: Vec<u8> =
-        (0..8_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    program
+        .write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
+    let sent: Vec<u8> = (0..8_000_000_u32)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let (mut writer, bytes) = (program.try_clone().unwrap(), sent.clone());
     let writing = thread::spawn(move || {
         writer.write_all(&bytes).unwrap();
@@ -302,7 +395,12 @@ fn bytes_come_whole_and_in_order_through_a_slow_reader() {
     program.read_to_end(&mut got).unwrap();
     writing.join().unwrap();
     let start = got.windows(5).position(|five| five == b"host:").unwrap() + 5;
-    assert!(got[start..] == sent[..], "{} of {}", got.len() - start, sent.len());
+    assert!(
+        got[start..] == sent[..],
+        "{} of {}",
+        got.len() - start,
+        sent.len()
+    );
     relay.end();
 }
 
@@ -320,8 +418,11 @@ fn where_connections_are_announced_no_other_is_served() {
     assert!(!read.as_ref().is_ok_and(|length| *length > 0), "{read:?}");
     // Like a supervisor: first an address, then its announcement, then the connection.
     let socket = bound_socket();
-    let SocketAddr::V4(name) = socket.1 else { panic!("{:?}", socket.1) };
-    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat()).unwrap();
+    let SocketAddr::V4(name) = socket.1 else {
+        panic!("{:?}", socket.1)
+    };
+    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat())
+        .unwrap();
     let mut program = (socket.0)(relay.at);
     program.write_all(request.as_bytes()).unwrap();
     program.shutdown(std::net::Shutdown::Write).unwrap();
@@ -338,7 +439,11 @@ fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let name = socket.local_addr().unwrap();
     let connect = move |at| {
-        let stream = runtime.block_on(socket.connect(at)).unwrap().into_std().unwrap();
+        let stream = runtime
+            .block_on(socket.connect(at))
+            .unwrap()
+            .into_std()
+            .unwrap();
         stream.set_nonblocking(false).unwrap();
         stream
     };
@@ -362,12 +467,17 @@ fn a_lease_opens_its_host_until_it_ends() {
     assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"), "the control");
     relay.leases.send(vec![lease(to.clone(), None)]).unwrap();
     assert!(relay.tunnel(&to).ends_with("host:hello"));
-    for other in [format!("b.example:{port}"), format!("x.a.example:{port}"), "a.example:1".to_owned()] {
+    for other in [
+        format!("b.example:{port}"),
+        format!("x.a.example:{port}"),
+        "a.example:1".to_owned(),
+    ] {
         assert!(relay.tunnel(&other).starts_with("HTTP/1.1 403"), "{other}");
     }
     // An open connection ends with the relay.
     let mut open = relay.connect();
-    open.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    open.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
     let mut begun = [0; 5];
     while begun != *b"host:" {
         begun.rotate_left(1);
@@ -388,15 +498,21 @@ fn a_lease_with_a_key_opens_nothing_without_it() {
             &base64::engine::general_purpose::STANDARD,
             format!("{user}:{}", Nonce([key; 16])),
         );
-        let head = format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
+        let head =
+            format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
         relay.ask(head.as_bytes())
     };
     relay.leases.send(vec![lease(to.clone(), Some(1))]).unwrap();
     assert!(ask("lease", 1).ends_with("host:hello"), "the control");
     assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
-    assert!(ask("lease", 2).starts_with("HTTP/1.1 403") && ask("root", 1).starts_with("HTTP/1.1 403"));
+    assert!(
+        ask("lease", 2).starts_with("HTTP/1.1 403") && ask("root", 1).starts_with("HTTP/1.1 403")
+    );
     relay.leases.send(vec![]).unwrap();
-    assert!(ask("lease", 1).starts_with("HTTP/1.1 403"), "its call is over");
+    assert!(
+        ask("lease", 1).starts_with("HTTP/1.1 403"),
+        "its call is over"
+    );
 }
 
 #[test]
@@ -411,7 +527,8 @@ fn a_key_that_is_told_late_is_waited_for() {
         leases.send(late).unwrap();
     });
     let password = "bGVhc2U6MDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDE=";
-    let head = format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
+    let head =
+        format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
     assert!(relay.ask(head.as_bytes()).ends_with("host:hello"));
     teller.join().unwrap();
 }

@@ -21,7 +21,8 @@ const PIPED: usize = 1 << 20;
 /// Forwards bytes until both ends are closed, one fails, or `idle` passes without any.
 pub async fn pass(program: &TcpStream, host: &TcpStream, idle: Duration) {
     let last = Cell::new(Instant::now());
-    let both = async { tokio::try_join!(one_way(program, host, &last), one_way(host, program, &last)) };
+    let both =
+        async { tokio::try_join!(one_way(program, host, &last), one_way(host, program, &last)) };
     let silence = async {
         loop {
             let until = last.get() + idle;
@@ -72,8 +73,11 @@ async fn piped(
     last: &Cell<Instant>,
 ) -> io::Result<()> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-    let take =
-        || from.try_io(Interest::READABLE, || Ok(splice(from.as_fd(), None, start, None, PIPED, flags)?));
+    let take = || {
+        from.try_io(Interest::READABLE, || {
+            Ok(splice(from.as_fd(), None, start, None, PIPED, flags)?)
+        })
+    };
     loop {
         let mut held = ready(from, Interest::READABLE, take).await?;
         if held == 0 {
@@ -81,8 +85,11 @@ async fn piped(
         }
         last.set(Instant::now());
         while held > 0 {
-            let give =
-                || to.try_io(Interest::WRITABLE, || Ok(splice(end, None, to.as_fd(), None, held, flags)?));
+            let give = || {
+                to.try_io(Interest::WRITABLE, || {
+                    Ok(splice(end, None, to.as_fd(), None, held, flags)?)
+                })
+            };
             held -= ready(to, Interest::WRITABLE, give).await?;
         }
         last.set(Instant::now());

@@ -66,25 +66,50 @@ pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(WantedError::TooLong),
         Err(_) => return Err(WantedError::NotHttp),
     };
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
+    else {
         return Err(WantedError::NotHttp);
     };
     let key = key(request.headers);
     if method == "CONNECT" {
         let place = Place::parse(target, None)?;
-        return Ok(Some((Wanted { place, first: Vec::new(), tunnel: true, key }, length)));
+        return Ok(Some((
+            Wanted {
+                place,
+                first: Vec::new(),
+                tunnel: true,
+                key,
+            },
+            length,
+        )));
     }
     let (place, path) = absolute(target)?;
-    let line = format!("{method} {path} HTTP/1.{minor}\r\nHost: {}\r\n", authority(&place));
+    let line = format!(
+        "{method} {path} HTTP/1.{minor}\r\nHost: {}\r\n",
+        authority(&place)
+    );
     let first = head(line, request.headers);
-    Ok(Some((Wanted { place, first, tunnel: false, key }, length)))
+    Ok(Some((
+        Wanted {
+            place,
+            first,
+            tunnel: false,
+            key,
+        },
+        length,
+    )))
 }
 
 /// The key in `Proxy-Authorization: Basic …`, if it has one: the user `lease`, and 32 hexadecimal digits.
 fn key(headers: &[Header]) -> Option<Nonce> {
-    let sent = headers.iter().find(|header| header.name.eq_ignore_ascii_case("proxy-authorization"))?;
+    let sent = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("proxy-authorization"))?;
     let (scheme, encoded) = str::from_utf8(sent.value).ok()?.trim().split_once(' ')?;
-    let text = STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let text = STANDARD
+        .decode(encoded.trim())
+        .ok()
+        .filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
     let is_key = |digits: &&[u8]| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit);
     let digits = text.strip_prefix(b"lease:").filter(is_key)?;
     let mut key = [0; 16];
@@ -102,8 +127,12 @@ pub fn has_end(bytes: &[u8], seen: usize) -> bool {
 
 /// The place and the path of an absolute URL. The path is passed on unchanged, for the host to interpret.
 fn absolute(target: &str) -> Result<(Place, String), WantedError> {
-    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let rest = scheme.map(|_| &target[7..]).ok_or(WantedError::NotForProxy)?;
+    let scheme = target
+        .get(..7)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let rest = scheme
+        .map(|_| &target[7..])
+        .ok_or(WantedError::NotForProxy)?;
     let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
     let (place, path) = (Place::parse(&rest[..end], Some(80))?, &rest[end..]);
     match path.as_bytes().first() {
@@ -125,9 +154,14 @@ fn authority(place: &Place) -> String {
 fn head(line: String, headers: &[Header]) -> Vec<u8> {
     let is = |header: &Header, name: &str| header.name.eq_ignore_ascii_case(name);
     let connection = headers.iter().filter(|header| is(header, "connection"));
-    let named: Vec<&[u8]> = connection.flat_map(|header| header.value.split(|byte| *byte == b',')).collect();
+    let named: Vec<&[u8]> = connection
+        .flat_map(|header| header.value.split(|byte| *byte == b','))
+        .collect();
     let is_named = |header: &Header| {
-        named.iter().any(|name| name.trim_ascii().eq_ignore_ascii_case(header.name.as_bytes()))
+        named.iter().any(|name| {
+            name.trim_ascii()
+                .eq_ignore_ascii_case(header.name.as_bytes())
+        })
     };
     let mut head = line.into_bytes();
     for header in headers {
@@ -156,7 +190,9 @@ pub enum SocksError {
 
 /// Parses a greeting: whether the client offers to go without a password, and the greeting's length.
 pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
-    let [_, count, methods @ ..] = bytes else { return None };
+    let [_, count, methods @ ..] = bytes else {
+        return None;
+    };
     let count = usize::from(*count);
     let methods = methods.get(..count)?;
     Some((methods.contains(&0), 2 + count))
@@ -168,24 +204,44 @@ pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
 /// The reply to the invalid request.
 pub fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
     let [5, command, 0, kind, rest @ ..] = bytes else {
-        return if bytes.len() < 4 { Ok(None) } else { Err(SocksError::Malformed) };
+        return if bytes.len() < 4 {
+            Ok(None)
+        } else {
+            Err(SocksError::Malformed)
+        };
     };
     if *command != 1 {
         return Err(SocksError::Command);
     }
     let (host, length) = match *kind {
-        1 => (rest.first_chunk().map(|ip: &[u8; 4]| Ipv4Addr::from(*ip).to_string()), 4),
-        4 => (rest.first_chunk().map(|ip: &[u8; 16]| format!("[{}]", Ipv6Addr::from(*ip))), 16),
+        1 => (
+            rest.first_chunk()
+                .map(|ip: &[u8; 4]| Ipv4Addr::from(*ip).to_string()),
+            4,
+        ),
+        4 => (
+            rest.first_chunk()
+                .map(|ip: &[u8; 16]| format!("[{}]", Ipv6Addr::from(*ip))),
+            16,
+        ),
         3 => {
-            let Some(length) = rest.first().map(|length| usize::from(*length)) else { return Ok(None) };
-            let Some(name) = rest.get(1..=length) else { return Ok(None) };
+            let Some(length) = rest.first().map(|length| usize::from(*length)) else {
+                return Ok(None);
+            };
+            let Some(name) = rest.get(1..=length) else {
+                return Ok(None);
+            };
             let name = str::from_utf8(name).map_err(|_| SocksError::Malformed)?;
             (Some(name.to_owned()), 1 + length)
         }
         _ => return Err(SocksError::Address),
     };
-    let port = rest.get(length..length + 2).and_then(|port| port.first_chunk());
-    let (Some(host), Some(port)) = (host, port) else { return Ok(None) };
+    let port = rest
+        .get(length..length + 2)
+        .and_then(|port| port.first_chunk());
+    let (Some(host), Some(port)) = (host, port) else {
+        return Ok(None);
+    };
     let place = Place::new(&host, u16::from_be_bytes(*port)).map_err(|_| SocksError::Malformed)?;
     Ok(Some((place, 4 + length + 2)))
 }
@@ -200,10 +256,12 @@ mod tests {
 
     #[test]
     fn a_tunnel_is_asked_for_by_host_and_port() {
-        let text =
-            "CONNECT A.example:443 HTTP/1.1\r\nHost: b.example\r\nProxy-Authorization: Basic x\r\n\r\nrest";
+        let text = "CONNECT A.example:443 HTTP/1.1\r\nHost: b.example\r\nProxy-Authorization: Basic x\r\n\r\nrest";
         let (wanted, length) = read(text).unwrap().unwrap();
-        assert_eq!((wanted.place.host(), wanted.place.port(), wanted.tunnel), ("a.example", 443, true));
+        assert_eq!(
+            (wanted.place.host(), wanted.place.port(), wanted.tunnel),
+            ("a.example", 443, true)
+        );
         assert!(wanted.first.is_empty());
         assert_eq!(&text[length..], "rest");
         for part in 0..length {
@@ -216,9 +274,13 @@ mod tests {
         let nonce = Nonce([0xab; 16]);
         let of = |scheme: &str, text: String| {
             let sent = format!("{scheme} {}", STANDARD.encode(text));
-            let head = format!("GET http://a.example/ HTTP/1.1\r\nPROXY-authorization: {sent}\r\n\r\n");
+            let head =
+                format!("GET http://a.example/ HTTP/1.1\r\nPROXY-authorization: {sent}\r\n\r\n");
             let (wanted, _) = read(&head).unwrap().unwrap();
-            assert!(!String::from_utf8(wanted.first).unwrap().contains(&sent), "no host is told");
+            assert!(
+                !String::from_utf8(wanted.first).unwrap().contains(&sent),
+                "no host is told"
+            );
             wanted.key
         };
         assert_eq!(of("Basic", format!("lease:{nonce}")), Some(nonce));
@@ -243,8 +305,14 @@ mod tests {
         let want = "GET /?q HTTP/1.1\r\nHost: u.example:8080\r\nX-A: 1\r\nContent-Length: 3\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8(wanted.first).unwrap(), want);
         assert_eq!((&text[length..], wanted.tunnel), ("abc", false));
-        let (wanted, _) = read("GET HTTP://a.example HTTP/1.0\r\n\r\n").unwrap().unwrap();
-        assert!(wanted.first.starts_with(b"GET / HTTP/1.0\r\nHost: a.example\r\n"));
+        let (wanted, _) = read("GET HTTP://a.example HTTP/1.0\r\n\r\n")
+            .unwrap()
+            .unwrap();
+        assert!(
+            wanted
+                .first
+                .starts_with(b"GET / HTTP/1.0\r\nHost: a.example\r\n")
+        );
         assert_eq!(wanted.place.port(), 80);
     }
 
@@ -252,16 +320,43 @@ mod tests {
     fn what_is_no_request_to_a_proxy_is_refused() {
         for (text, want) in [
             ("GET / HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
-            ("GET https://a.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
-            ("GET ftp://a.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
-            ("GET http://a.example#x HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
-            ("GET http://a.example\\@b.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
-            ("GET http://u@a.example/ HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Host)),
-            ("CONNECT a.example HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Port)),
-            ("CONNECT http://a.example:80 HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Host)),
+            (
+                "GET https://a.example/ HTTP/1.1\r\n\r\n",
+                WantedError::NotForProxy,
+            ),
+            (
+                "GET ftp://a.example/ HTTP/1.1\r\n\r\n",
+                WantedError::NotForProxy,
+            ),
+            (
+                "GET http://a.example#x HTTP/1.1\r\n\r\n",
+                WantedError::NotForProxy,
+            ),
+            (
+                "GET http://a.example\\@b.example/ HTTP/1.1\r\n\r\n",
+                WantedError::NotForProxy,
+            ),
+            (
+                "GET http://u@a.example/ HTTP/1.1\r\n\r\n",
+                WantedError::Place(PlaceError::Host),
+            ),
+            (
+                "CONNECT a.example HTTP/1.1\r\n\r\n",
+                WantedError::Place(PlaceError::Port),
+            ),
+            (
+                "CONNECT http://a.example:80 HTTP/1.1\r\n\r\n",
+                WantedError::Place(PlaceError::Host),
+            ),
             ("\u{16}\u{3}\u{1}\u{0}", WantedError::NotHttp),
-            ("GET http://a.example/\0 HTTP/1.1\r\n\r\n", WantedError::NotHttp),
-            ("CONNECT a.example:443 SMTP/1.1\r\n\r\n", WantedError::NotHttp),
+            (
+                "GET http://a.example/\0 HTTP/1.1\r\n\r\n",
+                WantedError::NotHttp,
+            ),
+            (
+                "CONNECT a.example:443 SMTP/1.1\r\n\r\n",
+                WantedError::NotHttp,
+            ),
         ] {
             assert_eq!(read(text), Err(want), "{text:?}");
         }
@@ -269,15 +364,28 @@ mod tests {
 
     #[test]
     fn a_head_has_its_bounds() {
-        let of = |value: usize| format!("CONNECT a.example:1 HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(value));
+        let of = |value: usize| {
+            format!(
+                "CONNECT a.example:1 HTTP/1.1\r\nA: {}\r\n\r\n",
+                "x".repeat(value)
+            )
+        };
         let fixed = of(0).len();
         assert!(read(&of(HEAD_MAX - fixed)).unwrap().is_some());
         assert_eq!(read(&of(HEAD_MAX - fixed + 1)), Err(WantedError::TooLong));
         assert_eq!(
-            read(&format!("CONNECT a.example:1 HTTP/1.1\r\nA: {}", "x".repeat(HEAD_MAX))),
+            read(&format!(
+                "CONNECT a.example:1 HTTP/1.1\r\nA: {}",
+                "x".repeat(HEAD_MAX)
+            )),
             Err(WantedError::TooLong)
         );
-        let many = |count: usize| format!("CONNECT a.example:1 HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
+        let many = |count: usize| {
+            format!(
+                "CONNECT a.example:1 HTTP/1.1\r\n{}\r\n",
+                "A: b\r\n".repeat(count)
+            )
+        };
         assert!(read(&many(HEADERS_MAX)).unwrap().is_some());
         assert_eq!(read(&many(HEADERS_MAX + 1)), Err(WantedError::TooLong));
     }
@@ -287,23 +395,44 @@ mod tests {
         for (bytes, host) in [
             (&b"\x05\x01\x00\x01\x01\x02\x03\x04\x01\xbb"[..], "1.2.3.4"),
             (b"\x05\x01\x00\x03\x09a.example\x01\xbb", "a.example"),
-            (b"\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\xbb", "[::1]"),
+            (
+                b"\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\xbb",
+                "[::1]",
+            ),
         ] {
             let (place, length) = socks_request(bytes).unwrap().unwrap();
-            assert_eq!((place.host(), place.port(), length), (host, 443, bytes.len()));
+            assert_eq!(
+                (place.host(), place.port(), length),
+                (host, 443, bytes.len())
+            );
             for part in 0..length {
                 assert_eq!(socks_request(&bytes[..part]), Ok(None), "{host} {part}");
             }
         }
         for (bytes, want) in [
-            (&b"\x05\x03\x00\x01\x01\x02\x03\x04\x01\xbb"[..], SocksError::Command),
-            (b"\x05\x02\x00\x01\x01\x02\x03\x04\x01\xbb", SocksError::Command),
-            (b"\x05\x01\x00\x02\x01\x02\x03\x04\x01\xbb", SocksError::Address),
-            (b"\x04\x01\x00\x01\x01\x02\x03\x04\x01\xbb", SocksError::Malformed),
+            (
+                &b"\x05\x03\x00\x01\x01\x02\x03\x04\x01\xbb"[..],
+                SocksError::Command,
+            ),
+            (
+                b"\x05\x02\x00\x01\x01\x02\x03\x04\x01\xbb",
+                SocksError::Command,
+            ),
+            (
+                b"\x05\x01\x00\x02\x01\x02\x03\x04\x01\xbb",
+                SocksError::Address,
+            ),
+            (
+                b"\x04\x01\x00\x01\x01\x02\x03\x04\x01\xbb",
+                SocksError::Malformed,
+            ),
             (b"\x05\x01\x00\x03\x03a\0b\x01\xbb", SocksError::Malformed),
             (b"\x05\x01\x00\x03\x03a@b\x01\xbb", SocksError::Malformed),
             (b"\x05\x01\x00\x03\x00\x01\xbb", SocksError::Malformed),
-            (b"\x05\x01\x00\x01\x01\x02\x03\x04\0\0", SocksError::Malformed),
+            (
+                b"\x05\x01\x00\x01\x01\x02\x03\x04\0\0",
+                SocksError::Malformed,
+            ),
         ] {
             assert_eq!(socks_request(bytes), Err(want), "{bytes:?}");
         }

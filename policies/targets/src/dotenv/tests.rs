@@ -14,13 +14,17 @@ fn value(text: &str) -> String {
 
 #[test]
 fn keys_order_quotes_and_emptiness_stay_and_comments_go() {
-    let text = "# hush\r\nB=b-secret # hush\r\n\n  export A = 'a secret'\nC=\nD=\"\"\nE=`e`\r\nb=b-secret";
+    let text =
+        "# hush\r\nB=b-secret # hush\r\n\n  export A = 'a secret'\nC=\nD=\"\"\nE=`e`\r\nb=b-secret";
     let masked = masked(text);
     let hidden = value("B=b-secret");
     let (a, e) = (value("A=a secret"), value("E=e"));
     let want = format!("B={hidden}\nexport A='{a}'\nC=\nD=\"\"\nE=`{e}`\nb={hidden}\n");
     assert_eq!(masked, want, "equal values have equal placeholders");
-    assert!(hidden.starts_with(PREFIX) && a.starts_with(PREFIX), "{hidden} {a}");
+    assert!(
+        hidden.starts_with(PREFIX) && a.starts_with(PREFIX),
+        "{hidden} {a}"
+    );
 }
 
 #[test]
@@ -70,23 +74,47 @@ fn what_only_looks_harmless_goes() {
 fn placeholders_keep_the_shape() {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let number = value("N=4711");
-    assert!(number.len() == 4 && digits(&number) && number.starts_with('1'), "{number}");
-    assert!(value("N=9876543210").parse::<i32>().is_ok() && value("N=99999").parse::<u16>().is_ok());
+    assert!(
+        number.len() == 4 && digits(&number) && number.starts_with('1'),
+        "{number}"
+    );
+    assert!(
+        value("N=9876543210").parse::<i32>().is_ok() && value("N=99999").parse::<u16>().is_ok()
+    );
     assert!(value("N=-3.25").parse::<f64>().unwrap() < 0.0 && value("N=-3.25").len() == 5);
     assert!(value("N=7").parse::<u8>().unwrap() > 1);
     for (line, begin, end) in [
-        ("U=postgres://bob:pw@db.example:5432/shop?x=1", "postgres://lazaret-masked:", ""),
-        ("U=https://key@sentry.example/42", "https://lazaret-masked:", ""),
+        (
+            "U=postgres://bob:pw@db.example:5432/shop?x=1",
+            "postgres://lazaret-masked:",
+            "",
+        ),
+        (
+            "U=https://key@sentry.example/42",
+            "https://lazaret-masked:",
+            "",
+        ),
         ("U=http://localhost:3000", "http://lazaret-masked-", ""),
         ("U=redis://h/", "redis://lazaret-masked-", ".invalid/"),
-        ("U=jdbc:postgresql://h/db", "jdbc:postgresql://lazaret-masked-", ""),
-        ("U=mongodb+srv://h", "mongodb+srv://lazaret-masked-", ".invalid"),
+        (
+            "U=jdbc:postgresql://h/db",
+            "jdbc:postgresql://lazaret-masked-",
+            "",
+        ),
+        (
+            "U=mongodb+srv://h",
+            "mongodb+srv://lazaret-masked-",
+            ".invalid",
+        ),
         ("U=\"file:./dev.db\"", "\"file:./lazaret-masked-", "\""),
         ("U=sqlite:///db.sqlite3", "sqlite:///lazaret-masked-", ""),
         ("M=bob@mail.example", "lazaret-masked-", "@lazaret.invalid"),
     ] {
         let value = value(line);
-        assert!(value.starts_with(begin) && value.ends_with(end), "{line}: {value}");
+        assert!(
+            value.starts_with(begin) && value.ends_with(end),
+            "{line}: {value}"
+        );
         assert!(
             !["bob", "pw", "example", "shop", "42", "dev", "db.", "h/"]
                 .iter()
@@ -94,10 +122,17 @@ fn placeholders_keep_the_shape() {
             "{value}"
         );
     }
-    let port = value("U=http://localhost:3000").rsplit_once(':').unwrap().1.to_owned();
+    let port = value("U=http://localhost:3000")
+        .rsplit_once(':')
+        .unwrap()
+        .1
+        .to_owned();
     assert!(port.parse::<u16>().is_ok(), "{port}");
     let unknown = value("U=skytoken://very/secret");
-    assert!(unknown.starts_with(PREFIX) && !unknown.contains("sky"), "{unknown}");
+    assert!(
+        unknown.starts_with(PREFIX) && !unknown.contains("sky"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -113,8 +148,14 @@ fn values_of_several_lines_are_one_placeholder() {
     for quote in ["'", "\"", "`"] {
         let masked = masked(&format!("A=1\nKEY={quote}{pem}{quote} # x\nB=off\n"));
         let lines: Vec<&str> = masked.lines().collect();
-        assert_eq!((lines.len(), lines[0], lines[2]), (3, "A=1", "B=off"), "{masked}");
-        assert!(!masked.contains("MII") && !masked.contains("inner") && !masked.contains("PASSWORD"));
+        assert_eq!(
+            (lines.len(), lines[0], lines[2]),
+            (3, "A=1", "B=off"),
+            "{masked}"
+        );
+        assert!(
+            !masked.contains("MII") && !masked.contains("inner") && !masked.contains("PASSWORD")
+        );
     }
     assert!(masked(r#"A="a \"b\" c""#).lines().count() == 1);
 }
@@ -151,18 +192,34 @@ fn what_is_not_cleanly_in_dotenv_form_is_refused() {
         "A=\n\"x\"",
     ] {
         assert!(
-            matches!(mask(text.as_bytes(), &SALT), Err(DotenvFault::Line(_) | DotenvFault::NoValue)),
+            matches!(
+                mask(text.as_bytes(), &SALT),
+                Err(DotenvFault::Line(_) | DotenvFault::NoValue)
+            ),
             "{text}"
         );
     }
     assert_eq!(mask(b"A=1\nB=2\nC\n", &SALT), Err(DotenvFault::Line(3)));
     assert_eq!(mask(b"A='x\ny'\nB\n", &SALT), Err(DotenvFault::Line(3)));
-    for text in [&b"A=\0"[..], b"A=\xff", b"A=x\rB=y", b"A=\x1b[0m", b"A=\x7f", b"\xff\xfeA\0=\0"] {
+    for text in [
+        &b"A=\0"[..],
+        b"A=\xff",
+        b"A=x\rB=y",
+        b"A=\x1b[0m",
+        b"A=\x7f",
+        b"\xff\xfeA\0=\0",
+    ] {
         assert_eq!(mask(text, &SALT), Err(DotenvFault::NotText), "{text:?}");
     }
     assert_eq!(mask(b"A=\nB=''\n", &SALT), Err(DotenvFault::NoValue));
-    assert_eq!(mask(&[b"A=", [b'x'; DOTENV_MAX].as_slice()].concat(), &SALT), Err(DotenvFault::TooLarge));
-    assert_eq!(mask("a=b\n".repeat(DOTENV_MAX / 4).as_bytes(), &SALT), Err(DotenvFault::MaskTooLarge));
+    assert_eq!(
+        mask(&[b"A=", [b'x'; DOTENV_MAX].as_slice()].concat(), &SALT),
+        Err(DotenvFault::TooLarge)
+    );
+    assert_eq!(
+        mask("a=b\n".repeat(DOTENV_MAX / 4).as_bytes(), &SALT),
+        Err(DotenvFault::MaskTooLarge)
+    );
     assert_eq!(masked("# only a comment\n"), "");
     assert_eq!(masked("\u{feff}A=true"), "A=true\n");
 }
@@ -183,8 +240,10 @@ fn placeholders_depend_on_the_salt() {
 /// Every arrangement of a few signs around secrets: no part of a secret is in what is masked.
 #[test]
 fn no_arrangement_shows_a_byte_of_a_value() {
-    let parts =
-        ["A=", "Qz", "\n", "'", "\"", "`", "\\", " ", "#", "=", "\r\n", "://", "@", "export ", "$", "{"];
+    let parts = [
+        "A=", "Qz", "\n", "'", "\"", "`", "\\", " ", "#", "=", "\r\n", "://", "@", "export ", "$",
+        "{",
+    ];
     let (mut count, mut refused) = (0u32, 0u32);
     let mut seen = BTreeSet::new();
     for mut number in 0..parts.len().pow(5) {
@@ -216,7 +275,10 @@ fn no_arrangement_shows_a_byte_of_a_value() {
             .starts_with("Qz"))),
         "{seen:?}"
     );
-    assert!(refused > count / 10 && refused < count, "{refused} of {count}");
+    assert!(
+        refused > count / 10 && refused < count,
+        "{refused} of {count}"
+    );
 }
 
 #[test]
@@ -234,9 +296,16 @@ fn names_of_dotenv_files_are_known() {
     ] {
         assert!(is_dotenv_name(name.as_bytes()), "{name}");
     }
-    for name in
-        [".envrc", ".envrc.private", "id_rsa", "credentials.json", "env", "x.pem", ".netrc", "secrets.toml"]
-    {
+    for name in [
+        ".envrc",
+        ".envrc.private",
+        "id_rsa",
+        "credentials.json",
+        "env",
+        "x.pem",
+        ".netrc",
+        "secrets.toml",
+    ] {
         assert!(!is_dotenv_name(name.as_bytes()), "{name}");
     }
 }

@@ -42,7 +42,11 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
         Ok(complaints) => {
-            println!("\n{} complaints:\n  {}", complaints.len(), complaints.join("\n  "));
+            println!(
+                "\n{} complaints:\n  {}",
+                complaints.len(),
+                complaints.join("\n  ")
+            );
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -56,7 +60,8 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
     let mut table = Table::new()?;
     for place in Place::ordinary() {
         for step in step::all(place)? {
-            let wanted = |only: &Option<String>, name: &str| only.as_ref().is_none_or(|only| only == name);
+            let wanted =
+                |only: &Option<String>, name: &str| only.as_ref().is_none_or(|only| only == name);
             let wanted = wanted(&options.tier, step.tier()) && wanted(&options.layer, step.layer());
             if let Some(outcome) = outcome(options, &step, wanted)? {
                 table.add(&step, outcome);
@@ -76,7 +81,10 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
 /// The stored outcome of a step, or a new one.
 fn outcome(options: &Options, step: &Step, wanted: bool) -> Result<Option<Outcome>, String> {
     let saved = step.saved(&options.runner.out);
-    let current = || step.executor().map(|now| saved.as_ref().is_some_and(|saved| saved.executor == now));
+    let current = || {
+        step.executor()
+            .map(|now| saved.as_ref().is_some_and(|saved| saved.executor == now))
+    };
     if !wanted || options.resume && current()? {
         return Ok(saved);
     }

@@ -18,8 +18,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The classes of `escapes.rs` whose rows are used.
 const CLASSES: [&str; 5] = ["files", "network", "processes", "kernel", "survivors"];
 /// Tests of that suite that write other rows, or disable a layer themselves.
-const OTHERS: [&str; 2] =
-    ["no_name_is_made_that_the_host_acts_on", "files_outside_stay_closed_without_landlock"];
+const OTHERS: [&str; 2] = [
+    "no_name_is_made_that_the_host_acts_on",
+    "files_outside_stay_closed_without_landlock",
+];
 /// The step in which nothing is disabled: the product itself.
 pub const NONE: &str = "none";
 
@@ -53,8 +55,13 @@ fn layers(world: &World) -> Result<Vec<String>, String> {
     let result: Value = serde_json::from_str(&finished.text()).unwrap_or_default();
     let layers = result["metadata"]["layers"].as_array();
     match layers.filter(|_| finished.code() == 0) {
-        Some(layers) => Ok(layers.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()),
-        None => Err(format!("{}{}", finished.text(), finished.errors()).trim().to_owned()),
+        Some(layers) => Ok(layers
+            .iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect()),
+        None => Err(format!("{}{}", finished.text(), finished.errors())
+            .trim()
+            .to_owned()),
     }
 }
 
@@ -88,7 +95,11 @@ impl Step {
 
     /// Runs everything. Takes about two minutes.
     pub fn run(&self, runner: &Runner) -> Result<Outcome, String> {
-        let mut outcome = Outcome { executor: self.executor()?, closed: None, attacks: BTreeMap::new() };
+        let mut outcome = Outcome {
+            executor: self.executor()?,
+            closed: None,
+            attacks: BTreeMap::new(),
+        };
         let world = self.world();
         match layers(&world) {
             Ok(layers) if layers.contains(&self.layer) => return Err(format!("{self}: it is on")),
@@ -108,10 +119,22 @@ impl Step {
         let rows = programs::scratch().join(format!("rows-{}-{}", self.tier(), self.layer));
         let mut cargo = programs::cargo();
         cargo.current_dir(programs::workspace());
-        cargo.args(["test", "--quiet", "--locked", "--package", "lazaret-tests", "--test", "suites"]);
+        cargo.args([
+            "test",
+            "--quiet",
+            "--locked",
+            "--package",
+            "lazaret-tests",
+            "--test",
+            "suites",
+        ]);
         cargo.arg("--").arg(format!("{}::escapes::", self.place));
-        cargo.args(OTHERS.iter().flat_map(|test| ["--skip", test])).env("LAZARET_BIN", programs::folder());
-        cargo.env(rows::VARIABLE, &rows).envs(world.executor().iter().map(|(name, value)| (name, value)));
+        cargo
+            .args(OTHERS.iter().flat_map(|test| ["--skip", test]))
+            .env("LAZARET_BIN", programs::folder());
+        cargo
+            .env(rows::VARIABLE, &rows)
+            .envs(world.executor().iter().map(|(name, value)| (name, value)));
         if let Some(target) = programs::built().parent() {
             cargo.env("CARGO_TARGET_DIR", target);
         }
@@ -129,8 +152,10 @@ impl Step {
     }
 
     fn corpus(&self, world: &World, runner: &Runner, outcome: &mut Outcome) -> Result<(), String> {
-        let environment =
-            world.executor().iter().map(|(name, value)| (name.to_string(), value.display().to_string()));
+        let environment = world
+            .executor()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.display().to_string()));
         let runner = Runner {
             only: Some(runner.core()?.join(",")),
             out: runner.out.join(format!("{}-{}", self.tier(), self.layer)),
@@ -179,13 +204,18 @@ impl fmt::Display for Step {
 
 impl Outcome {
     fn add(&mut self, class: &str, attack: String, verdict: Verdict) {
-        self.attacks.entry(class.to_owned()).or_default().insert(attack, verdict.word().to_owned());
+        self.attacks
+            .entry(class.to_owned())
+            .or_default()
+            .insert(attack, verdict.word().to_owned());
     }
 
     /// Every attack with its class and its verdict.
     pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str, Option<Verdict>)> {
         self.attacks.iter().flat_map(|(class, attacks)| {
-            attacks.iter().map(move |(name, word)| (class.as_str(), name.as_str(), Verdict::of_word(word)))
+            attacks
+                .iter()
+                .map(move |(name, word)| (class.as_str(), name.as_str(), Verdict::of_word(word)))
         })
     }
 }
@@ -195,8 +225,17 @@ impl fmt::Display for Outcome {
         if let Some(why) = &self.closed {
             return write!(f, "no session opens: {why}");
         }
-        let of = |wanted| self.verdicts().filter(|(_, _, verdict)| *verdict == Some(wanted)).count();
-        write!(f, "{} held, {} out", of(Verdict::Held), of(Verdict::Escaped))?;
+        let of = |wanted| {
+            self.verdicts()
+                .filter(|(_, _, verdict)| *verdict == Some(wanted))
+                .count()
+        };
+        write!(
+            f,
+            "{} held, {} out",
+            of(Verdict::Held),
+            of(Verdict::Escaped)
+        )?;
         match of(Verdict::NotRun) {
             0 => Ok(()),
             count => write!(f, ", {count} not run"),

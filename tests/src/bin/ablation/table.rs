@@ -9,7 +9,10 @@ use std::fmt::Write as _;
 use std::fs;
 
 /// The lines of the README between which the table is.
-const MARKS: [&str; 2] = ["<!-- ablation: written by the command -->\n", "<!-- /ablation -->\n"];
+const MARKS: [&str; 2] = [
+    "<!-- ablation: written by the command -->\n",
+    "<!-- /ablation -->\n",
+];
 const TIERS: [&str; 2] = ["namespaced", "flat"];
 
 /// Attacks that a single layer stops, and layers without which no session opens.
@@ -49,13 +52,20 @@ impl Table {
     /// An empty table, with what `corpus/single.toml` names.
     pub fn new() -> Result<Self, String> {
         let file = programs::workspace().join("tests/corpus/single.toml");
-        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let single = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-        Ok(Self { single, columns: Vec::new(), missing: Vec::new() })
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let single =
+            toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self {
+            single,
+            columns: Vec::new(),
+            missing: Vec::new(),
+        })
     }
 
     pub fn add(&mut self, step: &Step, outcome: Outcome) {
-        self.columns.push((step.tier().into(), step.layer().into(), outcome));
+        self.columns
+            .push((step.tier().into(), step.layer().into(), outcome));
     }
 
     /// Records a step without an outcome.
@@ -64,17 +74,27 @@ impl Table {
     }
 
     fn column(&self, tier: &str, layer: &str) -> Option<&Outcome> {
-        self.columns.iter().find(|(t, l, _)| t == tier && l == layer).map(|(_, _, outcome)| outcome)
+        self.columns
+            .iter()
+            .find(|(t, l, _)| t == tier && l == layer)
+            .map(|(_, _, outcome)| outcome)
     }
 
     /// Attacks that escape without a layer but not with it, each with its class.
     fn lost<'t>(&'t self, tier: &str, layer: &str) -> BTreeSet<(&'t str, &'t str)> {
         let out = |layer: &str| -> BTreeSet<(&'t str, &'t str)> {
-            let column = self.column(tier, layer).into_iter().flat_map(Outcome::verdicts);
+            let column = self
+                .column(tier, layer)
+                .into_iter()
+                .flat_map(Outcome::verdicts);
             let out = column.filter(|(_, _, verdict)| *verdict == Some(Verdict::Escaped));
             out.map(|(class, attack, _)| (class, attack)).collect()
         };
-        let anyway = if layer == NONE { BTreeSet::new() } else { out(NONE) };
+        let anyway = if layer == NONE {
+            BTreeSet::new()
+        } else {
+            out(NONE)
+        };
         out(layer).difference(&anyway).copied().collect()
     }
 
@@ -92,8 +112,11 @@ impl Table {
                 .filter(of)
                 .flat_map(|single| single.probes.iter().map(String::as_str))
                 .collect();
-            let closed =
-                self.single.closed.iter().any(|closed| closed.tier == *tier && closed.layer == *layer);
+            let closed = self
+                .single
+                .closed
+                .iter()
+                .any(|closed| closed.tier == *tier && closed.layer == *layer);
             match &outcome.closed {
                 Some(why) if !closed => says("no session opens:", why),
                 None if closed => says("a session opens, take it off single.toml", ""),
@@ -133,27 +156,45 @@ impl Table {
             .filter(|(of, layer, _)| of == tier && layer != NONE)
             .map(|(_, layer, outcome)| (layer.as_str(), outcome))
             .collect();
-        let classes: BTreeSet<&str> =
-            columns.iter().flat_map(|(_, outcome)| outcome.attacks.keys().map(String::as_str)).collect();
-        let (open, held): (Vec<_>, Vec<_>) =
-            columns.into_iter().partition(|(layer, _)| !self.lost(tier, layer).is_empty());
-        let (rows, rest): (Vec<&str>, Vec<&str>) = classes
+        let classes: BTreeSet<&str> = columns
+            .iter()
+            .flat_map(|(_, outcome)| outcome.attacks.keys().map(String::as_str))
+            .collect();
+        let (open, held): (Vec<_>, Vec<_>) = columns
             .into_iter()
-            .partition(|class| open.iter().any(|(layer, _)| self.count(tier, layer, class) > 0));
+            .partition(|(layer, _)| !self.lost(tier, layer).is_empty());
+        let (rows, rest): (Vec<&str>, Vec<&str>) = classes.into_iter().partition(|class| {
+            open.iter()
+                .any(|(layer, _)| self.count(tier, layer, class) > 0)
+        });
         let heads: Vec<String> = open.iter().map(|(layer, _)| format!("`{layer}`")).collect();
         let line = "--:|".repeat(open.len());
-        let _ = writeln!(page, "\n**{tier} tier**\n\n| class | {} |\n|---|{line}", heads.join(" | "));
+        let _ = writeln!(
+            page,
+            "\n**{tier} tier**\n\n| class | {} |\n|---|{line}",
+            heads.join(" | ")
+        );
         for class in rows {
-            let cells: Vec<String> =
-                open.iter().map(|(layer, _)| self.count(tier, layer, class).to_string()).collect();
+            let cells: Vec<String> = open
+                .iter()
+                .map(|(layer, _)| self.count(tier, layer, class).to_string())
+                .collect();
             let _ = writeln!(page, "| {class} | {} |", cells.join(" | "));
         }
-        let (closed, held): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|(_, outcome)| outcome.closed.is_some());
+        let (closed, held): (Vec<_>, Vec<_>) = held
+            .into_iter()
+            .partition(|(_, outcome)| outcome.closed.is_some());
         let names = |columns: &[(&str, &Outcome)]| -> Vec<String> {
-            columns.iter().map(|(layer, _)| format!("`{layer}`")).collect()
+            columns
+                .iter()
+                .map(|(layer, _)| format!("`{layer}`"))
+                .collect()
         };
-        let anyway = self.lost(tier, NONE).iter().map(|(_, attack)| format!("`{attack}`")).collect();
+        let anyway = self
+            .lost(tier, NONE)
+            .iter()
+            .map(|(_, attack)| format!("`{attack}`"))
+            .collect();
         say(page, "\nNo more get out without", names(&held));
         say(
             page,
@@ -165,15 +206,34 @@ impl Table {
     }
 
     fn count(&self, tier: &str, layer: &str, class: &str) -> usize {
-        self.lost(tier, layer).iter().filter(|(of, _)| *of == class).count()
+        self.lost(tier, layer)
+            .iter()
+            .filter(|(of, _)| *of == class)
+            .count()
     }
 
     fn reasons(&self, tier: &str, page: &mut String) {
         page.push('\n');
-        for single in self.single.single.iter().filter(|single| single.tier == tier) {
-            let _ = writeln!(page, "- `{}`, {}: {}", single.layer, single.probes.len(), single.why);
+        for single in self
+            .single
+            .single
+            .iter()
+            .filter(|single| single.tier == tier)
+        {
+            let _ = writeln!(
+                page,
+                "- `{}`, {}: {}",
+                single.layer,
+                single.probes.len(),
+                single.why
+            );
         }
-        for closed in self.single.closed.iter().filter(|closed| closed.tier == tier) {
+        for closed in self
+            .single
+            .closed
+            .iter()
+            .filter(|closed| closed.tier == tier)
+        {
             let _ = writeln!(page, "- `{}`: {}", closed.layer, closed.why);
         }
     }
@@ -181,11 +241,18 @@ impl Table {
     /// Writes the text into the README.
     pub fn write(&self) -> Result<(), String> {
         let file = programs::workspace().join("executor/layers/README.md");
-        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let parts =
-            text.split_once(MARKS[0]).and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)));
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let parts = text
+            .split_once(MARKS[0])
+            .and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)));
         let (before, after) = parts.ok_or_else(|| format!("{}: no {MARKS:?}", file.display()))?;
-        let text = format!("{before}{}{}\n{}{after}", MARKS[0], self.page().trim_start(), MARKS[1]);
+        let text = format!(
+            "{before}{}{}\n{}{after}",
+            MARKS[0],
+            self.page().trim_start(),
+            MARKS[1]
+        );
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 }

@@ -30,7 +30,9 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
             plant_elsewhere(from, to, below, text, |from, to| fs::rename(from, to))
         }
         ["plant-and-link", from, to, below, text] => {
-            plant_elsewhere(from, to, below, text, |from, to| std::os::unix::fs::symlink(from, to))
+            plant_elsewhere(from, to, below, text, |from, to| {
+                std::os::unix::fs::symlink(from, to)
+            })
         }
         ["plant-settings", repository, text] => plant_settings(Path::new(repository), text),
         _ => return None,
@@ -80,7 +82,11 @@ fn contents(mut file: fs::File) -> Outcome {
 }
 
 fn write(path: &str, text: &str) -> Outcome {
-    OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())?;
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)?
+        .write_all(text.as_bytes())?;
     Ok("written".into())
 }
 
@@ -90,8 +96,15 @@ fn truncate(path: &str) -> Outcome {
 }
 
 fn list(path: &str) -> Outcome {
-    let names: Vec<_> = fs::read_dir(path)?.flatten().map(|entry| entry.file_name()).collect();
-    if names.is_empty() { Err(denied("the folder is empty")) } else { Ok(format!("{names:?}")) }
+    let names: Vec<_> = fs::read_dir(path)?
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    if names.is_empty() {
+        Err(denied("the folder is empty"))
+    } else {
+        Ok(format!("{names:?}"))
+    }
 }
 
 fn link_and_read(target: &str, link: &str) -> Outcome {
@@ -102,7 +115,11 @@ fn link_and_read(target: &str, link: &str) -> Outcome {
 fn run(path: &str) -> Outcome {
     let output = std::process::Command::new(path).output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if text.is_empty() { Err(denied("it printed nothing")) } else { Ok(text) }
+    if text.is_empty() {
+        Err(denied("it printed nothing"))
+    } else {
+        Ok(text)
+    }
 }
 
 fn chmod(path: &str, mode: &str) -> Outcome {

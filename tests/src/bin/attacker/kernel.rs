@@ -11,13 +11,15 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["mount", folder] => mount_over(folder),
         ["bind-over", from, to] => bind_over(from, to),
-        ["unshare"] => {
-            unshare(CloneFlags::CLONE_NEWUSER).map(|()| "a user namespace".into()).map_err(Into::into)
-        }
+        ["unshare"] => unshare(CloneFlags::CLONE_NEWUSER)
+            .map(|()| "a user namespace".into())
+            .map_err(Into::into),
         ["clone-user"] => sys::clone_into_user_namespace().map(|()| "a user namespace".into()),
         ["clone3-user"] => sys::clone3_into_user_namespace().map(|()| "a user namespace".into()),
         ["setns", path] => enter(path),
-        ["chroot", path] => nix::unistd::chroot(path).map(|()| "a root".into()).map_err(Into::into),
+        ["chroot", path] => nix::unistd::chroot(path)
+            .map(|()| "a root".into())
+            .map_err(Into::into),
         ["io-uring"] => sys::io_uring().map(|()| "a ring".into()),
         ["userfaultfd"] => sys::userfaultfd().map(|()| "a descriptor".into()),
         ["bpf"] => sys::bpf_map().map(|()| "a map".into()),
@@ -43,7 +45,15 @@ fn keep_key(name: &str) -> Outcome {
 
 /// Mounts a tmpfs, in a namespace of its own where it may not do so here.
 fn mount_over(folder: &str) -> Outcome {
-    let attempt = || mount(Some("lazaret"), folder, Some("tmpfs"), MsFlags::empty(), None::<&str>);
+    let attempt = || {
+        mount(
+            Some("lazaret"),
+            folder,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+    };
     unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
         .and_then(|()| attempt())?;

@@ -29,6 +29,11 @@ fn main() -> ExitCode {
 }
 
 fn attack(words: &[&str]) -> Option<Outcome> {
-    let attempts = [files::attack, network::attack, processes::attack, kernel::attack];
+    let attempts = [
+        files::attack,
+        network::attack,
+        processes::attack,
+        kernel::attack,
+    ];
     attempts.iter().find_map(|attempt| attempt(words))
 }

@@ -68,7 +68,10 @@ fn racing(address: &str) -> Outcome {
         let mut last = denied("it never went there");
         for _ in 0..2000 {
             let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
-            match raced.connect(&socket).and_then(|()| TcpStream::from(socket).peer_addr()) {
+            match raced
+                .connect(&socket)
+                .and_then(|()| TcpStream::from(socket).peer_addr())
+            {
                 Ok(peer) if peer == theirs.into() => return tcp(address),
                 Ok(_) => drop(own.accept()),
                 Err(error) => last = error,
@@ -98,7 +101,11 @@ fn v4(address: &str) -> std::io::Result<SocketAddrV4> {
 
 fn udp(address: &str) -> Outcome {
     let address = parsed(address)?;
-    let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    let socket = UdpSocket::bind(if address.is_ipv4() {
+        "0.0.0.0:0"
+    } else {
+        "[::]:0"
+    })?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     socket.send_to(b"attack\n", address)?;
     let mut buffer = [0; 64];
@@ -121,7 +128,11 @@ fn datagram(name: &str) -> Outcome {
 }
 
 fn socket(family: &str, kind: &str, protocol: &str) -> Outcome {
-    sys::socket(number(family)? as i32, number(kind)? as i32, number(protocol)? as i32)?;
+    sys::socket(
+        number(family)? as i32,
+        number(kind)? as i32,
+        number(protocol)? as i32,
+    )?;
     Ok("a socket".into())
 }
 

@@ -7,7 +7,8 @@ pub type Outcome = io::Result<String>;
 
 /// A number given as a word.
 pub fn number(word: &str) -> io::Result<i64> {
-    word.parse().map_err(|_| io::Error::other(format!("{word:?} is no number")))
+    word.parse()
+        .map_err(|_| io::Error::other(format!("{word:?} is no number")))
 }
 
 /// An answer that is no system error.

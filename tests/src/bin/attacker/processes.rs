@@ -11,16 +11,22 @@ const LIFE: Duration = Duration::from_secs(60);
 
 pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
-        ["signal", pid] => {
-            number(pid).and_then(|pid| sys::signal(pid, libc::SIGUSR1)).map(|()| "sent".into())
-        }
+        ["signal", pid] => number(pid)
+            .and_then(|pid| sys::signal(pid, libc::SIGUSR1))
+            .map(|()| "sent".into()),
         ["signal-all"] => sys::signal(-1, libc::SIGUSR1).map(|()| "sent".into()),
         ["ptrace", pid] => number(pid).and_then(sys::trace).map(|()| "attached".into()),
         ["read-memory", pid, address] => read_memory(pid, address),
         ["steal-descriptor", pid, descriptor] => steal(pid, descriptor),
-        ["nice", pid] => number(pid).and_then(sys::make_nice).map(|()| "changed".into()),
-        ["set-limit", pid] => number(pid).and_then(sys::limit_core).map(|()| "changed".into()),
-        ["set-affinity", pid] => number(pid).and_then(sys::set_affinity).map(|()| "changed".into()),
+        ["nice", pid] => number(pid)
+            .and_then(sys::make_nice)
+            .map(|()| "changed".into()),
+        ["set-limit", pid] => number(pid)
+            .and_then(sys::limit_core)
+            .map(|()| "changed".into()),
+        ["set-affinity", pid] => number(pid)
+            .and_then(sys::set_affinity)
+            .map(|()| "changed".into()),
         ["search-processes", text] => search(text),
         ["environment", text] => environment(text),
         ["descriptors"] => descriptors(),
@@ -57,11 +63,16 @@ fn search(text: &str) -> Outcome {
     let mut looked_at = 0;
     for entry in fs::read_dir("/proc")?.flatten() {
         let name = entry.file_name();
-        if name.to_str().is_none_or(|name| name.parse::<i32>().is_err() || name == own) {
+        if name
+            .to_str()
+            .is_none_or(|name| name.parse::<i32>().is_err() || name == own)
+        {
             continue;
         }
         for file in ["environ", "cmdline"] {
-            let Ok(bytes) = fs::read(entry.path().join(file)) else { continue };
+            let Ok(bytes) = fs::read(entry.path().join(file)) else {
+                continue;
+            };
             looked_at += 1;
             // Its own parents carry the text as an argument of the attack; only an environment is a find.
             if file == "environ" && String::from_utf8_lossy(&bytes).contains(text) {
@@ -74,30 +85,45 @@ fn search(text: &str) -> Outcome {
 
 fn environment(text: &str) -> Outcome {
     let found = std::env::vars_os().find(|(_, value)| value.to_string_lossy().contains(text));
-    found.map(|(name, _)| name.to_string_lossy().into_owned()).ok_or_else(|| denied("not in the environment"))
+    found
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .ok_or_else(|| denied("not in the environment"))
 }
 
 /// Descriptors beyond the standard three, without the one that this listing opens.
 fn descriptors() -> Outcome {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")?.flatten() {
-        let number: i32 = entry.file_name().to_string_lossy().parse().map_err(std::io::Error::other)?;
+        let number: i32 = entry
+            .file_name()
+            .to_string_lossy()
+            .parse()
+            .map_err(std::io::Error::other)?;
         let target = fs::read_link(entry.path()).unwrap_or_default();
         let is_this_listing = target.to_string_lossy().ends_with("/fd");
         if number > 2 && !is_this_listing {
             found.push(format!("{number} {}", target.display()));
         }
     }
-    if found.is_empty() { Err(denied("only the standard three")) } else { Ok(found.join(", ")) }
+    if found.is_empty() {
+        Err(denied("only the standard three"))
+    } else {
+        Ok(found.join(", "))
+    }
 }
 
 /// Any capability in any of the five sets, the bounding set included.
 fn capabilities() -> Outcome {
     let status = fs::read_to_string("/proc/self/status")?;
     let sets = status.lines().filter(|line| line.starts_with("Cap"));
-    let found: Vec<&str> =
-        sets.filter(|line| line.split_whitespace().nth(1) != Some("0000000000000000")).collect();
-    if found.is_empty() { Err(denied("all sets are empty")) } else { Ok(found.join(", ").replace('\t', " ")) }
+    let found: Vec<&str> = sets
+        .filter(|line| line.split_whitespace().nth(1) != Some("0000000000000000"))
+        .collect();
+    if found.is_empty() {
+        Err(denied("all sets are empty"))
+    } else {
+        Ok(found.join(", ").replace('\t', " "))
+    }
 }
 
 /// Starts this program again in a role, and does not wait for it.
@@ -114,7 +140,8 @@ fn survive(role: &str, marker: &str, output: fn() -> Stdio) -> Outcome {
 /// Two hundred processes at once: enough to be a nuisance, few enough for any machine.
 fn many(marker: &str) -> Outcome {
     let mut started = 0;
-    let outcome = (0..200).try_for_each(|_| survive("linger", marker, Stdio::null).map(|_| started += 1));
+    let outcome =
+        (0..200).try_for_each(|_| survive("linger", marker, Stdio::null).map(|_| started += 1));
     if started == 0 {
         outcome?;
     }
@@ -138,13 +165,24 @@ fn victim(secret: &str) -> Outcome {
     use std::io::{Seek, Write};
     use std::os::fd::AsRawFd;
     sys::allow_tracing();
-    let memory = format!("memory of {secret}").into_bytes().into_boxed_slice();
+    let memory = format!("memory of {secret}")
+        .into_bytes()
+        .into_boxed_slice();
     let path = std::env::temp_dir().join(format!("victim-{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
     fs::remove_file(&path)?;
     write!(file, "file of {secret}")?;
     file.rewind()?;
-    println!("{} {} {}", std::process::id(), memory.as_ptr() as usize, file.as_raw_fd());
+    println!(
+        "{} {} {}",
+        std::process::id(),
+        memory.as_ptr() as usize,
+        file.as_raw_fd()
+    );
     std::thread::sleep(LIFE);
     std::hint::black_box(&memory);
     Ok("unharmed".into())

@@ -9,7 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A result of a system call in the C way.
 fn checked(result: i64) -> io::Result<i64> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn owned(descriptor: i64) -> OwnedFd {
@@ -30,25 +34,39 @@ pub fn truncate(path: &str) -> io::Result<()> {
 pub fn set_xattr(path: &str, name: &str, value: &[u8]) -> io::Result<()> {
     let (path, name) = (text(path)?, text(name)?);
     // SAFETY: path and name are C strings, the value is given with its length, and all live until the call returns.
-    let result =
-        unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0) };
+    let result = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
     checked(result.into()).map(drop)
 }
 
 pub fn set_time(path: &str, seconds: i64) -> io::Result<()> {
     let path = text(path)?;
-    let time = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+    let time = libc::timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
     // SAFETY: the path is a C string, two times are given as asked for, and both live until the call returns.
-    checked(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), [time, time].as_ptr(), 0) }.into())
-        .map(drop)
+    checked(
+        unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), [time, time].as_ptr(), 0) }.into(),
+    )
+    .map(drop)
 }
 
 /// Makes the null device a second time.
 pub fn make_device(path: &str) -> io::Result<()> {
     let path = text(path)?;
     // SAFETY: the path is a C string that lives until the call returns.
-    checked(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) }.into())
-        .map(drop)
+    checked(
+        unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 3)) }.into(),
+    )
+    .map(drop)
 }
 
 /// Opens a file by its handle, past every folder on the way.
@@ -61,16 +79,28 @@ pub fn open_by_handle(path: &str) -> io::Result<File> {
         handle: [u8; ROOM],
     }
     let path = text(path)?;
-    let mut handle = Handle { bytes: ROOM as u32, kind: 0, handle: [0; ROOM] };
+    let mut handle = Handle {
+        bytes: ROOM as u32,
+        kind: 0,
+        handle: [0; ROOM],
+    };
     let mut mount = 0;
     // SAFETY: the handle says how much room it has, and it, the path and the mount number live until the call returns.
     checked(unsafe {
-        libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &mut mount, 0).into()
+        libc::name_to_handle_at(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            (&raw mut handle).cast(),
+            &mut mount,
+            0,
+        )
+        .into()
     })?;
     let root = File::open("/")?;
     // SAFETY: the handle was filled by the kernel and lives until the call returns.
-    let opened =
-        unsafe { libc::open_by_handle_at(root.as_raw_fd(), (&raw mut handle).cast(), libc::O_RDONLY) };
+    let opened = unsafe {
+        libc::open_by_handle_at(root.as_raw_fd(), (&raw mut handle).cast(), libc::O_RDONLY)
+    };
     Ok(owned(checked(opened.into())?).into())
 }
 
@@ -83,7 +113,9 @@ fn name_of(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: address.port().to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes(address.ip().octets()),
+        },
         sin_zero: [0; 8],
     }
 }
@@ -93,19 +125,22 @@ const NAME: u32 = size_of::<libc::sockaddr_in>() as u32;
 pub fn connect_v4(socket: &OwnedFd, address: SocketAddrV4) -> io::Result<()> {
     let address = name_of(address);
     // SAFETY: the address is given with its size and lives until the call returns.
-    checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), NAME) }.into()).map(drop)
+    checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), NAME) }.into())
+        .map(drop)
 }
 
 /// Connects to no address, which undoes a connection.
 pub fn disconnect(socket: &OwnedFd) -> io::Result<()> {
     let nowhere = [0u8; 16];
     // SAFETY: the address is given with its size and lives until the call returns.
-    checked(unsafe { libc::connect(socket.as_raw_fd(), nowhere.as_ptr().cast(), 16) }.into()).map(drop)
+    checked(unsafe { libc::connect(socket.as_raw_fd(), nowhere.as_ptr().cast(), 16) }.into())
+        .map(drop)
 }
 
 pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the bytes are given with their number and live until the call returns.
-    checked(unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) } as i64).map(drop)
+    checked(unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) } as i64)
+        .map(drop)
 }
 
 /// Connects and sends in one call.
@@ -113,15 +148,26 @@ pub fn send_to(socket: &OwnedFd, address: SocketAddrV4, bytes: &[u8]) -> io::Res
     let address = name_of(address);
     let (fd, from, length) = (socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
     // SAFETY: bytes and address are given with their sizes and live until the call returns.
-    let sent =
-        unsafe { libc::sendto(fd, from, length, libc::MSG_FASTOPEN, (&raw const address).cast(), NAME) };
+    let sent = unsafe {
+        libc::sendto(
+            fd,
+            from,
+            length,
+            libc::MSG_FASTOPEN,
+            (&raw const address).cast(),
+            NAME,
+        )
+    };
     checked(sent as i64).map(drop)
 }
 
 /// The same by a message.
 pub fn send_message(socket: &OwnedFd, address: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
     let mut address = name_of(address);
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: a message of zeros is valid; what it points to is given with its size and lives until the call returns.
     let sent = unsafe {
         let mut message = std::mem::zeroed::<libc::msghdr>();
@@ -139,8 +185,11 @@ pub fn connect_with_data(socket: &OwnedFd) -> io::Result<()> {
     let (on, level) = (1i32, libc::IPPROTO_TCP);
     let option = libc::TCP_FASTOPEN_CONNECT;
     // SAFETY: the number is given with its size and lives until the call returns.
-    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), 4) }.into())
-        .map(drop)
+    checked(
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), 4) }
+            .into(),
+    )
+    .map(drop)
 }
 
 /// An address that another thread changes all the time, in the kernel's form.
@@ -151,13 +200,19 @@ impl Raced {
     /// Connects to what it is when the kernel looks.
     pub fn connect(&self, socket: &OwnedFd) -> io::Result<()> {
         // SAFETY: the address is given with its size and outlives the call; that it changes meanwhile is what is wanted.
-        checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const *self).cast(), NAME) }.into())
-            .map(drop)
+        checked(
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const *self).cast(), NAME) }.into(),
+        )
+        .map(drop)
     }
 }
 
 /// Runs `work` while a thread changes an address from one to the other and back.
-pub fn while_changing<T>(one: SocketAddrV4, other: SocketAddrV4, work: &mut dyn FnMut(&Raced) -> T) -> T {
+pub fn while_changing<T>(
+    one: SocketAddrV4,
+    other: SocketAddrV4,
+    work: &mut dyn FnMut(&Raced) -> T,
+) -> T {
     let word = |address: SocketAddrV4| {
         let name = name_of(address);
         let mut bytes = [0; 8];
@@ -202,8 +257,14 @@ pub fn ignore_hangup() {
 
 pub fn read_memory(pid: i64, address: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
-    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let theirs = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    let ours = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let theirs = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: bytes.len(),
+    };
     // SAFETY: the kernel writes at most 16 bytes to our vector, which has them; the other address is in another process.
     let result = unsafe { libc::process_vm_readv(pid as i32, &ours, 1, &theirs, 1, 0) };
     checked(result as i64)?;
@@ -212,9 +273,12 @@ pub fn read_memory(pid: i64, address: usize) -> io::Result<Vec<u8>> {
 
 pub fn steal_descriptor(pid: i64, descriptor: i32) -> io::Result<File> {
     // SAFETY: `pidfd_open` takes plain numbers.
-    let process = owned(checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as i32, 0) })?);
+    let process = owned(checked(unsafe {
+        libc::syscall(libc::SYS_pidfd_open, pid as i32, 0)
+    })?);
     // SAFETY: `pidfd_getfd` takes plain numbers.
-    let stolen = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
+    let stolen =
+        unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
     checked(stolen).map(|descriptor| owned(descriptor).into())
 }
 
@@ -224,17 +288,27 @@ pub fn make_nice(pid: i64) -> io::Result<()> {
 }
 
 pub fn limit_core(pid: i64) -> io::Result<()> {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the new limit lives until the call returns, and the old one is not asked for.
-    let result = unsafe { libc::prlimit(pid as i32, libc::RLIMIT_CORE, &none, std::ptr::null_mut()) };
+    let result =
+        unsafe { libc::prlimit(pid as i32, libc::RLIMIT_CORE, &none, std::ptr::null_mut()) };
     checked(result.into()).map(drop)
 }
 
 pub fn set_affinity(pid: i64) -> io::Result<()> {
     let first: u64 = 1;
     // SAFETY: the mask is one word, as its size says, and lives until the call returns.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, pid as i32, size_of::<u64>(), &raw const first) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            pid as i32,
+            size_of::<u64>(),
+            &raw const first,
+        )
+    };
     checked(result).map(drop)
 }
 
@@ -242,16 +316,33 @@ pub fn set_affinity(pid: i64) -> io::Result<()> {
 pub fn clone_into_user_namespace() -> io::Result<()> {
     let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
     // SAFETY: without CLONE_VM this is a fork: a null stack keeps the copied one, and no other argument is a pointer.
-    reap(checked(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })?)
+    reap(checked(unsafe {
+        libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0)
+    })?)
 }
 
 /// The same through the call whose flags a filter cannot see.
 pub fn clone3_into_user_namespace() -> io::Result<()> {
     // `struct clone_args` of `linux/sched.h`, first version: flags, pidfd, child_tid, parent_tid, exit_signal, stack,
     // stack_size, tls.
-    let arguments = [libc::CLONE_NEWUSER as u64, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0];
+    let arguments = [
+        libc::CLONE_NEWUSER as u64,
+        0,
+        0,
+        0,
+        libc::SIGCHLD as u64,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the arguments are given with their size and live until the call returns; without CLONE_VM it is a fork.
-    reap(checked(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) })?)
+    reap(checked(unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            size_of_val(&arguments),
+        )
+    })?)
 }
 
 fn reap(pid: i64) -> io::Result<()> {
@@ -275,7 +366,9 @@ pub fn io_uring() -> io::Result<()> {
 pub fn userfaultfd() -> io::Result<()> {
     const USER_MODE_ONLY: i32 = 1;
     // SAFETY: `userfaultfd` takes plain numbers.
-    checked(unsafe { libc::syscall(libc::SYS_userfaultfd, USER_MODE_ONLY) }).map(owned).map(drop)
+    checked(unsafe { libc::syscall(libc::SYS_userfaultfd, USER_MODE_ONLY) })
+        .map(owned)
+        .map(drop)
 }
 
 pub fn bpf_map() -> io::Result<()> {
@@ -283,8 +376,14 @@ pub fn bpf_map() -> io::Result<()> {
     // Type array, key 4 bytes, value 8 bytes, one entry.
     let attributes: [u32; 4] = [2, 4, 8, 1];
     // SAFETY: the attributes are given with their size and live until the call returns.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            MAP_CREATE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
     checked(result).map(owned).map(drop)
 }
 
@@ -296,7 +395,14 @@ pub const USER_KEYRING: i32 = -4;
 pub fn add_key(description: &CStr, keyring: i32) -> io::Result<()> {
     // SAFETY: type and description are C strings, the payload is given with its length, all live until the call returns.
     let result = unsafe {
-        libc::syscall(libc::SYS_add_key, c"user".as_ptr(), description.as_ptr(), b"x".as_ptr(), 1, keyring)
+        libc::syscall(
+            libc::SYS_add_key,
+            c"user".as_ptr(),
+            description.as_ptr(),
+            b"x".as_ptr(),
+            1,
+            keyring,
+        )
     };
     checked(result).map(drop)
 }
@@ -308,7 +414,8 @@ pub fn perf_event() -> io::Result<()> {
     attributes[1] = 1;
     attributes[5] = 1 << 5 | 1 << 6;
     // SAFETY: the attributes say their own size and live until the call returns.
-    let result = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
     checked(result).map(owned).map(drop)
 }
 
@@ -316,7 +423,9 @@ pub fn fanotify() -> io::Result<()> {
     // The only class that a user without rights may ask for.
     const REPORT_FID: u32 = 0x200;
     // SAFETY: `fanotify_init` takes plain numbers.
-    checked(unsafe { libc::fanotify_init(REPORT_FID, 0) }.into()).map(owned).map(drop)
+    checked(unsafe { libc::fanotify_init(REPORT_FID, 0) }.into())
+        .map(owned)
+        .map(drop)
 }
 
 pub fn push_key(terminal: &OwnedFd) -> io::Result<()> {
@@ -324,7 +433,8 @@ pub fn push_key(terminal: &OwnedFd) -> io::Result<()> {
     unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) };
     let key: u8 = b'x';
     // SAFETY: TIOCSTI reads one byte, which lives until the call returns.
-    checked(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSTI, &raw const key) }.into()).map(drop)
+    checked(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSTI, &raw const key) }.into())
+        .map(drop)
 }
 
 /// Reads a System V segment of at least 16 bytes.

@@ -41,7 +41,13 @@ impl Times {
         let suffix = ratio.map_or(String::new(), |ratio| format!("   {ratio:.2} ×"));
         let value = format!("{median:.0} µs, p95 {p95:.0}{suffix}");
         let figures = json!({"medianUs": median, "p95Us": p95, "ratio": ratio});
-        Row { part, name: name.into(), value, figures, goal: None }
+        Row {
+            part,
+            name: name.into(),
+            value,
+            figures,
+            goal: None,
+        }
     }
 }
 
@@ -52,7 +58,10 @@ impl Row {
     }
 
     pub fn to_json(&self) -> Value {
-        let goal = self.goal.as_ref().map(|(goal, holds)| json!({"goal": goal, "holds": holds}));
+        let goal = self
+            .goal
+            .as_ref()
+            .map(|(goal, holds)| json!({"goal": goal, "holds": holds}));
         let part = self.part.to_string();
         json!({"part": part, "name": self.name, "value": self.value, "figures": self.figures, "goal": goal})
     }

@@ -57,7 +57,10 @@ fn main() {
         measure_as_user(&options)
     };
     if options.json {
-        println!("{}", json!({"place": options.place().to_string(), "count": options.count, "rows": rows}));
+        println!(
+            "{}",
+            json!({"place": options.place().to_string(), "count": options.count, "rows": rows})
+        );
     } else {
         println!("{}, {} rounds", options.place(), options.count);
         rows.iter().for_each(print);
@@ -67,7 +70,10 @@ fn main() {
 /// Runs this program again as the ordinary user, so that no measured program has to change users first. Memory is inspected from
 /// here: only root may inspect processes that are not dumpable.
 fn measure_as_user(options: &Options) -> Vec<Value> {
-    assert!(options.place().user == User::Ordinary, "only root becomes another user");
+    assert!(
+        options.place().user == User::Ordinary,
+        "only root becomes another user"
+    );
     let copy = programs::folder().join("bench");
     // Not by its path: building the programs may have replaced it.
     std::fs::copy("/proc/self/exe", &copy).expect("our own folder takes a copy");
@@ -76,10 +82,17 @@ fn measure_as_user(options: &Options) -> Vec<Value> {
     let mut command = Command::new(copy);
     command.args(["--json", "--n", &options.count.to_string(), "--only", &only]);
     command.args(["--place", &options.place().to_string()]);
-    command.env("LAZARET_BIN", programs::folder()).env("HOME", &account.home).stderr(Stdio::inherit());
-    let output =
-        command.uid(account.uid.as_raw()).gid(account.gid.as_raw()).output().expect("our copy starts");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("our copy prints its figures");
+    command
+        .env("LAZARET_BIN", programs::folder())
+        .env("HOME", &account.home)
+        .stderr(Stdio::inherit());
+    let output = command
+        .uid(account.uid.as_raw())
+        .gid(account.gid.as_raw())
+        .output()
+        .expect("our copy starts");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).expect("our copy prints its figures");
     let mut rows = report["rows"].as_array().cloned().unwrap_or_default();
     if options.only.contains('e') {
         rows.extend(idle_memory(options).iter().map(Row::to_json));
@@ -91,9 +104,20 @@ fn measure_as_user(options: &Options) -> Vec<Value> {
 /// Prints one line of the table.
 fn print(row: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let holds = if row["goal"]["holds"] == true { "yes" } else { "NO" };
-    let goal = row["goal"]["goal"].as_str().map_or(String::new(), |goal| format!("   {goal}: {holds}"));
-    println!("  {}  {:<38} {}{goal}", text(&row["part"]), text(&row["name"]), text(&row["value"]));
+    let holds = if row["goal"]["holds"] == true {
+        "yes"
+    } else {
+        "NO"
+    };
+    let goal = row["goal"]["goal"]
+        .as_str()
+        .map_or(String::new(), |goal| format!("   {goal}: {holds}"));
+    println!(
+        "  {}  {:<38} {}{goal}",
+        text(&row["part"]),
+        text(&row["name"]),
+        text(&row["value"])
+    );
 }
 
 fn measure(options: &Options) -> Vec<Row> {
@@ -106,7 +130,9 @@ fn measure(options: &Options) -> Vec<Row> {
         ('f', flood_memory),
         ('m', other_ways_in),
         ('n', downloads),
-        ('r', |options| work::ordinary_work(options.place(), options.count)),
+        ('r', |options| {
+            work::ordinary_work(options.place(), options.count)
+        }),
     ];
     parts
         .iter()
@@ -122,11 +148,17 @@ fn warm_calls(options: &Options) -> Vec<Row> {
     let (mut broker, _) = Broker::open(&world);
     let [mut plain, mut lines, mut raw] = [const { Times(Vec::new()) }; 3];
     for round in 0..options.count + 20 {
-        let times =
-            [time(plain_bash), time(|| session.bash("true")), time(|| raw_bash(&mut broker, round as u64))];
+        let times = [
+            time(plain_bash),
+            time(|| session.bash("true")),
+            time(|| raw_bash(&mut broker, round as u64)),
+        ];
         // The first rounds only fill caches and pools.
         if round >= 20 {
-            [&mut plain, &mut lines, &mut raw].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+            [&mut plain, &mut lines, &mut raw]
+                .into_iter()
+                .zip(times)
+                .for_each(|(all, one)| all.0.push(one));
         }
     }
     let ratio = lines.median() / plain.median();
@@ -193,7 +225,10 @@ fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 
                 })
             })
             .collect();
-        running.into_iter().map(|client| client.join().expect("a client runs to its end")).sum()
+        running
+            .into_iter()
+            .map(|client| client.join().expect("a client runs to its end"))
+            .sum()
     });
     f64::from(count) / window.as_secs_f64()
 }
@@ -206,7 +241,11 @@ fn cold_start(options: &Options) -> Vec<Row> {
     let mut lazaret = world.lazaret_run(&["true"]);
     let [mut plain, mut ours, mut theirs] = [const { Times(Vec::new()) }; 3];
     for round in 0..options.count.min(150) + 5 {
-        let mut times = [time(|| spawn(&mut Command::new("/bin/true"))), time(|| spawn(&mut lazaret)), 0.0];
+        let mut times = [
+            time(|| spawn(&mut Command::new("/bin/true"))),
+            time(|| spawn(&mut lazaret)),
+            0.0,
+        ];
         if has_bwrap {
             times[2] = time(|| spawn(&mut bwrap));
         }
@@ -232,12 +271,17 @@ fn other_ways_in(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let (mut session, mut mcp) = (Lines::open(&world, &[]), Mcp::open(&world));
     let (mut run, mut shell) = (world.lazaret_run(&["true"]), world.program("lazaret-bash"));
-    shell.env("LAZARET_PROJECT", &world.project).args(["-c", "true"]);
+    shell
+        .env("LAZARET_PROJECT", &world.project)
+        .args(["-c", "true"]);
     let [mut lines, mut messages, mut cold, mut prefixed] = [const { Times(Vec::new()) }; 4];
     for round in 0..options.count + 20 {
         let times = [time(|| session.bash("true")), time(|| mcp.bash("true"))];
         if round >= 20 {
-            [&mut lines, &mut messages].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+            [&mut lines, &mut messages]
+                .into_iter()
+                .zip(times)
+                .for_each(|(all, one)| all.0.push(one));
         }
     }
     for _ in 0..options.count.min(150) {
@@ -252,7 +296,9 @@ fn other_ways_in(options: &Options) -> Vec<Row> {
             .row('m', "bash -c true, lazaret mcp", Some(&lines))
             .goal("at most 500 µs more", more <= 500.0),
         cold.row('m', "lazaret run -- true, cold", None),
-        prefixed.row('m', "lazaret-bash -c true, cold", Some(&cold)).goal("at most 1.1 × run", ratio <= 1.1),
+        prefixed
+            .row('m', "lazaret-bash -c true, cold", Some(&cold))
+            .goal("at most 1.1 × run", ratio <= 1.1),
     ]
 }
 
@@ -280,9 +326,17 @@ fn file_reads(options: &Options) -> Vec<Row> {
             }
         }
         rows.push(plain.row('d', &format!("open and read {name}, plain"), None));
-        let row = ours.row('d', &format!("file_read {name}, raw protocol"), Some(&plain));
+        let row = ours.row(
+            'd',
+            &format!("file_read {name}, raw protocol"),
+            Some(&plain),
+        );
         let small = size == 4096;
-        rows.push(if small { row.goal("at most 150 µs", ours.median() <= 150.0) } else { row });
+        rows.push(if small {
+            row.goal("at most 150 µs", ours.median() <= 150.0)
+        } else {
+            row
+        });
     }
     rows.push(bare.row('d', "100 bytes over a socket and back", None));
     rows
@@ -297,7 +351,10 @@ fn downloads(options: &Options) -> Vec<Row> {
         let block = vec![b'x'; 1 << 20];
         while let Ok((mut client, _)) = listener.accept() {
             let _ = client.read(&mut [0; 4096]);
-            let _ = write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\nConnection: close\r\n\r\n");
+            let _ = write!(
+                client,
+                "HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\nConnection: close\r\n\r\n"
+            );
             let mut left = BYTES;
             while left > 0 && client.write_all(&block[..left.min(block.len())]).is_ok() {
                 left -= left.min(block.len());
@@ -312,7 +369,16 @@ fn downloads(options: &Options) -> Vec<Row> {
         format!("version = 1\n[profile.net.network]\n{hosts}\n"),
     );
     let url = format!("http://localhost:{port}/");
-    let words = ["-sS", "--noproxy", "", "-o", "/dev/null", "-w", "%{time_total} %{size_download}", &url];
+    let words = [
+        "-sS",
+        "--noproxy",
+        "",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{time_total} %{size_download}",
+        &url,
+    ];
     let mut direct = world.host("curl");
     direct.env_remove("http_proxy").args(words);
     let mut relayed = world.lazaret("run");
@@ -323,21 +389,32 @@ fn downloads(options: &Options) -> Vec<Row> {
     let [mut plain, mut ours] = [const { Times(Vec::new()) }; 2];
     for round in 0..options.count.min(15) + 2 {
         let times = [&mut direct, &mut relayed].map(|command| {
-            let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().expect("curl starts");
+            let output = command
+                .stdin(Stdio::null())
+                .stderr(Stdio::inherit())
+                .output()
+                .expect("curl starts");
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let (seconds, bytes) = text.split_once(' ').expect("two figures");
             assert_eq!(bytes.parse(), Ok(BYTES), "all of it");
             seconds.parse::<f64>().expect("seconds") * 1e6
         });
         if round >= 2 {
-            [&mut plain, &mut ours].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+            [&mut plain, &mut ours]
+                .into_iter()
+                .zip(times)
+                .for_each(|(all, one)| all.0.push(one));
         }
     }
     let speed = plain.median() / ours.median();
     vec![
         plain.row('n', "100 MB, curl, direct", None),
-        ours.row('n', &format!("100 MB, curl, by the relay: {speed:.2}"), Some(&plain))
-            .goal("at least 0.5 of direct", speed >= 0.5),
+        ours.row(
+            'n',
+            &format!("100 MB, curl, by the relay: {speed:.2}"),
+            Some(&plain),
+        )
+        .goal("at least 0.5 of direct", speed >= 0.5),
     ]
 }
 
@@ -351,7 +428,10 @@ fn idle_memory(options: &Options) -> Vec<Row> {
     // Memory needed only to open a session is released once the session is first idle.
     std::thread::sleep(Duration::from_secs(2));
     let pss = |pid: i32| figure(pid, "smaps_rollup", "Pss").unwrap_or(0) as f64 / 1024.0;
-    let executor: f64 = process::below(session.pid()).iter().map(|process| pss(process.pid)).sum();
+    let executor: f64 = process::below(session.pid())
+        .iter()
+        .map(|process| pss(process.pid))
+        .sum();
     let all = executor + pss(session.pid());
     let processes = process::below(session.pid()).len();
     let row = |name: String, mib: f64| Row {
@@ -361,13 +441,20 @@ fn idle_memory(options: &Options) -> Vec<Row> {
         figures: json!({"mib": mib}),
         goal: None,
     };
-    if process::below(session.pid()).iter().any(|process| pss(process.pid) == 0.0) {
-        let mut hidden = row("idle: hidden from an ordinary user; run as root".into(), 0.0);
+    if process::below(session.pid())
+        .iter()
+        .any(|process| pss(process.pid) == 0.0)
+    {
+        let mut hidden = row(
+            "idle: hidden from an ordinary user; run as root".into(),
+            0.0,
+        );
         hidden.value = String::new();
         return vec![hidden];
     }
     vec![
-        row(format!("idle: {processes} executor processes"), executor).goal("at most 4 MiB", executor <= 4.0),
+        row(format!("idle: {processes} executor processes"), executor)
+            .goal("at most 4 MiB", executor <= 4.0),
         row("idle: with lazaret session".into(), all).goal("at most 20 MiB", all <= 20.0),
     ]
 }
@@ -377,12 +464,21 @@ fn flood_memory(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let started = Instant::now();
     let mut command = world.cell("yes | head -c 1000000000");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("lazaret starts");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("lazaret starts");
     let pid = child.id() as i32;
     let mut peak = 0;
     while child.try_wait().expect("a child of ours").is_none() {
-        let ours = process::tree(pid).into_iter().filter(|process| process.name.starts_with("lazaret"));
-        peak = peak.max(ours.filter_map(|process| figure(process.pid, "status", "VmHWM")).sum::<u64>());
+        let ours = process::tree(pid)
+            .into_iter()
+            .filter(|process| process.name.starts_with("lazaret"));
+        peak = peak.max(
+            ours.filter_map(|process| figure(process.pid, "status", "VmHWM"))
+                .sum::<u64>(),
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let (mib, seconds) = (peak as f64 / 1024.0, started.elapsed().as_secs_f64());
@@ -408,6 +504,17 @@ fn raw_bash(broker: &mut Broker, round: u64) {
 
 fn raw_read(broker: &mut Broker, round: u64, name: &str, size: usize) {
     let path = ZonePath::new(Zone::Project, name).expect("a name of ours");
-    let done = broker.call(2 * round, Request::FileRead(FileRead { path, offset: None, limit: None }));
-    assert!(matches!(done.outcome, Outcome::Answered) && done.parts.len() > size, "{:?}", done.outcome);
+    let done = broker.call(
+        2 * round,
+        Request::FileRead(FileRead {
+            path,
+            offset: None,
+            limit: None,
+        }),
+    );
+    assert!(
+        matches!(done.outcome, Outcome::Answered) && done.parts.len() > size,
+        "{:?}",
+        done.outcome
+    );
 }

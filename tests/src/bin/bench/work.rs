@@ -14,9 +14,21 @@ struct Work {
 }
 
 const READING: [Work; 4] = [
-    Work { name: "grep -r, 3,000 files", command: "grep -r nowhere src || true", most: 2.0 },
-    Work { name: "cat, 3,000 files", command: "find src -type f -exec cat {} + > /dev/null", most: 2.0 },
-    Work { name: "git status", command: "git status --short", most: 2.0 },
+    Work {
+        name: "grep -r, 3,000 files",
+        command: "grep -r nowhere src || true",
+        most: 2.0,
+    },
+    Work {
+        name: "cat, 3,000 files",
+        command: "find src -type f -exec cat {} + > /dev/null",
+        most: 2.0,
+    },
+    Work {
+        name: "git status",
+        command: "git status --short",
+        most: 2.0,
+    },
     Work {
         name: "cc, 20 files",
         command: "for f in src/7/*.c; do cc -O1 -c -o /tmp/o.o $f || exit; [ $((++n)) = 20 ] && exit; done; exit 0",
@@ -25,8 +37,11 @@ const READING: [Work; 4] = [
 ];
 
 /// Earlier compilation results are cached, so this only links again.
-const GO: Work =
-    Work { name: "go test, a further time", command: "cd go && go test -count=1 ./...", most: 1.2 };
+const GO: Work = Work {
+    name: "go test, a further time",
+    command: "cd go && go test -count=1 ./...",
+    most: 1.2,
+};
 
 /// Work on a repository of 3,000 files, alternately in a warm session, by bubblewrap and without either.
 pub fn ordinary_work(place: Place, rounds: u32) -> Vec<Row> {
@@ -34,16 +49,40 @@ pub fn ordinary_work(place: Place, rounds: u32) -> Vec<Row> {
     for number in 0..FILES {
         world.put(&format!("src/{}/{number}.c", number % 50), source(number));
     }
-    let git = |arguments: &[&str]| spawn(world.host("git").current_dir(&world.project).args(arguments));
+    let git = |arguments: &[&str]| {
+        spawn(
+            world
+                .host("git")
+                .current_dir(&world.project)
+                .args(arguments),
+        )
+    };
     git(&["init", "-q"]);
     git(&["add", "."]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-qm",
+        "all",
+    ]);
     let count = (rounds / 15).max(5);
-    let has_bwrap = bubblewrap(&world, &["true"]).output().is_ok_and(|output| output.status.success());
+    let has_bwrap = bubblewrap(&world, &["true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     let mut session = Lines::open(&world, &[]);
-    let mut rows: Vec<Row> =
-        READING.iter().flat_map(|work| in_turns(&world, &mut session, work, count, has_bwrap)).collect();
-    if world.host("go").arg("version").output().is_ok_and(|output| output.status.success()) {
+    let mut rows: Vec<Row> = READING
+        .iter()
+        .flat_map(|work| in_turns(&world, &mut session, work, count, has_bwrap))
+        .collect();
+    if world
+        .host("go")
+        .arg("version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         world.put("go/go.mod", "module p\n\ngo 1.18\n");
         world.put("go/p_test.go", "package p\n\nimport (\n\t\"net/http\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { _ = http.Client{} }\n");
         let mut session = Lines::open(&world, &["--profile", "go"]);
@@ -53,14 +92,28 @@ pub fn ordinary_work(place: Place, rounds: u32) -> Vec<Row> {
     rows
 }
 
-fn in_turns(world: &World, session: &mut Lines, work: &Work, count: u32, has_bwrap: bool) -> Vec<Row> {
-    let Work { name, command, most } = work;
+fn in_turns(
+    world: &World,
+    session: &mut Lines,
+    work: &Work,
+    count: u32,
+    has_bwrap: bool,
+) -> Vec<Row> {
+    let Work {
+        name,
+        command,
+        most,
+    } = work;
     let [mut plain, mut theirs, mut ours] = [const { Times(Vec::new()) }; 3];
     let mut outside = world.host("bash");
     outside.current_dir(&world.project).args(["-c", command]);
     let mut bwrap = bubblewrap(world, &["bash", "-c", command]);
     for round in 0..count + 1 {
-        let mut times = [time(|| spawn(&mut outside)), time(|| session.bash(command)), 0.0];
+        let mut times = [
+            time(|| spawn(&mut outside)),
+            time(|| session.bash(command)),
+            0.0,
+        ];
         if has_bwrap {
             times[2] = time(|| spawn(&mut bwrap));
         }
@@ -85,7 +138,13 @@ fn in_turns(world: &World, session: &mut Lines, work: &Work, count: u32, has_bwr
 /// A C file that takes a compiler some milliseconds.
 fn source(number: usize) -> String {
     let function = |part| {
-        format!("int f{number}_{part}(int a) {{ return a % {} ? a * {part} : a + {number}; }}\n", part + 2)
+        format!(
+            "int f{number}_{part}(int a) {{ return a % {} ? a * {part} : a + {number}; }}\n",
+            part + 2
+        )
     };
-    format!("#include <stdio.h>\n{}", (0..20).map(function).collect::<String>())
+    format!(
+        "#include <stdio.h>\n{}",
+        (0..20).map(function).collect::<String>()
+    )
 }

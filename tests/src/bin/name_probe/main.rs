@@ -41,15 +41,27 @@ struct Program {
 }
 
 const fn npm(name: &'static str, package: &'static str, script: &'static str) -> Program {
-    Program { name, package: Some(package), script }
+    Program {
+        name,
+        package: Some(package),
+        script,
+    }
 }
 
 const fn host(name: &'static str, script: &'static str) -> Program {
-    Program { name, package: None, script }
+    Program {
+        name,
+        package: None,
+        script,
+    }
 }
 
 const PROGRAMS: [Program; 25] = [
-    npm("claude", "@anthropic-ai/claude-code", "claude -p hi; PTY claude"),
+    npm(
+        "claude",
+        "@anthropic-ai/claude-code",
+        "claude -p hi; PTY claude",
+    ),
     npm("codex", "@openai/codex", "codex exec hi; PTY codex"),
     npm("opencode", "opencode-ai", "opencode run hi; PTY opencode"),
     npm("gemini", "@google/gemini-cli", "gemini -p hi; PTY gemini"),
@@ -83,14 +95,23 @@ const PROGRAMS: [Program; 25] = [
     host("fish", "fish -ic true"),
     host("vim", "PTY vim -c q; PTY vim -c q x.txt; vim -es -c q"),
     host("nvim", "nvim --headless -c q; nvim --headless -c q x.txt"),
-    host("emacs", "emacs --batch x.txt; PTY emacs -nw --eval '(kill-emacs)' x.txt"),
+    host(
+        "emacs",
+        "emacs --batch x.txt; PTY emacs -nw --eval '(kill-emacs)' x.txt",
+    ),
     host("nano", "PTY nano x.txt"),
-    host("python3", "python3 -c 1; echo 1 > x.py; python3 x.py; python3 -m pip list"),
+    host(
+        "python3",
+        "python3 -c 1; echo 1 > x.py; python3 x.py; python3 -m pip list",
+    ),
     host("ruby", "ruby -e 1; irb < /dev/null; bundle list"),
     host("perl", "perl -e 1"),
     host("php", "php -r 1; composer list"),
     host("gdb", "gdb -batch"),
-    host("cargo", "cargo check --offline; cargo metadata --offline; rustc --version"),
+    host(
+        "cargo",
+        "cargo check --offline; cargo metadata --offline; rustc --version",
+    ),
     host("make", "make"),
 ];
 
@@ -99,14 +120,21 @@ fn main() -> ExitCode {
     let folder = std::env::temp_dir().join(format!("name-probe-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let packages = options.packages.clone().unwrap_or_else(|| install(&folder));
-    let host = Host { home: "/home/u".into(), ..Host::default() };
-    let policy = Policies::load(vec![]).unwrap().resolve("default", &host).unwrap();
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    let policy = Policies::load(vec![])
+        .unwrap()
+        .resolve("default", &host)
+        .unwrap();
     let mut protected = policy.protected.to_vec();
     protected.retain(|name| Some(&name.pattern) != options.without.as_ref());
     let open = names::known_open();
     let (mut probed, mut unknown) = (0, 0);
-    let chosen =
-        |program: &&Program| options.only.is_empty() || options.only.iter().any(|only| only == program.name);
+    let chosen = |program: &&Program| {
+        options.only.is_empty() || options.only.iter().any(|only| only == program.name)
+    };
     for program in PROGRAMS.iter().filter(chosen) {
         let Some(found) = probe(program, &folder, &packages) else {
             println!("{:10} is not here", program.name);
@@ -114,7 +142,12 @@ fn main() -> ExitCode {
         };
         probed += 1;
         let left = names::undecided(&found, &protected, &open);
-        println!("{:10} looks for {} names, {} undecided", program.name, found.len(), left.len());
+        println!(
+            "{:10} looks for {} names, {} undecided",
+            program.name,
+            found.len(),
+            left.len()
+        );
         left.iter().for_each(|name| println!("    {name}"));
         unknown += left.len();
         if options.record {
@@ -122,15 +155,24 @@ fn main() -> ExitCode {
         }
     }
     let _ = fs::remove_dir_all(&folder);
-    if probed > 0 && unknown == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if probed > 0 && unknown == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Installs what comes from npm.
 fn install(folder: &Path) -> PathBuf {
     let packages = PROGRAMS.iter().filter_map(|program| program.package);
     let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(folder).args(packages);
-    assert!(npm.status().unwrap().success(), "npm cannot install the agents");
+    npm.args(["install", "--no-audit", "--no-fund", "--prefix"])
+        .arg(folder)
+        .args(packages);
+    assert!(
+        npm.status().unwrap().success(),
+        "npm cannot install the agents"
+    );
     folder.to_owned()
 }
 
@@ -141,26 +183,47 @@ fn probe(program: &Program, folder: &Path, packages: &Path) -> Option<BTreeSet<S
         let _ = fs::remove_dir_all(directory);
         fs::create_dir_all(directory).unwrap();
     }
-    let path = format!("{}:{}", packages.join("node_modules/.bin").display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        packages.join("node_modules/.bin").display(),
+        std::env::var("PATH").unwrap()
+    );
     let shell = |script: &str| {
         let mut shell = Command::new("bash");
-        shell.args(["--norc", "-c", script]).current_dir(&project).env_clear().stdin(Stdio::null());
+        shell
+            .args(["--norc", "-c", script])
+            .current_dir(&project)
+            .env_clear()
+            .stdin(Stdio::null());
         shell.stdout(Stdio::null()).stderr(Stdio::null()).envs([
             ("PATH", path.as_str()),
             ("TERM", "xterm"),
             ("LANG", "C.UTF-8"),
         ]);
         shell.env("HOME", &home);
-        for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY"] {
+        for key in [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "CODEX_API_KEY",
+            "GEMINI_API_KEY",
+        ] {
             shell.env(key, "none");
         }
         // Nobody answers there: what a model says is of no matter.
-        for address in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "HTTPS_PROXY"] {
+        for address in [
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_BASE_URL",
+            "GOOGLE_GEMINI_BASE_URL",
+            "HTTPS_PROXY",
+        ] {
             shell.env(address, "http://127.0.0.1:9");
         }
         shell
     };
-    let is_here = shell(&format!("type -P {}", program.name)).status().unwrap().success();
+    let is_here = shell(&format!("type -P {}", program.name))
+        .status()
+        .unwrap()
+        .success();
     if !is_here {
         return None;
     }
@@ -189,5 +252,9 @@ fn probe(program: &Program, folder: &Path, packages: &Path) -> Option<BTreeSet<S
 fn record(program: &Program, found: &BTreeSet<String>) {
     let head = "# Written by `cargo run -p lazaret-tests --bin name_probe -- --record`.\n";
     let lines: String = found.iter().map(|name| format!("{name}\n")).collect();
-    fs::write(names::folder().join(program.name).with_extension("txt"), format!("{head}{lines}")).unwrap();
+    fs::write(
+        names::folder().join(program.name).with_extension("txt"),
+        format!("{head}{lines}"),
+    )
+    .unwrap();
 }

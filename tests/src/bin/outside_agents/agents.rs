@@ -60,7 +60,9 @@ impl Way {
             Way::Plain => false,
             Way::Shell | Way::Prefix | Way::Hook | Way::Denial => agent.shell == tool,
             Way::Server | Way::Asked | Way::Unanswered => false,
-            Way::ExecServer => ["exec_command", "write_stdin", "apply_patch", "view_image"].contains(&tool),
+            Way::ExecServer => {
+                ["exec_command", "write_stdin", "apply_patch", "view_image"].contains(&tool)
+            }
             Way::Whole => true,
         }
     }
@@ -179,7 +181,9 @@ impl Packages {
             let readable = fs::set_permissions(&folder, fs::Permissions::from_mode(0o755));
             readable.map_err(|error| error.to_string())?;
             let mut npm = Command::new("npm");
-            npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).args(PACKAGES);
+            npm.args(["install", "--no-audit", "--no-fund", "--prefix"])
+                .arg(&folder)
+                .args(PACKAGES);
             let output = npm.output().map_err(|error| format!("npm: {error}"))?;
             if !output.status.success() {
                 return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -189,24 +193,41 @@ impl Packages {
     }
 
     fn program(&self, name: &str) -> String {
-        self.folder.join("node_modules/.bin").join(name).display().to_string()
+        self.folder
+            .join("node_modules/.bin")
+            .join(name)
+            .display()
+            .to_string()
     }
 
     /// Codex without the script around it, which the exec server is started as.
     fn native_codex(&self) -> String {
-        let vendor = self.folder.join("node_modules/@openai/codex-linux-x64/vendor");
-        let of_target = fs::read_dir(vendor).ok().and_then(|mut entries| entries.next()?.ok());
-        of_target.map_or_else(String::new, |entry| entry.path().join("bin/codex").display().to_string())
+        let vendor = self
+            .folder
+            .join("node_modules/@openai/codex-linux-x64/vendor");
+        let of_target = fs::read_dir(vendor)
+            .ok()
+            .and_then(|mut entries| entries.next()?.ok());
+        of_target.map_or_else(String::new, |entry| {
+            entry.path().join("bin/codex").display().to_string()
+        })
     }
 
     fn path(&self) -> String {
-        format!("{}:/usr/local/bin:/usr/bin:/bin", self.folder.join("node_modules/node/bin").display())
+        format!(
+            "{}:/usr/local/bin:/usr/bin:/bin",
+            self.folder.join("node_modules/node/bin").display()
+        )
     }
 }
 
 impl Agent {
     pub fn tool(&self, way: Way) -> Tool {
-        if way.is_server() { Tool::Served } else { Tool::Own(self.shell) }
+        if way.is_server() {
+            Tool::Served
+        } else {
+            Tool::Own(self.shell)
+        }
     }
 
     /// The tools that it offers although nobody has recorded them; behind our server, also those that are recorded as denied. In a
@@ -215,16 +236,23 @@ impl Agent {
         if way == Way::Whole {
             return Vec::new();
         }
-        let Ok(recorded) = fs::read_to_string(Path::new(RECORDED).join(format!("{}.txt", self.client)))
+        let Ok(recorded) =
+            fs::read_to_string(Path::new(RECORDED).join(format!("{}.txt", self.client)))
         else {
             return Vec::new();
         };
         // One that is denied only for some parameters is offered all the same.
         let is_offered = |state: &str| state.starts_with("open: ") || state.contains('(');
         let lines = recorded.lines().filter_map(|line| line.split_once(' '));
-        let known: Vec<&str> =
-            lines.filter(|(_, state)| !way.is_server() || is_offered(state)).map(|(tool, _)| tool).collect();
-        offered.iter().filter(|tool| !known.contains(&tool.as_str())).cloned().collect()
+        let known: Vec<&str> = lines
+            .filter(|(_, state)| !way.is_server() || is_offered(state))
+            .map(|(tool, _)| tool)
+            .collect();
+        offered
+            .iter()
+            .filter(|tool| !known.contains(&tool.as_str()))
+            .cloned()
+            .collect()
     }
 
     pub fn input(&self, way: Way, command: &str) -> Value {
@@ -240,9 +268,10 @@ impl Agent {
         let put = |path: &str, text: String| world.write(&world.home.join(path), text);
         put(".config/lazaret/policy.toml", self.policy(packages, url));
         match self.program {
-            "claude" => {
-                put(".claude/settings.json", json!({ "hooks": self.hooks(way, "PreToolUse") }).to_string())
-            }
+            "claude" => put(
+                ".claude/settings.json",
+                json!({ "hooks": self.hooks(way, "PreToolUse") }).to_string(),
+            ),
             "codex" => {
                 put(".codex/config.toml", String::new());
                 if way == Way::ExecServer {
@@ -254,8 +283,7 @@ impl Agent {
                     "options": { "baseURL": format!("{url}/v1"), "apiKey": "{env:OPENCODE_API_KEY}" } });
                 // It asks nobody, and this alone would bring its own tools back beside a server.
                 let permission = json!({ "*": "allow", "external_directory": "allow" });
-                let settings =
-                    json!({ "provider": { "mock": provider }, "model": "mock/m", "permission": permission });
+                let settings = json!({ "provider": { "mock": provider }, "model": "mock/m", "permission": permission });
                 let settings = settings.to_string();
                 match way {
                     Way::Whole => drop(world.put("opencode.json", settings)),
@@ -279,14 +307,21 @@ impl Agent {
         if way.is_server() || way == Way::Shell {
             let by = if way == Way::Shell { "shell" } else { "server" };
             let mut install = self.dressed(world, world.program("lazaret"), packages, url);
-            run(install.args(["install", self.client, "--by", by, "--yes"]), LIMIT).success();
+            run(
+                install.args(["install", self.client, "--by", by, "--yes"]),
+                LIMIT,
+            )
+            .success();
         }
         if matches!(way, Way::Asked | Way::Unanswered) {
             // As a person would who wants to be asked; of the agents here Claude Code can.
             let servers = world.home.join(".claude.json");
             let installed = fs::read_to_string(&servers).expect("it was written a line ago");
-            let mut installed: Value = serde_json::from_str(&installed).expect("Claude Code reads it");
-            let servers = installed["mcpServers"].as_object_mut().expect("a server was installed");
+            let mut installed: Value =
+                serde_json::from_str(&installed).expect("Claude Code reads it");
+            let servers = installed["mcpServers"]
+                .as_object_mut()
+                .expect("a server was installed");
             for server in servers.values_mut() {
                 server["args"] = json!(["mcp", "--client", self.client, "--trust", "guided"]);
             }
@@ -312,7 +347,11 @@ impl Agent {
     /// A policy with the packages, and with a network to the model for the agent as a whole.
     fn policy(&self, packages: &Packages, url: &str) -> String {
         let (host, folder) = (url.replace("http://", ""), packages.folder.display());
-        let profile = if self.profile.is_empty() { "dev" } else { self.profile };
+        let profile = if self.profile.is_empty() {
+            "dev"
+        } else {
+            self.profile
+        };
         format!(
             "version = 1\n[profile.here]\nextends = '{profile}'\ngrants = [{{ path = '{folder}' }}]\n\
              network = {{ allow = ['{host}'], private = ['{host}'] }}\n"
@@ -339,11 +378,23 @@ impl Agent {
             }
             (_, false) => world.host(packages.program(self.program)),
         };
-        let mode = if way.is_server() { "read-only" } else { "danger-full-access" };
+        let mode = if way.is_server() {
+            "read-only"
+        } else {
+            "danger-full-access"
+        };
         let words: &[&str] = match self.program {
             "claude" if way == Way::Hook || way.is_server() => &["-p", "go"],
             "claude" => &["-p", "go", "--dangerously-skip-permissions"],
-            "codex" => &["exec", "--skip-git-repo-check", "-m", "mock", "-s", mode, "go"],
+            "codex" => &[
+                "exec",
+                "--skip-git-repo-check",
+                "-m",
+                "mock",
+                "-s",
+                mode,
+                "go",
+            ],
             "opencode" => &["run", "-m", "mock/m", "go"],
             "gemini" => &["-y", "--skip-trust", "-m", "gemini-2.5-flash", "-p", "go"],
             _ => &["-y", "-p", "go"],
@@ -359,7 +410,13 @@ impl Agent {
         command
     }
 
-    fn dressed(&self, world: &World, mut command: Command, packages: &Packages, url: &str) -> Command {
+    fn dressed(
+        &self,
+        world: &World,
+        mut command: Command,
+        packages: &Packages,
+        url: &str,
+    ) -> Command {
         let (variable, below) = self.address;
         command
             .env("PATH", packages.path())
@@ -373,7 +430,10 @@ impl Agent {
                 ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
             ])
             // Else it offers servers' tools only after a search for them.
-            .envs([("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")]);
+            .envs([
+                ("ENABLE_TOOL_SEARCH", "false"),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ]);
         command
     }
 }
@@ -383,7 +443,12 @@ fn codex_model(url: &str) -> [String; 4] {
     let settings = format!(
         "model_providers.mock={{ name = 'mock', base_url = '{url}/v1', env_key = 'CODEX_API_KEY', wire_api = 'responses' }}"
     );
-    ["-c".to_owned(), "model_provider='mock'".to_owned(), "-c".to_owned(), settings]
+    [
+        "-c".to_owned(),
+        "model_provider='mock'".to_owned(),
+        "-c".to_owned(),
+        settings,
+    ]
 }
 
 fn exec_server(packages: &Packages) -> String {

@@ -44,7 +44,10 @@ struct Seen {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let folder = options.folder.clone().unwrap_or_else(|| programs::scratch().join("outside-agents"));
+    let folder = options
+        .folder
+        .clone()
+        .unwrap_or_else(|| programs::scratch().join("outside-agents"));
     let packages = match Packages::install(folder) {
         Ok(packages) => packages,
         Err(why) => {
@@ -56,11 +59,18 @@ fn main() -> ExitCode {
         "| agent | way | place | attack | work | its own tools outside of cells |\n|---|---|---|---|---|---|"
     );
     let (mut runs, mut failed) = (0, 0);
-    for agent in
-        AGENTS.iter().filter(|agent| agent.name.to_lowercase().contains(&options.only.to_lowercase()))
-    {
+    for agent in AGENTS.iter().filter(|agent| {
+        agent
+            .name
+            .to_lowercase()
+            .contains(&options.only.to_lowercase())
+    }) {
         for way in agent.ways {
-            let places = if *way == Way::Plain { vec![Place::any()] } else { Place::ordinary() };
+            let places = if *way == Way::Plain {
+                vec![Place::any()]
+            } else {
+                Place::ordinary()
+            };
             for place in places {
                 let seen = attempt(agent, *way, place, &packages, options.show);
                 runs += 1;
@@ -69,13 +79,25 @@ fn main() -> ExitCode {
         }
     }
     println!("\n{} of {runs} runs as they should be", runs - failed);
-    if failed == 0 && runs > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 && runs > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints the row; whether it is as it should be.
 fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
-    let Seen { escaped, worked, own } = seen;
-    let held = own.iter().filter(|name| !way.holds(agent, name)).cloned().collect::<Vec<_>>();
+    let Seen {
+        escaped,
+        worked,
+        own,
+    } = seen;
+    let held = own
+        .iter()
+        .filter(|name| !way.holds(agent, name))
+        .cloned()
+        .collect::<Vec<_>>();
     let unknown = agent.unknown_tools(way, own);
     let good = *worked == way.works() && *escaped == (way == Way::Plain) && unknown.is_empty();
     println!(
@@ -98,32 +120,51 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
 
 fn attempt(agent: &Agent, way: Way, place: Place, packages: &Packages, show: bool) -> Seen {
     let world = World::new(place);
-    world.put("test.sh", format!("test \"$(cat made.txt)\" = fixed && echo {PASSED}\n"));
+    world.put(
+        "test.sh",
+        format!("test \"$(cat made.txt)\" = fixed && echo {PASSED}\n"),
+    );
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
     let (home, outside) = (world.home.display(), world.outside.display());
-    let attack =
-        format!("cat ~/.ssh/id_rsa {home}/.ssh/id_rsa; touch ../outside/new {outside}/new; env; true");
+    let attack = format!(
+        "cat ~/.ssh/id_rsa {home}/.ssh/id_rsa; touch ../outside/new {outside}/new; env; true"
+    );
     let inputs = [attack, "printf fixed > made.txt; sh ./test.sh".to_owned()]
         .map(|command| agent.input(way, &command));
     let tool = agent.tool(way);
     // Programs ask for this address through the relay: 127.0.0.1 is the cell itself.
     let server = ModelServer::answering("127.0.0.2", move |request| reply(request, tool, &inputs));
     agent.prepare(&world, way, packages, &server.url());
-    let finished = run(&mut agent.command(&world, way, packages, &server.url()), LIMIT);
+    let finished = run(
+        &mut agent.command(&world, way, packages, &server.url()),
+        LIMIT,
+    );
     let asked = server.asked();
-    let told: Vec<String> =
-        asked.iter().map(|request| results(&request.body)).max_by_key(Vec::len).unwrap_or_default();
+    let told: Vec<String> = asked
+        .iter()
+        .map(|request| results(&request.body))
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
     if show {
         println!("{}{}", finished.text(), finished.errors());
-        asked.iter().for_each(|request| println!("{} {:?}", request.line, offered(&request.body)));
+        asked
+            .iter()
+            .for_each(|request| println!("{} {:?}", request.line, offered(&request.body)));
         println!("{}", json!(told));
     }
     let all = told.concat();
-    let first: Option<&Value> =
-        asked.iter().map(|request| &request.body).find(|body| !offered(body).is_empty());
+    let first: Option<&Value> = asked
+        .iter()
+        .map(|request| &request.body)
+        .find(|body| !offered(body).is_empty());
     Seen {
         escaped: all.contains(&world.canary) || world.outside.join("new").exists(),
         worked: all.contains(PASSED) && world.project.join("made.txt").exists(),
-        own: first.map(offered).unwrap_or_default().into_iter().filter(|name| !is_served(name)).collect(),
+        own: first
+            .map(offered)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|name| !is_served(name))
+            .collect(),
     }
 }

@@ -40,7 +40,11 @@ pub fn reply(request: &SeenRequest, tool: Tool, inputs: &[Value]) -> Reply {
     let path = request.line.split_whitespace().nth(1).unwrap_or_default();
     let done = results(body).len();
     let tool = offered(body).into_iter().find(|name| tool.is(name));
-    let call = |(tool, input)| Call { tool, id: format!("call_{done}"), input };
+    let call = |(tool, input)| Call {
+        tool,
+        id: format!("call_{done}"),
+        input,
+    };
     let next = tool.zip(inputs.get(done)).map(call);
     let next = next.as_ref();
     if path.contains("/messages") && !path.contains("count_tokens") {
@@ -52,15 +56,25 @@ pub fn reply(request: &SeenRequest, tool: Tool, inputs: &[Value]) -> Reply {
     } else if path.contains("enerateContent") {
         gemini(next, path.contains("alt=sse"))
     } else {
-        Reply::status(200, &json!({ "data": [], "input_tokens": 1, "totalTokens": 1 }))
+        Reply::status(
+            200,
+            &json!({ "data": [], "input_tokens": 1, "totalTokens": 1 }),
+        )
     }
 }
 
 /// The tools that a request offers, those of namespaces as `NAMESPACE/NAME`.
 pub fn offered(body: &Value) -> Vec<String> {
-    let more = body["input"].as_array().into_iter().flatten().map(|item| &item["tools"]);
+    let more = body["input"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| &item["tools"]);
     let lists = std::iter::once(&body["tools"]).chain(more);
-    lists.flat_map(|list| list.as_array().into_iter().flatten()).flat_map(names).collect()
+    lists
+        .flat_map(|list| list.as_array().into_iter().flatten())
+        .flat_map(names)
+        .collect()
 }
 
 fn names(tool: &Value) -> Vec<String> {
@@ -71,14 +85,21 @@ fn names(tool: &Value) -> Vec<String> {
     }
     let declared = list(&tool["functionDeclarations"]);
     if !declared.is_empty() {
-        return declared.iter().filter_map(|one| text(&one["name"])).collect();
+        return declared
+            .iter()
+            .filter_map(|one| text(&one["name"]))
+            .collect();
     }
-    let name = text(&tool["name"]).or_else(|| text(&tool["type"])).unwrap_or_default();
+    let name = text(&tool["name"])
+        .or_else(|| text(&tool["type"]))
+        .unwrap_or_default();
     match list(&tool["tools"]) {
         within if within.is_empty() => vec![name],
-        within => {
-            within.iter().filter_map(|one| text(&one["name"])).map(|one| format!("{name}/{one}")).collect()
-        }
+        within => within
+            .iter()
+            .filter_map(|one| text(&one["name"]))
+            .map(|one| format!("{name}/{one}"))
+            .collect(),
     }
 }
 
@@ -109,7 +130,10 @@ fn events(events: &[Value]) -> Reply {
         None => format!("data: {event}\n\n"),
     };
     let body: String = events.iter().map(line).collect();
-    Reply { head: "Content-Type: text/event-stream\r\n".to_owned(), ..Reply::stream(body) }
+    Reply {
+        head: "Content-Type: text/event-stream\r\n".to_owned(),
+        ..Reply::stream(body)
+    }
 }
 
 const DONE: &str = "That is done.";
@@ -117,10 +141,16 @@ const DONE: &str = "That is done.";
 fn anthropic(next: Option<&Call>, streams: bool) -> Reply {
     let usage = json!({ "input_tokens": 1, "output_tokens": 1 });
     let content = match next {
-        Some(call) => json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": call.input }),
+        Some(call) => {
+            json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": call.input })
+        }
         None => json!({ "type": "text", "text": DONE }),
     };
-    let reason = if next.is_some() { "tool_use" } else { "end_turn" };
+    let reason = if next.is_some() {
+        "tool_use"
+    } else {
+        "end_turn"
+    };
     let mut message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [content],
         "stop_reason": reason, "stop_sequence": null, "usage": usage });
     if !streams {
@@ -133,7 +163,10 @@ fn anthropic(next: Option<&Call>, streams: bool) -> Reply {
             json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": {} }),
             json!({ "type": "input_json_delta", "partial_json": call.input.to_string() }),
         ),
-        None => (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": DONE })),
+        None => (
+            json!({ "type": "text", "text": "" }),
+            json!({ "type": "text_delta", "text": DONE }),
+        ),
     };
     events(&[
         json!({ "type": "message_start", "message": message }),
@@ -151,7 +184,9 @@ fn responses(next: Option<&Call>) -> Reply {
             let (namespace, name) = call
                 .tool
                 .rsplit_once('/')
-                .map_or((None, call.tool.as_str()), |(space, name)| (Some(space), name));
+                .map_or((None, call.tool.as_str()), |(space, name)| {
+                    (Some(space), name)
+                });
             let mut item = json!({ "type": "function_call", "id": call.id, "call_id": call.id, "name": name,
                 "arguments": call.input.to_string() });
             if let Some(namespace) = namespace {
@@ -174,8 +209,12 @@ fn chat(next: Option<&Call>, streams: bool) -> Reply {
     let (message, reason) = match next {
         Some(call) => {
             let function = json!({ "name": call.tool, "arguments": call.input.to_string() });
-            let call = json!({ "index": 0, "id": call.id, "type": "function", "function": function });
-            (json!({ "role": "assistant", "content": null, "tool_calls": [call] }), "tool_calls")
+            let call =
+                json!({ "index": 0, "id": call.id, "type": "function", "function": function });
+            (
+                json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+                "tool_calls",
+            )
         }
         None => (json!({ "role": "assistant", "content": DONE }), "stop"),
     };
@@ -186,9 +225,15 @@ fn chat(next: Option<&Call>, streams: bool) -> Reply {
         return Reply::status(200, &whole("chat.completion", choice));
     }
     let piece = |delta: &Value, reason: Value| {
-        whole("chat.completion.chunk", json!([{ "index": 0, "delta": delta, "finish_reason": reason }]))
+        whole(
+            "chat.completion.chunk",
+            json!([{ "index": 0, "delta": delta, "finish_reason": reason }]),
+        )
     };
-    let mut reply = events(&[piece(&message, Value::Null), piece(&json!({}), json!(reason))]);
+    let mut reply = events(&[
+        piece(&message, Value::Null),
+        piece(&json!({}), json!(reason)),
+    ]);
     reply.body.push_str("data: [DONE]\n\n");
     reply
 }
@@ -200,5 +245,9 @@ fn gemini(next: Option<&Call>, streams: bool) -> Reply {
     };
     let answer = json!({ "candidates": [{ "content": { "role": "model", "parts": [part] }, "finishReason": "STOP", "index": 0 }],
         "usageMetadata": { "promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2 } });
-    if streams { events(&[answer]) } else { Reply::status(200, &answer) }
+    if streams {
+        events(&[answer])
+    } else {
+        Reply::status(200, &answer)
+    }
 }
