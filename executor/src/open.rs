@@ -557,6 +557,14 @@ fn build_in_a_tier(
     user: &User,
 ) -> Result<(Sandbox, Option<String>), OpenError> {
     let is_thrown_away = tracer.is_some();
+    // Known before anything is built, the projects are walked once.
+    if !is_thrown_away
+        && probe::may_refuse_namespaces()
+        && let Err(refusal) = probe::namespaces()
+    {
+        let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
+        return Ok((built, Some(refusal)));
+    }
     match build_until_pinned(policy, Tier::Namespaced, abi, (zones, tracer.clone()), user) {
         // A throw-away session needs mounts.
         Err(OpenError::Layer {

@@ -2,6 +2,7 @@
 //! opens. And the work of a call does not grow with what lies in the project.
 
 use crate::kept_world::KeptWorld;
+use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::programs;
 use lazaret_tests::suite::Test;
@@ -29,6 +30,7 @@ pub fn tests() -> Vec<Test> {
         what_changes_after_several_calls_is_found,
         what_changes_under_another_name_is_found,
         the_calls_of_a_call_do_not_grow_with_the_repositories,
+        the_flat_tier_opens_with_the_calls_of_the_namespaced_tier,
     ]
 }
 
@@ -406,14 +408,20 @@ m[:] = b"$(id)"; open("done", "w")
     assert!(!world.project.join(COUNTER).exists(), "{said}");
 }
 
-/// System calls of the executor and all its processes in a session with so many commands and reads.
-fn system_calls(world: &World, commands: usize, reads: usize) -> usize {
+/// System calls of the executor and all its processes in a session with so many commands and reads, of those that count.
+fn system_calls(
+    world: &World,
+    commands: usize,
+    reads: usize,
+    counts: impl Fn(&str) -> bool,
+) -> usize {
     let log = world.outside.join("log");
     let _ = fs::remove_file(&log);
     let wrapper = world.outside.join("executor");
     let executor = programs::path("lazaret-executor");
+    // Descriptors are written with the path of their file.
     let text = format!(
-        "#!/bin/sh\nexec strace -f -qq -o {} {} \"$@\"\n",
+        "#!/bin/sh\nexec strace -f -y -qq -o {} {} \"$@\"\n",
         log.display(),
         executor.display()
     );
@@ -441,10 +449,12 @@ fn system_calls(world: &World, commands: usize, reads: usize) -> usize {
     fs::read_to_string(&log)
         .unwrap()
         .lines()
-        .filter(|line| line.contains('('))
+        .filter(|line| line.contains('(') && counts(line))
         .count()
 }
 
+/// Only calls on what belongs to a repository count: how often a process waits, and how many cells are made ahead, depends on the
+/// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
     const CALLS: usize = 60;
     if !Path::new("/usr/bin/strace").exists() {
@@ -462,14 +472,10 @@ fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
             let script = repositories("r", count - 1);
             run(world.host("bash").args(["-c", &script]), LIMIT).success();
         }
-        // How many cells are made ahead depends on the time between calls.
-        let least = |commands, reads| {
-            (0..2)
-                .map(|_| system_calls(&world, commands, reads))
-                .min()
-                .unwrap_or(0)
-        };
-        let [none, commands, reads] = [least(0, 0), least(CALLS, 0), least(0, CALLS)];
+        let calls =
+            |commands, reads| system_calls(&world, commands, reads, |line| line.contains(".git"));
+        let [none, commands, reads] = [calls(0, 0), calls(CALLS, 0), calls(0, CALLS)];
+        assert!(count == 0 || none > 0, "no call on a repository is seen");
         costs.push([commands, reads].map(|all| (all as f64 - none as f64) / CALLS as f64));
     }
     for (with, without) in [(1, 0), (2, 0)] {
@@ -478,4 +484,31 @@ fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
             assert!(more <= 10.0, "{costs:?}");
         }
     }
+}
+
+/// The project is walked once in the tier that cannot be known before namespaces are refused, too.
+fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
+    if !Path::new("/usr/bin/strace").exists() {
+        println!("strace is not installed: not counted");
+        return;
+    }
+    let tree = "mkdir -p d/{0..9}/{0..9}/{0..5} && for d in d/*/*/*; do touch $d/{1..5}; done";
+    let opens = |tier| {
+        let world = World::new(Place { tier, ..place });
+        // What the session itself costs, whatever the project.
+        world.put("a", "text");
+        let empty = system_calls(&world, 0, 0, |_| true);
+        run(world.host("bash").args(["-c", tree]), LIMIT).success();
+        system_calls(&world, 0, 0, |_| true) - empty
+    };
+    let (flat, namespaced) = (opens(Tier::Flat), opens(Tier::Namespaced));
+    assert!(
+        namespaced > 1000,
+        "the project was not walked: {namespaced} calls"
+    );
+    let ratio = flat as f64 / namespaced as f64;
+    assert!(
+        (0.9..=1.1).contains(&ratio),
+        "{flat} calls, and {namespaced} in the namespaced tier"
+    );
 }

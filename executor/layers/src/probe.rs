@@ -9,6 +9,7 @@ use executor_sys::process::{self, Fork};
 use nix::sys::utsname::uname;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, getgid, getuid};
+use std::fs;
 use std::io::{self, Read, Write};
 
 /// The running kernel.
@@ -64,6 +65,22 @@ pub fn namespaces() -> Result<(), String> {
             }
         }
     }
+}
+
+/// Whether something is in force here that refuses namespaces on some machines: a filter of system calls over this process, as in
+/// containers, or a setting of the kernel. The trial then costs less than a sandbox that is built for nothing; elsewhere it would cost
+/// each session the making of one more set of namespaces.
+pub fn may_refuse_namespaces() -> bool {
+    let setting = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let is_filtered = setting("/proc/self/status")
+        .lines()
+        .filter_map(|line| line.strip_prefix("Seccomp:"))
+        .any(|mode| mode.trim() != "0");
+    // Ubuntu's, Debian's, and that of every kernel.
+    is_filtered
+        || setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").trim() == "1"
+        || setting("/proc/sys/kernel/unprivileged_userns_clone").trim() == "0"
+        || setting("/proc/sys/user/max_user_namespaces").trim() == "0"
 }
 
 /// Maximum bytes of a refusal that are read.
