@@ -539,7 +539,11 @@ fn no_command_touches_the_history(place: Place) {
             expected_sha256: None,
         };
         let done = broker.call(1, Request::FileWrite(write));
-        assert_eq!(done.outcome.error(), Some(ErrorKind::DeniedPolicy), "{name}");
+        assert_eq!(
+            done.outcome.error(),
+            Some(ErrorKind::DeniedPolicy),
+            "{name}"
+        );
     }
     let undo = Request::Undo(Undo {
         change,

@@ -1819,15 +1819,15 @@ fn what_a_background_command_leaves_is_judged(place: Place) {
 
         let world = with_ignored_secret(place);
         let mut session = Session::open(&world);
-        in_background(&mut session, &format!("{script}; touch done"));
+        let mut said = in_background(&mut session, &format!("{script}; touch done"));
         assert!(until(LIMIT, || world.project.join("done").exists()
             && !world.project.join(file).exists()));
-        // The first result after the look has it; the file may be gone before the look has ended.
+        // The first result after the look has it, which may be that of the call itself; the file may be gone before the look has ended.
         let name = file.rsplit('/').next().unwrap();
-        let mut said = String::new();
         let is_said = || {
+            let is_said = said.contains(name) && said.contains("(removed)");
             said = session.bash("true").result.to_string();
-            said.contains(name) && said.contains("(removed)")
+            is_said
         };
         assert!(until(LIMIT, is_said), "no result has it");
     }
@@ -2005,10 +2005,11 @@ fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
 }
 
 #[track_caller]
-fn in_background(session: &mut Session, command: &str) {
-    session
-        .call("bash", json!({"command": command, "background": true}))
-        .success();
+/// Returns the result of the call, which has what is found before it ends.
+fn in_background(session: &mut Session, command: &str) -> String {
+    let answer = session.call("bash", json!({"command": command, "background": true}));
+    answer.success();
+    answer.result.to_string()
 }
 
 /// npm moves a package aside before it removes it. Many packages come with the settings of their authors' build servers.

@@ -403,17 +403,13 @@ fn summary(reports: &[Report], colour: bool) -> String {
     }
     for report in reports {
         let name = print::shown(&report.attack);
-        match (&report.known, report.holds) {
-            (Some(why), Holds::Known) => {
-                drop(writeln!(text, "known: {name}: {}.", print::shown(why)))
-            }
-            (_, Holds::No) => drop(writeln!(text, "NOT HELD: {name}: it works in the cell.")),
-            (_, Holds::Unknown) => drop(writeln!(
-                text,
-                "NOT HELD: {name}: what it did is not known."
-            )),
-            _ => {}
-        }
+        let said = match (&report.known, report.holds) {
+            (Some(why), Holds::Known) => format!("known: {name}: {}.\n", print::shown(why)),
+            (_, Holds::No) => format!("NOT HELD: {name}: it works in the cell.\n"),
+            (_, Holds::Unknown) => format!("NOT HELD: {name}: what it did is not known.\n"),
+            _ => String::new(),
+        };
+        text.push_str(&said);
         if report.core && !report.control_works() {
             let _ = writeln!(
                 text,
