@@ -321,8 +321,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lazaret-tests", &["broker-protocol", "policies"]),
 ];
 
-/// Maximum lines of a crate before its tests.
-const LINES_MAX: usize = 7_000;
+/// Maximum lines of a crate before its tests, as the formatter leaves them.
+const LINES_MAX: usize = 9_000;
 /// Maximum number of packages that the broker is built from, including itself.
 const BROKER_PACKAGES_MAX: usize = 45;
 

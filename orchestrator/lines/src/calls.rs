@@ -110,7 +110,6 @@ impl Calls {
         (invocation, wants): (Invocation, Wants),
         permit: OwnedSemaphorePermit,
     ) -> Result<(), RejectedLine> {
-        tracing::trace!("start a call");
         let key = id.to_string();
         if self.by_id.borrow().contains_key(&key) {
             return Err(RejectedLine {

@@ -88,7 +88,6 @@ impl<'a> EventLine<'a> {
     /// The line for an event of the call with the client's ID `id`; `None` if the event has no line. For calls of a batch only
     /// questions and violations have lines: the rest is in the batch's result.
     pub fn new(id: &'a Value, event: &'a Event) -> Option<Self> {
-        tracing::trace!("make a line of an event");
         let part = event.part.map(|part| part.index);
         Some(match &*event.body {
             Body::Output { stderr, bytes } => Self::output(id, *stderr, bytes),

@@ -15,5 +15,3 @@ mod under_way;
 pub mod writer;
 pub mod calls;
 pub mod line_loop;
-#[cfg(test)]
-mod tests;

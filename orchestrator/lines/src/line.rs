@@ -410,7 +410,6 @@ impl From<LineError> for RejectedLine {
 
 /// Parses a line.
 pub fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
-    tracing::trace!("understand it");
     let mut fields = object(line)?;
     let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
     match op_name(&mut fields).and_then(|name| op(name, fields, line)) {

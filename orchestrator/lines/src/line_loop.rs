@@ -46,7 +46,6 @@ impl LineLoop {
     }
 
     async fn take(&self, bytes: Vec<u8>) -> Result<(), RejectedLine> {
-        tracing::trace!("take it in");
         let cost = (bytes.len() + LINE_COST).min(WAITING) as u32;
         let Line { id, op } = line::parse(&bytes)?;
         drop(bytes);

@@ -38,7 +38,6 @@ impl Lines {
     pub async fn next(&mut self) -> Next {
         loop {
             if let Some(next) = self.cutter.next() {
-                tracing::trace!("a line has come");
                 return next;
             }
             match self.input.read(&mut self.chunk).await {

@@ -36,7 +36,6 @@ impl Writer {
 
     /// Writes `value` as one line.
     pub async fn line(&self, value: &impl Serialize) -> Result<(), Closed> {
-        tracing::trace!("write a line");
         let mut line = self.line.lock().await;
         if self.error.get().is_some() {
             return Err(Closed);

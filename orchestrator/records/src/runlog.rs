@@ -74,7 +74,6 @@ struct Line {
 
 impl Subscriber for RunLog {
     fn hear(&self, event: &Event) {
-        tracing::trace!("record an event");
         if let Body::Result(result) = &*event.body {
             self.calls.set(self.calls.get() + 1);
             self.errors

@@ -35,7 +35,6 @@ enum Wanted {
 
 /// Makes the ordered call and publishes its events.
 pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
-    tracing::trace!("serve a call");
     let CallOrder {
         number,
         context,

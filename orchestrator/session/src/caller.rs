@@ -117,7 +117,6 @@ impl Caller {
         if self.announced.replace(true) {
             return;
         }
-        tracing::trace!("announce a call");
         let (client_id, tool, input) = (
             self.context.client_id.as_ref(),
             self.tool.as_str(),

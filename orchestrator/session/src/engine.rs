@@ -192,7 +192,6 @@ impl Engine {
 
     /// A connection that is alive, as far as is known. If a new one is opened, `publisher` announces it.
     pub async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
-        tracing::trace!("find the connection");
         match self.alive() {
             Some(connection) => Ok(connection),
             // Apart: every call carries the state of what it might do, and few do this.

@@ -67,7 +67,6 @@ impl Session {
 
     /// Makes a call. At most 64 run at once; the caller bounds how many wait.
     pub fn call(&self, context: CallContext, invocation: Invocation) -> Call {
-        tracing::trace!("order a call");
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (events, received) = mpsc::channel(EVENTS);
         let (steering, steer) = mpsc::unbounded_channel();

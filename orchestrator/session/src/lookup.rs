@@ -30,7 +30,6 @@ pub(crate) type Found = Result<Entry, RegistryError>;
 impl Engine {
     /// The tool called `name`.
     pub fn find(&self, name: &str) -> Found {
-        tracing::trace!("look a tool up");
         self.registry.borrow().get(name)
     }
 

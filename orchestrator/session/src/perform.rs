@@ -21,7 +21,6 @@ pub(crate) async fn perform(
     planned: PlannedCall,
     max: usize,
 ) -> ToolResult {
-    tracing::trace!("perform a plan");
     if let Err(failed) = engine.check_open() {
         return ToolResult::failed(caller.tool.clone(), failed);
     }

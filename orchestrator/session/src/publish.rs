@@ -125,7 +125,6 @@ impl Publisher {
 
     /// Sanitizes `raw` and passes the event on. Returns when the front end has room; for output, when it has been consumed.
     pub async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
-        tracing::trace!("publish an event");
         let is_output = matches!(raw, RawEvent::Output { .. });
         let exact = self.for_client(&raw);
         let Some(body) = self.sanitize(raw) else {

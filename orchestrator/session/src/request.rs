@@ -110,7 +110,6 @@ async fn make(
     caller: &Caller,
     mut request: Request,
 ) -> Result<EndedRequest, Box<ToolResult>> {
-    tracing::trace!("make a request");
     let subject = Subject::of(&request);
     let command = match &request {
         Request::Bash(bash) if bash.background => Some(HadPaths::None),

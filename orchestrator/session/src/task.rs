@@ -13,7 +13,6 @@ use tokio::task::spawn_local;
 pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Command>) {
     while let Some(command) = commands.recv().await {
         let engine = engine.clone();
-        tracing::trace!("take a command");
         // Whoever asked may be gone when the answer is ready.
         match command {
             Command::Call(order) => drop(spawn_local(call::serve(engine, *order))),

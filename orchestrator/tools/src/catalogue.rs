@@ -164,7 +164,6 @@ impl Tool {
     /// # Errors
     /// Any error in the input; see [`Schema::check`] for the order.
     pub fn plan(&self, mut input: Value, context: &PlanContext<'_>) -> Result<Planned, InputError> {
-        tracing::trace!("plan a call");
         let mut times = AskedTimes::default();
         let without_effect = self.translate(&mut input)?;
         if let Value::Object(fields) = &mut input {

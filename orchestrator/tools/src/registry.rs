@@ -333,7 +333,6 @@ impl Registry {
     /// # Errors
     /// Those of an unknown tool, and [`RegistryError::Disabled`].
     pub fn get(&self, name: &str) -> Result<Entry, RegistryError> {
-        tracing::trace!("get an entry");
         let entry = self.find(name)?;
         if self.disabled.contains(entry.name()) {
             return Err(RegistryError::Disabled(entry.name().to_owned()));

@@ -50,7 +50,6 @@ pub struct Renderer<'a> {
 impl Renderer<'_> {
     /// The result of a request for `subject`.
     pub fn render(&self, subject: &Subject, finished: Result<Finished, Failed>) -> ToolResult {
-        tracing::trace!("render an outcome");
         let Finished {
             outcome,
             answer,

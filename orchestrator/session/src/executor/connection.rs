@@ -174,7 +174,6 @@ impl Connection {
     /// # Errors
     /// If the executor is gone.
     pub async fn start(&self, request: Request, wants: Wants) -> Result<RunningRequest, Failed> {
-        tracing::trace!("send a request");
         // The semaphore is never closed, so this succeeds in the end.
         let place = self.places.clone().acquire_owned().await.ok();
         self.link.room().await;
