@@ -5,11 +5,8 @@ use clap::Args;
 use orchestrator_install::project::Accepted;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::{agent_settings, exit};
-use orchestrator_terminal::print;
-use std::io::{self, BufRead, IsTerminal, Read};
-
-/// Maximum length of an answer in bytes.
-const ANSWER_MAX: u64 = 100;
+use orchestrator_terminal::{pages, print};
+use std::io;
 
 const EXAMPLES: &str = "\
 A repository can bring settings for agents that undo Lazaret: `opencode.json`,
@@ -42,9 +39,9 @@ impl Accept {
         }
         let lines: String = found
             .iter()
-            .map(|finding| format!("{}\n", print::shown(&finding.to_string())))
+            .map(|finding| format!("{}\n", print::row(&finding.to_string())))
             .collect();
-        print::result(lines.as_bytes())?;
+        let is_shown = pages::show(&lines)?;
         let known = found
             .iter()
             .map(|finding| Some((finding.path.as_path(), finding.digest?)));
@@ -53,7 +50,8 @@ impl Accept {
                 "what cannot be examined cannot be accepted; remove it",
             ));
         };
-        if !self.yes && !asked()? {
+        let ask = || pages::confirm("have you looked at these files, and do you accept them?");
+        if !self.yes && !(is_shown && ask()?) {
             return Ok(exit::FAILED);
         }
         let failed = |error: io::Error| Failed::internal(format!("cannot record it: {error}"));
@@ -65,17 +63,4 @@ impl Accept {
         print::result(b"accepted, as long as these files stay as they are\n")?;
         Ok(exit::OK)
     }
-}
-
-fn asked() -> Result<bool, Failed> {
-    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        return Err(Failed::invalid(
-            "this asks before it accepts: look at the files, then say --yes",
-        ));
-    }
-    print::result(b"have you looked at these files, and do you accept them? [y/N] ")?;
-    let mut answer = String::new();
-    let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
-    read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "yes"))
 }

@@ -211,7 +211,7 @@ impl Show {
             Ok(value) if !self.json => row(&value),
             _ => String::from_utf8_lossy(record).into_owned(),
         };
-        print::result(format!("{}\n", print::shown(&line)).as_bytes())
+        print::result(format!("{}\n", print::row(&line)).as_bytes())
     }
 }
 

@@ -108,7 +108,7 @@ impl Accept {
         if hook.acceptance == Acceptance::Accepted {
             return Ok(exit::OK);
         }
-        if !is_accepted(self.yes)? {
+        if !is_accepted(self.yes, true)? {
             return Ok(exit::FAILED);
         }
         let accepted = Accepted::read().accept(&hook.entry, program);

@@ -101,7 +101,7 @@ impl Log {
                     text("project"),
                     in_one_line(&text("call")),
                 );
-                print::result(format!("{}\n", print::shown(&row)).as_bytes())?;
+                print::result(format!("{}\n", print::row(&row)).as_bytes())?;
             }
         }
         Ok(exit::OK)
@@ -148,7 +148,7 @@ impl Log {
             return print::json(&line);
         }
         let run = run.map_or(String::new(), |run| format!("{run} "));
-        print::result(format!("{run}{}\n", print::shown(&row(line))).as_bytes())
+        print::result(format!("{run}{}\n", print::row(&row(line))).as_bytes())
     }
 }
 

@@ -18,7 +18,7 @@ const SUMMARY: usize = 100;
 pub fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
     match json {
         true => print::json(&reports.iter().map(reported).collect::<Vec<_>>())?,
-        false => print::result(reports.iter().map(paragraph).collect::<String>().as_bytes())?,
+        false => print::result(text(reports).as_bytes())?,
     }
     let whole = |report: &Report| report.tools.is_ok() && report.changes.are_none();
     Ok(if reports.iter().all(whole) {
@@ -26,6 +26,11 @@ pub fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
     } else {
         exit::FAILED
     })
+}
+
+/// The state of servers for a person.
+pub fn text(reports: &[Report]) -> String {
+    reports.iter().map(paragraph).collect()
 }
 
 fn reported(report: &Report) -> Value {

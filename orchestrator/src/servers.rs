@@ -1,7 +1,7 @@
 //! `lazaret mcp add|list|remove|status|log|accept|login|logout`: manages the MCP servers whose tools a session has.
 
 use crate::login;
-use crate::server_reports::{check_shown, show};
+use crate::server_reports::{self, check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::{Needs, confine};
@@ -11,16 +11,13 @@ use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
-use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::{pages, print};
 use orchestrator_text::escape;
 use serde_json::{Map, Value, json};
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-/// Maximum length of an answer in bytes.
-const ANSWER_MAX: u64 = 100;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -404,11 +401,11 @@ impl Accept {
 
     /// Shows what the server lists, and accepts exactly that if the person does.
     fn reviewed(&self, servers: &SessionServers, reports: &[Report]) -> Result<u8, Failed> {
-        show(reports, false)?;
+        let is_shown = pages::show(&server_reports::text(reports))?;
         for report in reports {
             report.tools.as_ref().map_err(Failed::clone)?;
             check_shown(report)?;
-            if !is_accepted(self.yes)? {
+            if !is_accepted(self.yes, is_shown)? {
                 return Ok(exit::FAILED);
             }
             servers.accept(report)?;
@@ -424,21 +421,21 @@ impl Accept {
         let text = read(&path)
             .map_err(wrong)?
             .ok_or_else(|| wrong("there is no such file".to_owned()))?;
-        orchestrator_servers::settings::parse(&text, Whose::Repository)
+        let servers = orchestrator_servers::settings::parse(&text, Whose::Repository)
             .map_err(|error| wrong(error.to_string()))?;
-        let lines: String = text
-            .lines()
-            .map(|line| format!("{}\n", escape::line(line)))
+        // Each row of the file has a mark, so that none passes for one of ours.
+        let lines: String = escape::lines(&text)
+            .iter()
+            .map(|line| format!("  |{line}\n"))
             .collect();
-        print::result(
-            format!(
-                "{}, SHA-256 {}:\n{lines}",
-                escape::line(&path.display().to_string()),
-                store::digest(&text)
-            )
-            .as_bytes(),
-        )?;
-        if !is_accepted(self.yes)? {
+        let starts: String = servers.iter().map(line).collect();
+        let is_shown = pages::show(&format!(
+            "{}, SHA-256 {}:\n{lines}its {} servers:\n{starts}",
+            escape::line(&path.display().to_string()),
+            store::digest(&text),
+            servers.len(),
+        ))?;
+        if !is_accepted(self.yes, is_shown)? {
             return Ok(exit::FAILED);
         }
         let internal = |error: io::Error| {
@@ -450,19 +447,9 @@ impl Accept {
     }
 }
 
-/// Whether a person accepts what was shown; with `yes` no question is asked.
-pub fn is_accepted(yes: bool) -> Result<bool, Failed> {
-    if yes {
-        return Ok(true);
-    }
-    if !io::stdin().is_terminal() {
-        return Err(Failed::invalid("nobody can be asked here; --yes accepts"));
-    }
-    print::result(b"Accept? [y/N] ")?;
-    let mut answer = String::new();
-    let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
-    read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
-    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+/// Whether a person accepts what was shown, if it was to its end; with `yes` no question is asked.
+pub fn is_accepted(yes: bool, is_shown: bool) -> Result<bool, Failed> {
+    Ok(yes || is_shown && pages::confirm("Accept?")?)
 }
 
 /// Connects the servers of a session to the executor. Has to run before we confine ourselves: afterwards no program can be started.

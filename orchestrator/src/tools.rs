@@ -9,6 +9,7 @@ use orchestrator_options::{exit, tool_options};
 use orchestrator_servers::SessionServers;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_text::escape;
 use orchestrator_tools::registry::{Entry, Registry};
 use serde_json::Value;
 use std::path::Path;
@@ -116,10 +117,11 @@ fn table(tools: &[Entry]) -> String {
             .map(text)
             .collect();
         let (category, risk) = (text(&json["category"]), text(&json["risk"]));
-        let (fields, aliases) = (fields.join(", "), aliases.join(", "));
+        // Names of a server's tools and of their fields are a stranger's.
+        let [name, fields, aliases] =
+            [tool.name(), &fields.join(", "), &aliases.join(", ")].map(escape::one_line);
         table.push_str(&format!(
-            "{:<width$}{category:<9}{risk:<8}{fields}  [{aliases}]\n",
-            tool.name()
+            "{name:<width$}{category:<9}{risk:<8}{fields}  [{aliases}]\n"
         ));
     }
     table

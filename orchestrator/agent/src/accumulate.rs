@@ -15,7 +15,7 @@ pub const CALLS_MAX: usize = 64;
 /// Maximum bytes of all texts and inputs of an answer.
 const BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes of one call's input.
-const INPUT_MAX: usize = 1 << 20;
+pub(crate) const INPUT_MAX: usize = 1 << 20;
 /// Maximum bytes of a call's ID.
 const ID_MAX: usize = 64;
 

@@ -2,7 +2,7 @@
 
 use nix::unistd::Uid;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -51,8 +51,29 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Atomically replaces a file with the content `before` by `text`. If it is a link, the file that it leads to is replaced, since
-/// people keep settings elsewhere and link them.
+/// What a person should know of how [`replace`] will change a file; `None` if it is an ordinary one.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, which this command is to change"
+)]
+pub fn note(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    let (mode, names) = (metadata.mode() & 0o7777, metadata.nlink());
+    let protected = format!("it is write-protected (mode {mode:04o})");
+    match (mode & 0o200 == 0, names > 1) {
+        (true, true) => Some(format!(
+            "{protected} and has {names} names (hard links): it cannot be changed"
+        )),
+        (true, false) => Some(format!("{protected}: a file of the same mode replaces it")),
+        (false, true) => Some(format!(
+            "it has {names} names (hard links): it is changed in place, under all of them"
+        )),
+        (false, false) => None,
+    }
+}
+
+/// Replaces a file with the content `before` by `text`, atomically unless it has several names, which all stay names of it. If it is
+/// a link, the file that it leads to is replaced, since people keep settings elsewhere and link them.
 ///
 /// # Errors
 /// If the file has changed in the meantime, or cannot be written.
@@ -77,7 +98,14 @@ pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Res
         .recursive(true)
         .mode(0o700)
         .create(directory)?;
-    let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.mode() & 0o7777);
+    let metadata = fs::metadata(&path).ok();
+    if metadata
+        .as_ref()
+        .is_some_and(|metadata| metadata.nlink() > 1)
+    {
+        return write_in_place(&path, before.unwrap_or_default(), text);
+    }
+    let mode = metadata.map_or(0o600, |metadata| metadata.mode() & 0o7777);
     let temporary = temporary(&path);
     let written = write_new(&temporary, text, mode).and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
@@ -85,6 +113,30 @@ pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Res
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Changes a file under all its names. If that fails, it gets its content `before` back.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, which this command is to change"
+)]
+fn write_in_place(path: &Path, before: &str, text: &str) -> io::Result<()> {
+    if fs::metadata(path)?.mode() & 0o200 == 0 {
+        return Err(io::Error::other(
+            "it is write-protected and has several names (hard links): make it writable first",
+        ));
+    }
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let mut put = |text: &str| {
+        file.rewind()?;
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.sync_all()
+    };
+    put(text).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = put(before);
+    })
 }
 
 /// Keeps `text` in a new file `path`; if that name is taken, in one with a number behind it. Returns the file's path.
@@ -129,6 +181,41 @@ fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_several_names_keeps_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["settings.json", "dotfiles.json"].map(|name| folder.path().join(name));
+        fs::write(&path, "a longer text before").unwrap();
+        assert_eq!(note(&path), None);
+        fs::hard_link(&path, &other).unwrap();
+        assert!(note(&path).unwrap().contains("2 names"));
+        replace(&path, Some("a longer text before"), Some("after")).unwrap();
+        for name in [&path, &other] {
+            assert_eq!(read(name).unwrap().as_deref(), Some("after"));
+        }
+        assert_eq!(fs::metadata(&path).unwrap().nlink(), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+        assert!(note(&path).unwrap().contains("cannot be changed"));
+        assert!(replace(&path, Some("after"), Some("again")).is_err());
+        assert_eq!(read(&other).unwrap().as_deref(), Some("after"));
+    }
+
+    #[test]
+    fn a_write_protected_file_is_replaced_with_a_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.json");
+        fs::write(&path, "before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(
+            note(&path).unwrap(),
+            "it is write-protected (mode 0400): a file of the same mode replaces it"
+        );
+        replace(&path, Some("before"), Some("after")).unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("after"));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o400);
+    }
 
     #[test]
     fn what_is_kept_is_never_overwritten() {

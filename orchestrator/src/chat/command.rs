@@ -10,7 +10,7 @@ use orchestrator_agent::provider::no_tools;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_records::transcripts;
 use orchestrator_terminal::chat_command::{Command, HELP};
-use orchestrator_terminal::print::shown;
+use orchestrator_terminal::print::{row, shown};
 use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::metadata::Changed;
@@ -43,12 +43,12 @@ async fn models(talk: &Talk) -> Result<String, ProviderError> {
     let mut names: Vec<String> = models
         .iter()
         .filter(|model| model.chat)
-        .map(|model| shown(&model.id))
+        .map(|model| row(&model.id))
         .collect();
     names.sort();
     let more = names.len().saturating_sub(LISTED);
     names.truncate(LISTED);
-    let mut list = format!("  {} answers; there are\n", shown(talk.agent.model()));
+    let mut list = format!("  {} answers; there are\n", row(talk.agent.model()));
     names
         .iter()
         .for_each(|name| list.push_str(&format!("    {name}\n")));
@@ -67,10 +67,7 @@ async fn model(talk: &mut Talk, name: String) -> Result<String, ProviderError> {
         return Err(no_tools(&**talk.agent.provider(), &model).await);
     }
     talk.agent.set_model(name);
-    Ok(format!(
-        "  {} answers from now on",
-        shown(talk.agent.model())
-    ))
+    Ok(format!("  {} answers from now on", row(talk.agent.model())))
 }
 
 /// Lowers the trust. The executor never raises the trust of an open session: a chat that asks less has to be a new one.
@@ -174,7 +171,7 @@ fn conversations(talk: &Talk) -> Result<String, Failed> {
         let first = transcripts::recorded(id)
             .ok()
             .and_then(|recorded| first_words(&recorded.messages));
-        list.push_str(&format!("  {id}  {}\n", shown(&first.unwrap_or_default())));
+        list.push_str(&format!("  {id}  {}\n", row(&first.unwrap_or_default())));
     }
     Ok(list)
 }

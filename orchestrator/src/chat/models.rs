@@ -62,7 +62,7 @@ fn table(models: &[Model]) -> String {
         let price = or_unknown(model.price_class.map(str::to_owned));
         table.push_str(&format!(
             "{:<44}{tools:<7}{chat:<6}{context:>9}  {price}\n",
-            print::shown(&model.id)
+            print::row(&model.id)
         ));
     }
     table

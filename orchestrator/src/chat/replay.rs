@@ -23,11 +23,11 @@ pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
 
 /// An event as a person reads it. The file is ours, but its content comes from untrusted sources.
 fn text(event: &Value) -> String {
-    let field = |name: &str| print::shown(event["payload"][name].as_str().unwrap_or_default());
+    let field = |name: &str| print::row(event["payload"][name].as_str().unwrap_or_default());
     match event["type"].as_str().unwrap_or_default() {
         "chat:text-delta" => lines(event["payload"]["content"].as_str().unwrap_or_default()),
         "chat:tool-start" => {
-            let input = print::shown(&event["payload"]["input"].to_string());
+            let input = print::row(&event["payload"]["input"].to_string());
             format!("\n● {} {input}\n", field("toolName"))
         }
         "chat:tool-result" => format!("  └ {}\n", field("status")),

@@ -10,13 +10,10 @@ use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{CLIENTS, Client, Programs, Recipe, Way};
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::{agent_settings, exit};
-use orchestrator_terminal::print;
+use orchestrator_terminal::{pages, print};
 use plan::Change;
 use serde_json::{Value, json};
-use std::io::{self, BufRead, IsTerminal, Read};
-
-/// Maximum length of an answer in bytes.
-const ANSWER_MAX: u64 = 100;
+use std::io;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,20 +84,11 @@ impl Consent {
     /// Shows the changes and asks for confirmation, unless an option already gave it.
     fn is_given(&self, changes: &[Change]) -> Result<bool, Failed> {
         let diffs: String = changes.iter().map(Change::diff).collect();
-        print::result(for_terminal(&diffs).as_bytes())?;
+        let is_shown = pages::show(&for_terminal(&diffs))?;
         if self.dry_run || self.yes {
             return Ok(self.yes);
         }
-        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-            return Err(Failed::invalid(
-                "this asks before it changes files: say --yes, or --dry-run to see them",
-            ));
-        }
-        print::result(b"write this? [y/N] ")?;
-        let mut answer = String::new();
-        let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
-        read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
-        Ok(matches!(answer.trim(), "y" | "yes"))
+        Ok(is_shown && pages::confirm("write this?")?)
     }
 }
 
@@ -264,7 +252,7 @@ impl Line {
         let project: String = self
             .findings
             .iter()
-            .map(|finding| format!("  project: {finding}\n"))
+            .map(|finding| format!("  project: {}\n", print::row(&finding.to_string())))
             .collect();
         let help = match self.findings.is_empty() {
             true => String::new(),
@@ -277,7 +265,8 @@ impl Line {
         };
         format!(
             "{:<16}{}\n{project}{help}{open}",
-            self.client.name, self.state
+            self.client.name,
+            print::row(&self.state)
         )
     }
 }

@@ -7,8 +7,8 @@ use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
 use orchestrator_records::state_directory::{home, variable};
 use orchestrator_sidecar::token::new_id;
-use orchestrator_text::diff;
 use orchestrator_text::settings::line_hider;
+use orchestrator_text::{diff, escape};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,11 @@ impl Change {
                 "/dev/null".to_owned()
             }
         };
+        let note = files::note(&self.path).map_or(String::new(), |note| {
+            format!("note: {}: {note}\n", escape::row(&path.to_string()))
+        });
         format!(
-            "--- {}\n+++ {}\n{}\n",
+            "{note}--- {}\n+++ {}\n{}\n",
             name(&self.before),
             name(&self.after),
             lines.join("\n")

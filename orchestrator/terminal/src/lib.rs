@@ -5,6 +5,7 @@ pub mod print;
 pub mod runtime;
 pub mod signals;
 pub mod terminal;
+pub mod pages;
 pub mod chat_screen;
 pub mod chat_follow;
 pub mod chat_command;

@@ -44,7 +44,8 @@ pub fn note(message: &str) {
 }
 
 fn to_stderr(reset: &str, prefix: &str, message: &str) {
-    let message = escape::for_terminal(&redactor().text(message));
+    // Every row but the first is indented: a name within the message begins no message of ours.
+    let message = escape::for_terminal(&redactor().text(message)).replace('\n', "\n  ");
     // If nobody reads standard error, nothing is lost.
     let _ = writeln!(
         io::stderr().lock(),
@@ -53,7 +54,7 @@ fn to_stderr(reset: &str, prefix: &str, message: &str) {
     );
 }
 
-pub use orchestrator_text::escape::for_terminal as shown;
+pub use orchestrator_text::escape::{for_terminal as shown, row};
 
 /// The colours in use.
 #[derive(Clone, Copy)]

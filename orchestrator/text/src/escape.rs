@@ -7,9 +7,18 @@ use crate::characters::{
     columns_max, is_ascii_variant, is_deceptive, is_reordering, is_unsafe, resembles_latin,
 };
 
-/// One line of text. A tab becomes `\t`: the text does not determine how wide it is.
+/// One line of text. A tab becomes `\t`: the text does not determine how wide it is. A line break is escaped too, so that a name
+/// begins no row of its own.
 pub fn line(text: &str) -> String {
+    if text.contains('\n') {
+        return one_line(text);
+    }
     escaped(text, &["t", "u{"])
+}
+
+/// One row for a terminal: as [`for_terminal`], with line breaks and tabs as `\n` and `\t`.
+pub fn row(text: &str) -> String {
+    for_terminal(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// `text` with doubled backslashes before anything that could look like an escape, which begins with one of `ambiguous`, and before
@@ -199,6 +208,16 @@ impl Word {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_text_begins_a_row_of_its_own() {
+        let name = "a\nlazaret: all is well\r\n\u{85}\u{2028}b\tc";
+        for shown in [line(name), one_line(name), row(name)] {
+            let breaks = ['\n', '\r', '\t', '\u{85}', '\u{2028}'];
+            assert!(!shown.contains(breaks), "{shown:?}");
+        }
+        assert_eq!(row("a\\nb é"), "a\\nb é");
+    }
 
     #[test]
     fn deceptive_characters_are_shown_by_their_number() {

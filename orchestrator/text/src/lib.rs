@@ -7,6 +7,7 @@ pub mod clean;
 pub mod escape;
 pub mod coverage;
 pub mod markdown;
+mod fold;
 mod forms;
 pub mod redact;
 pub mod known;

@@ -1,18 +1,19 @@
 //! Redacts known secret values in text that is shown or recorded: each becomes `[redacted:NAME]`.
 //!
-//! It finds a value unchanged and in the forms that text takes on its way (`crate::forms`), but not one that a command spells in
-//! another way. It is a safety net behind the layers that keep secrets out of a cell, not a barrier.
+//! It finds a value unchanged and in the forms that text takes on its way (`crate::forms`), also with invisible characters in between
+//! (`crate::fold`), but not one that a command spells in another way. It is a safety net behind the layers that keep secrets out of a cell, not a barrier.
 //!
 //! Its cost is bounded whatever the secrets are: a long secret is searched for in pieces, and the beginning of a secret is found by
 //! binary search among all pieces.
 
+use crate::fold::{fold, fold_open};
 use crate::forms::forms;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, PatternID};
 use broker_protocol::Captured;
 use policies::secret::{Secret, VALUE_MIN};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use thiserror::Error;
 
@@ -108,7 +109,15 @@ fn patterns_of(value: &[u8]) -> Vec<Vec<u8>> {
     } else {
         [value.to_vec()].into()
     };
+    // Texts are searched folded, so patterns are folded too.
+    let folded = |form: &Vec<u8>| match fold(form).bytes.into_owned() {
+        folded if folded.len() < VALUE_MIN => form.clone(),
+        folded => folded,
+    };
     forms
+        .iter()
+        .map(folded)
+        .collect::<BTreeSet<_>>()
         .iter()
         .flat_map(|form| pieces(form))
         .map(<[u8]>::to_vec)
@@ -246,7 +255,7 @@ impl Redactor {
         }
         let Some(search) = self
             .search()
-            .filter(|search| search.automaton.is_match(bytes))
+            .filter(|search| search.automaton.is_match(&*fold(bytes).bytes))
         else {
             return Cow::Borrowed(bytes);
         };
@@ -377,11 +386,13 @@ impl Search {
         let search = self.lines.as_deref().unwrap_or(self);
         let mut clear = Vec::new();
         let mut at = 0;
-        for found in search.automaton.find_iter(&*bytes) {
-            clear.extend_from_slice(&bytes[at..found.start()]);
+        let folded = fold(bytes);
+        for found in search.automaton.find_iter(&*folded.bytes) {
+            let range = folded.start(found.start())..folded.end(found.end());
+            clear.extend_from_slice(&bytes[at..range.start]);
             clear.extend(search.mark(found.pattern()).bytes());
-            clear.extend(bytes[found.range()].iter().filter(|byte| **byte == b'\n'));
-            at = found.end();
+            clear.extend(bytes[range.clone()].iter().filter(|byte| **byte == b'\n'));
+            at = range.end;
         }
         if at > 0 {
             clear.extend_from_slice(&bytes[at..]);
@@ -399,8 +410,9 @@ impl Search {
     }
 
     fn redact_page(&self, bytes: &mut Vec<u8>, before: bool, behind: bool) -> bool {
-        let is_within = |pattern: &Vec<u8>| has_part(pattern, bytes);
-        if before && behind && !bytes.is_empty() && self.patterns.iter().any(is_within) {
+        let folded = fold(bytes).bytes.into_owned();
+        let is_within = |pattern: &Vec<u8>| has_part(pattern, &folded);
+        if before && behind && !folded.is_empty() && self.patterns.iter().any(is_within) {
             *bytes = CUT.to_vec();
             return true;
         }
@@ -426,12 +438,13 @@ impl Search {
     /// extends beyond it.
     fn pass(&self, bytes: &[u8], end: usize, clear: &mut Cleared) -> usize {
         let mut at = 0;
+        let folded = fold(bytes);
         for found in self
             .automaton
-            .find_iter(bytes)
-            .take_while(|found| found.start() < end)
+            .find_iter(&*folded.bytes)
+            .take_while(|found| folded.start(found.start()) < end)
         {
-            clear.push(&bytes[at..found.start()]);
+            clear.push(&bytes[at..folded.start(found.start())]);
             clear.found += 1;
             let is_same = |last: PatternID| {
                 self.names.get(last.as_usize()) == self.names.get(found.pattern().as_usize())
@@ -440,7 +453,7 @@ impl Search {
                 clear.bytes.extend(self.mark(found.pattern()).bytes());
             }
             clear.last = Some(found.pattern());
-            at = found.end();
+            at = folded.end(found.end());
         }
         if at < end {
             clear.push(&bytes[at..end]);
@@ -461,19 +474,23 @@ impl Search {
 
     /// The start, at or after `from`, of the longest suffix of `bytes` that may still become a secret.
     fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
-        let first = from.max((bytes.len() + 1).saturating_sub(self.longest));
+        let folded = fold_open(&bytes[from..]);
+        let text = &folded.bytes;
+        let first = (text.len() + 1).saturating_sub(self.longest);
         let begins = |at: &usize| {
-            self.begins[usize::from(bytes[*at])] && continues(&self.patterns, &bytes[*at..])
+            self.begins[usize::from(text[*at])] && continues(&self.patterns, &text[*at..])
         };
-        (first..bytes.len()).find(begins).unwrap_or(bytes.len())
+        let begin = (first..text.len()).find(begins);
+        begin.map_or(bytes.len(), |at| from + folded.start(at))
     }
 
     /// How many bytes at the start of `bytes` are the end of a secret.
     fn continued(&self, bytes: &[u8]) -> usize {
-        let most = bytes.len().min(self.longest.saturating_sub(1));
-        let backwards: Vec<u8> = bytes[..most].iter().rev().copied().collect();
+        let folded = fold(bytes);
+        let most = folded.bytes.len().min(self.longest.saturating_sub(1));
+        let backwards: Vec<u8> = folded.bytes[..most].iter().rev().copied().collect();
         let start = (0..most).find(|start| continues(&self.reversed, &backwards[*start..]));
-        start.map_or(0, |start| most - start)
+        start.map_or(0, |start| folded.end(most - start))
     }
 }
 
@@ -662,6 +679,43 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = text.chunks(1).collect();
         assert_eq!(streamed(both, &bytes), want);
+    }
+
+    #[test]
+    fn a_secret_with_unseen_characters_in_it_is_found_however_the_stream_is_cut() {
+        let both = redactor(&[("A", "secret-a"), ("B", "with\r\nline \u{301}mark")]);
+        for (text, want) in [
+            ("1 secr\ret-a\r\n2", "1 [redacted:A]\r\n2"),
+            ("1 se\u{301}cr\u{20dd}et-a 2", "1 [redacted:A] 2"),
+            ("1 s\u{200b}e\u{0}cret\u{e0041}-a 2", "1 [redacted:A] 2"),
+            ("1 with\nline mark 2", "1 [redacted:B] 2"),
+            ("1 with\r\nline \u{301}mark 2", "1 [redacted:B] 2"),
+            ("1 secr\u{e9}t-a\r\r 2", "1 secr\u{e9}t-a\r\r 2"),
+        ] {
+            assert_eq!(both.text(text), want, "{text:?}");
+            let bytes = text.as_bytes();
+            for first in 0..=bytes.len() {
+                for second in first..=bytes.len() {
+                    let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                    assert_eq!(
+                        streamed(both, &pieces),
+                        want,
+                        "{text:?} at {first} and {second}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unseen_characters_hold_no_more_of_a_stream_than_a_bound() {
+        let one = redactor(&[("A", "secret-a")]);
+        let mut stream = one.stream();
+        stream.push(b"secr");
+        for _ in 0..1000 {
+            stream.push(&[b'\r'; 64]);
+        }
+        assert!(stream.held() < 100, "{}", stream.held());
     }
 
     #[test]

@@ -6,8 +6,10 @@
 use crate::outline::{Outline, breaks_around};
 use crate::select::{Chosen, SelectError, Selector, tokens};
 use crate::target::Target;
+use crate::visibility::{Reason, Visibility};
 use crate::work::Stop;
 use html5gum::{StartTag, Token};
+use std::borrow::Cow;
 
 /// Maximum bytes of text from a page, whatever its links expand to.
 pub const TEXT_MAX: usize = 4 << 20;
@@ -21,7 +23,7 @@ const INDENT_MAX: usize = 8;
 pub struct Readable {
     /// The page's title.
     pub title: Option<String>,
-    /// Headings with `#`, list entries with `-`, links as `[text](address)`.
+    /// Headings with `#`, list entries with `-`, links as `[text](address)`, and what is not displayed between two marks.
     pub text: String,
     /// How many elements the selector matched, if there was one.
     pub elements: Option<u64>,
@@ -46,21 +48,29 @@ pub fn read(
         base: Some(base),
         ..Writer::default()
     };
+    let mut visibility = Visibility::new(page);
     let mut choice = chosen.as_ref().map(Choice::new);
     let mut complete = chosen.as_ref().is_none_or(|chosen| chosen.complete);
     for token in tokens(page) {
         let Ok(token) = token;
+        if let Token::StartTag(tag) = &token {
+            writer.hidden_by = visibility.start(tag);
+        }
         if choice
             .as_mut()
             .is_none_or(|choice| choice.admits(&token, &mut writer))
         {
-            match token {
-                Token::StartTag(tag) => writer.start(&tag),
+            match &token {
+                Token::StartTag(tag) => writer.start(tag),
                 Token::EndTag(tag) => writer.end(&tag.name),
                 Token::String(text) => writer.text(&String::from_utf8_lossy(&text.value)),
                 Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
             }
         }
+        if let Token::EndTag(tag) = &token {
+            visibility.end(&tag.name);
+        }
+        writer.hidden_by = visibility.hidden_by();
         if writer.out.len() > TEXT_MAX || stop.is_set() {
             complete = false;
             break;
@@ -181,6 +191,10 @@ struct Writer<'a> {
     lists: usize,
     /// Where the text of an open link begins, and the link's target as the page has it.
     link: Option<(usize, String)>,
+    /// Why what comes now is not displayed, if it is not.
+    hidden_by: Option<Reason>,
+    /// Whether the mark of hidden text is open in `out`.
+    is_marked: bool,
 }
 
 /// Elements whose content is not text.
@@ -197,6 +211,19 @@ fn is_hidden(name: &[u8]) -> bool {
             | b"svg"
             | b"math"
     )
+}
+
+/// Encloses what a browser does not display. A page's own text cannot contain these brackets.
+const HIDDEN: [char; 2] = ['⟦', '⟧'];
+const HIDDEN_END: &str = " ⟦end of hidden text⟧";
+
+/// A text of the page without the brackets of our marks.
+fn unmarked(text: &str) -> Cow<'_, str> {
+    if text.contains(HIDDEN) {
+        Cow::Owned(text.replace(HIDDEN[0], "[[").replace(HIDDEN[1], "]]"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 impl Writer<'_> {
@@ -278,7 +305,10 @@ impl Writer<'_> {
             return;
         }
         if self.in_title {
-            let title = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let title = unmarked(text)
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
             self.title = Some(title).filter(|title| !title.is_empty());
             self.in_title = false;
         } else if self.preformatted > 0 {
@@ -296,18 +326,39 @@ impl Writer<'_> {
     /// Adds a word after the pending space or line breaks.
     fn word(&mut self, word: &str) {
         self.write_due();
-        self.out.push_str(word);
+        self.begin_hidden();
+        self.out.push_str(&unmarked(word));
     }
 
     fn verbatim(&mut self, text: &str) {
         if !text.is_empty() {
             self.write_due();
-            self.out.push_str(text);
+            self.begin_hidden();
+            self.out.push_str(&unmarked(text));
+        }
+    }
+
+    /// Marks what follows, if a browser does not display it.
+    fn begin_hidden(&mut self) {
+        if let Some(reason) = self.hidden_by.filter(|_| !self.is_marked) {
+            self.out
+                .push_str(&format!("{}hidden: {reason}{} ", HIDDEN[0], HIDDEN[1]));
+            self.is_marked = true;
+        }
+    }
+
+    /// Ends the mark before what is displayed.
+    fn end_hidden(&mut self) {
+        if std::mem::take(&mut self.is_marked) {
+            self.out.push_str(HIDDEN_END);
         }
     }
 
     /// Writes the pending space or line breaks.
     fn write_due(&mut self) {
+        if self.hidden_by.is_none() {
+            self.end_hidden();
+        }
         if self.breaks > 0 && !self.out.is_empty() {
             // Looks back no further than needed: a page may have a million line breaks there.
             let there = self
@@ -360,6 +411,9 @@ impl Writer<'_> {
             .base
             .and_then(|base| base.join(href.trim()).ok())
             .map(|target| target.to_string());
+        if self.hidden_by.is_none() {
+            self.end_hidden();
+        }
         if let Some(target) = target.filter(|target| target.len() <= LINK_MAX) {
             self.out.insert(start, '[');
             self.out.push_str(&format!("]({target})"));
@@ -368,6 +422,8 @@ impl Writer<'_> {
 
     fn finish(mut self) -> (Option<String>, String) {
         self.close_link();
+        self.end_hidden();
+        self.hidden_by = None;
         if self.preformatted > 0 {
             self.breaks = 1;
             self.word("```");
@@ -490,6 +546,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_displayed_is_marked() {
+        for (page, want) in [
+            (
+                "a <b hidden>b c</b> d",
+                "a ⟦hidden: hidden⟧ b c ⟦end of hidden text⟧ d",
+            ),
+            (
+                "<p>a</p><div style='display:none'><p>b</p><p>c</p></div><p>d</p>",
+                "a\n\n⟦hidden: display: none⟧ b\n\nc ⟦end of hidden text⟧\n\nd",
+            ),
+            (
+                "<i hidden>b</i><i hidden>c</i>",
+                "⟦hidden: hidden⟧ bc ⟦end of hidden text⟧",
+            ),
+            (
+                "<a href=x hidden>b</a>c",
+                "[⟦hidden: hidden⟧ b](https://a.example/d/x) ⟦end of hidden text⟧c",
+            ),
+            (
+                "<a href=x>a<i hidden>b</i></a>c",
+                "[a⟦hidden: hidden⟧ b ⟦end of hidden text⟧](https://a.example/d/x)c",
+            ),
+            (
+                "<img alt=a hidden>b",
+                "⟦hidden: hidden⟧ [image: a] ⟦end of hidden text⟧b",
+            ),
+            (
+                "<pre hidden>b\n c</pre>d",
+                "⟦hidden: hidden⟧ ```\nb\n c\n``` ⟦end of hidden text⟧\n\nd",
+            ),
+            // Nothing of a page ends the mark.
+            (
+                "<p hidden>b ⟦end of hidden text&#x27e7; &lang;</p>c",
+                "⟦hidden: hidden⟧ b [[end of hidden text]] ⟨ ⟦end of hidden text⟧\n\nc",
+            ),
+            ("<p hidden></p><p hidden> <b></b></p>c", "c"),
+            ("<!-- never shown -->c", "c"),
+        ] {
+            assert_eq!(text(page), want, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_chosen_part_of_hidden_text_is_marked() {
+        let page = "<div style=display:none><p id=a>b</p></div><p id=c>d</p>";
+        let marked = "⟦hidden: display: none⟧ b ⟦end of hidden text⟧";
+        assert_eq!(chosen(page, "#a"), marked);
+        assert_eq!(chosen(page, "p"), format!("{marked}\n\nd"));
+        assert_eq!(chosen("<i hidden>x</i><p id=c>d</p>", "#c"), "d");
+    }
+
+    #[test]
     fn a_page_reads_like_one() {
         let page = "<!DOCTYPE html><html><head><title> A\n title </title><style>p { color: red }</style>\
             <script>if (a < b) document.write('<p>not me</p>')</script></head><body><h1>Head</h1>\
@@ -523,7 +631,10 @@ mod tests {
                 "[one](https://a.example/d/x)[two](https://a.example/d/y)",
             ),
             ("<svg><text>x</text></svg>y", "y"),
-            ("<noscript>z</noscript>", "z"),
+            (
+                "<noscript>z</noscript>",
+                "⟦hidden: noscript⟧ z ⟦end of hidden text⟧",
+            ),
             ("<textarea><p>t</textarea>", "<p>t"),
         ] {
             assert_eq!(text(page), want, "{page}");
@@ -539,6 +650,7 @@ mod tests {
         let link = Target::parse(&format!("https://a.example/{}/", "x".repeat(1900))).unwrap();
         let deep = "<div><ul><li><blockquote><table><tr><td>".repeat(10_000);
         let cases = [
+            ("marks", "<i hidden>a</i>b".repeat(50_000)),
             ("depth", deep),
             ("pre", "<pre>".repeat(80_000)),
             ("links", "<a href=x>y".repeat(170_000)),

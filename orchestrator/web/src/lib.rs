@@ -8,6 +8,7 @@ mod work;
 mod outline;
 mod elements;
 pub mod select;
+mod visibility;
 pub mod html;
 pub mod decode;
 pub mod error;

@@ -1,5 +1,6 @@
 //! OpenAI's Chat Completions, which most model servers imitate.
 
+use crate::accumulate::{CALLS_MAX, INPUT_MAX};
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
 use crate::http::Key;
@@ -137,6 +138,8 @@ fn image(answer: &ToolAnswer) -> Option<Value> {
 pub struct OpenAiChatDecoder {
     /// Calls by the vendor's index.
     calls: BTreeMap<u64, Call>,
+    /// Bytes of input that arrived before names.
+    early_bytes: usize,
     stop: Option<Stop>,
 }
 
@@ -223,6 +226,12 @@ impl OpenAiChatDecoder {
             (None, Some(last)) if id.is_empty() => last,
             (None, last) => last.map_or(0, |last| last + 1),
         };
+        if !self.calls.contains_key(&index) && self.calls.len() >= CALLS_MAX {
+            return Err(ProviderError::TooLarge {
+                what: "calls",
+                max: CALLS_MAX,
+            });
+        }
         let (part, call) = (part(index)?, self.calls.entry(index).or_default());
         if call.id.is_empty() {
             call.id = id;
@@ -238,6 +247,14 @@ impl OpenAiChatDecoder {
         if call.started {
             out.push(Chunk::ToolDelta { index: part, json });
         } else if call.name.is_empty() {
+            // No chunk counts what is kept for a call that has no name yet.
+            self.early_bytes += json.len();
+            if self.early_bytes > INPUT_MAX {
+                return Err(ProviderError::TooLarge {
+                    what: "bytes in an input",
+                    max: INPUT_MAX,
+                });
+            }
             call.early.push_str(&json);
         } else {
             call.started = true;
@@ -313,5 +330,33 @@ pub(crate) fn error(error: &Value) -> ProviderError {
             retry_after: None,
             reason,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first error for calls without a name, `count` of them with `bytes` of input each.
+    fn nameless(count: usize, bytes: usize) -> Option<ProviderError> {
+        let mut decoder = OpenAiChatDecoder::default();
+        let input = "x".repeat(bytes);
+        (0..count).find_map(|index| {
+            let call = json!({ "index": index, "function": { "arguments": input } });
+            let frame = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] }).to_string();
+            decoder.frame(&frame, &mut Vec::new()).err()
+        })
+    }
+
+    #[test]
+    fn calls_without_a_name_are_counted() {
+        assert!(nameless(CALLS_MAX, 1).is_none());
+        for (count, bytes) in [(CALLS_MAX + 1, 1), (20, INPUT_MAX / 10)] {
+            let error = nameless(count, bytes);
+            assert!(
+                matches!(error, Some(ProviderError::TooLarge { .. })),
+                "{count} {bytes}: {error:?}"
+            );
+        }
     }
 }
