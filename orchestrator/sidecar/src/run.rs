@@ -154,7 +154,7 @@ fn plan(
         .as_ref()
         .map(|name| Pack::named(name, &service.packs))
         .transpose();
-    let pack = pack.map_err(|error| RequestError::Invalid(format!("pack: {error}")))?;
+    let pack = pack.map_err(|error| RequestError::field("pack", error.to_string()))?;
     let mut instructions = vec![service.settings.instructions.clone()];
     instructions.extend(send.system_prompt.take());
     if !service.opener.has_project(&order) {
