@@ -4,7 +4,7 @@ use crate::fold::fold_pattern;
 use crate::host::HostPath;
 use crate::pattern::{Case, Pattern, PatternError, has_signs};
 use crate::tool::{self, NeverMatches};
-use broker_protocol::{Layer, Trust, limit};
+use broker_protocol::{Layer, Risk, Trust, limit};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -35,6 +35,8 @@ pub enum ValueError {
     Layer,
     #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
     Trust,
+    #[error("a risk is one of low, medium and high")]
+    Risk,
     #[error("a variable's name is letters, digits and `_`, and does not begin with a digit")]
     VariableName,
     #[error(
@@ -132,6 +134,7 @@ macro_rules! checked_text {
 
 read_from_text!(LayerName);
 read_from_text!(TrustName);
+read_from_text!(RiskName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
 
@@ -363,6 +366,19 @@ impl TryFrom<String> for TrustName {
             "autonomous" | "yolo" => Ok(Self(Trust::Autonomous)),
             _ => Err(ValueError::Trust),
         }
+    }
+}
+
+/// A risk by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RiskName(pub Risk);
+
+impl TryFrom<String> for RiskName {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        let known = Risk::ALL.into_iter().find(|risk| risk.name() == text);
+        known.map(Self).ok_or(ValueError::Risk)
     }
 }
 
