@@ -352,7 +352,7 @@ impl TryFrom<String> for LayerName {
     }
 }
 
-/// A trust by its name, or by the one that other systems have for it.
+/// A trust by its name, or by the one that other systems have for it, in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrustName(pub Trust);
 
@@ -360,7 +360,7 @@ impl TryFrom<String> for TrustName {
     type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, ValueError> {
-        match text.as_str() {
+        match text.to_ascii_lowercase().as_str() {
             "supervised" | "ask" => Ok(Self(Trust::Supervised)),
             "guided" | "auto" => Ok(Self(Trust::Guided)),
             "autonomous" | "yolo" => Ok(Self(Trust::Autonomous)),
