@@ -346,10 +346,9 @@ impl Service {
         let tools = self.opener.tools().await;
         // An MCP client gets no tools for an agent's own notes, because agents have such tools themselves.
         let is_offered = |tool: &&Value| tool["category"] != Category::Agent.name();
-        // They are listed once.
-        let _ = self
-            .offered
+        self.offered
             .set(tools.iter().filter(is_offered).cloned().collect());
+        // They are listed once.
         let _ = self.tools.set(tools);
     }
 
