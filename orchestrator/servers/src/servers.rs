@@ -407,8 +407,7 @@ impl Managed {
             schema,
         } = tool;
         NewTool {
-            // The server's own claim about the risk is not believed.
-            risk: self.server.risks.get(&tool).copied().unwrap_or(Risk::High),
+            risk: self.risk(&tool),
             origin: Origin::Server {
                 server: self.server.name.clone(),
                 tool,
@@ -426,18 +425,43 @@ impl Managed {
         input: Value,
         dial: &Rc<dyn Dial>,
     ) -> Result<Reply, Failed> {
-        let live = self.live(dial).await?;
-        self.check(&tool)?;
-        let input = match input {
-            Value::Object(input) => input,
-            _ => return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input")),
+        let Value::Object(input) = input else {
+            return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input"));
         };
-        let answer = live.call(tool, input).await;
-        if answer.is_err() {
-            self.write_challenge(live.challenge());
+        // Only the user can say that a call may be made twice: they have set its risk.
+        let is_harmless = self.risk(&tool) == Risk::Low;
+        let mut repeats = is_harmless;
+        loop {
+            let live = self.live(dial).await?;
+            self.check(&tool)?;
+            let answer = live.call(tool.clone(), input.clone()).await;
+            if answer.is_err() {
+                self.write_challenge(live.challenge());
+            }
+            self.write_log();
+            match answer {
+                Err(_) if repeats && !live.is_alive() => {
+                    repeats = false;
+                    self.watched
+                        .note("ended during a call, which is made once more");
+                }
+                Err(failed) if !is_harmless && !live.is_alive() => {
+                    return Err(Failed {
+                        message: format!(
+                            "{}; whether the call was carried out is not known. The next call starts the server again",
+                            failed.message
+                        ),
+                        ..failed
+                    });
+                }
+                answer => return answer,
+            }
         }
-        self.write_log();
-        answer
+    }
+
+    /// The risk of a tool, as the user has set it: the server's own claim about it is not believed.
+    fn risk(&self, tool: &str) -> Risk {
+        self.server.risks.get(tool).copied().unwrap_or(Risk::High)
     }
 
     /// Refuses a tool that differs from the accepted one.
