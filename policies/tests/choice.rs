@@ -213,7 +213,7 @@ fn a_later_file_names_the_place_of_central_roots() {
     };
     let place = |sources| Policies::load(sources).unwrap().central_root(&host);
     let etc = || source(SourceKind::System, "central_root = '/srv/projects'");
-    let own = |text| source(SourceKind::User, text);
+    let own = |text: &str| source(SourceKind::User, text);
     assert_eq!(place(vec![own("")]), Ok(None));
     assert_eq!(
         place(vec![etc(), own("")]),
