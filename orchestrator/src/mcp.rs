@@ -135,6 +135,7 @@ impl Mcp {
             servers,
             examiner,
             named,
+            listing: settings.tools.clone(),
             current: None,
         };
         confine(&Needs {
@@ -224,6 +225,8 @@ struct Opener {
     examiner: Examiner,
     /// The project that Claude Code says it is in, if that is believed.
     named: Result<Option<PathBuf>, Failed>,
+    /// The tools that the client is offered.
+    listing: Listing,
     current: Option<Current>,
 }
 
@@ -280,6 +283,7 @@ impl Opener {
             subscribers: vec![self.log.clone()],
             ..config
         });
+        servers.follow_with(&session, self.relist(&session));
         // The session of a new project replaces the current one, which ends with its last call.
         let next = Current {
             roots,
@@ -290,6 +294,15 @@ impl Opener {
             before.servers.close().await;
         }
         Ok(session)
+    }
+
+    /// Replaces the list that clients have when the tools of `session` have changed.
+    fn relist(&self, session: &Session) -> impl Fn() + 'static {
+        let (session, listing) = (session.clone(), self.listing.clone());
+        move || {
+            let (session, listing) = (session.clone(), listing.clone());
+            tokio::task::spawn_local(async move { listing.set(session.tools().await) });
+        }
     }
 
     /// Lists the client's tools, including those of MCP servers.
@@ -337,8 +350,7 @@ async fn serve(
     let (outgoing, written) = mpsc::channel(WAITING);
     let (sessions, requests) = mpsc::unbounded_channel();
     tokio::task::spawn_local(read_lines(Lines::new(input), read));
-    // They are listed once.
-    let _ = settings.tools.set(opener.list(listed).await);
+    settings.tools.set(opener.list(listed).await);
     tokio::task::spawn_local(opener.run(requests));
     tokio::task::spawn_local(log.write_later(PAUSE));
     // Where nobody reads the lines, they end, and with them the server.

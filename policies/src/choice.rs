@@ -3,11 +3,12 @@
 //! A project is told by the names of regular files in its root; what is in them is not read. So who writes a project can choose
 //! between the profiles that `[[auto]]` names, and no others. Profiles are not joined: one could send away what another shows.
 
+use crate::host::{Host, HostPathError};
 use crate::model::AutoEntry;
 use crate::resolve::{DEFAULT, Policies};
 use crate::value::AUTO;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A profile that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +117,17 @@ impl Policies {
     pub fn default_profile(&self) -> &str {
         let chosen = self.general().filter_map(|(_, content)| content.chosen());
         chosen.last().map_or(DEFAULT, |name| name.as_str())
+    }
+
+    /// The directory in which each project has its central root, if a file names one.
+    ///
+    /// # Errors
+    /// The home directory or a variable makes it a path that it cannot be.
+    pub fn central_root(&self, host: &Host) -> Result<Option<PathBuf>, HostPathError> {
+        let named = self
+            .general()
+            .filter_map(|(_, content)| content.central_root.as_ref());
+        named.last().map(|path| path.expand(host)).transpose()
     }
 
     /// Entries in their order: those of the last file first.

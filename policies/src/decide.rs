@@ -166,7 +166,10 @@ fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>
             Question {
                 rule,
                 why,
-                risk: facts.risk,
+                risk: found
+                    .rule
+                    .risk
+                    .map_or(facts.risk, |risk| risk.max(facts.risk)),
                 whole: found.whole,
             },
             origin,
@@ -679,6 +682,33 @@ mod tests {
     }
 
     /// The default profile under a user's file with these rules.
+    #[test]
+    fn a_rule_raises_the_risk_of_its_question_and_never_lowers_it() {
+        let text = |risk: &str| {
+            format!("[[rule]]\ntool = '*'\naction = 'ask'\nwhy = 'Look.'\nrisk = '{risk}'\n")
+        };
+        let read = Request::FileRead(FileRead {
+            path: path("a"),
+            offset: None,
+            limit: None,
+        });
+        for (risk, of_read) in [
+            ("low", Risk::Low),
+            ("medium", Risk::Medium),
+            ("high", Risk::High),
+        ] {
+            let policy = ruled(&text(risk), Trust::Guided);
+            let risk_of = |request: &Request| match decide(&policy, request) {
+                Verdict::Ask(question) => Some(question.risk),
+                Verdict::Allow | Verdict::Deny(_) => None,
+            };
+            assert_eq!(
+                (risk_of(&read), risk_of(&bash(None))),
+                (Some(of_read), Some(Risk::High))
+            );
+        }
+    }
+
     fn ruled(rules: &str, trust: Trust) -> EffectivePolicy {
         let text = format!("version = 1\n{rules}");
         let own = crate::Source {

@@ -70,6 +70,8 @@ pub struct PolicyFile {
     pub profile: ProfileKey,
     /// The profile of a session that does not name one.
     pub default_profile: Option<Spanned<ProfileChoice>>,
+    /// The directory in which each project has its central root.
+    pub central_root: Option<HostPath>,
     /// Profiles chosen by the files of a project.
     #[serde(default)]
     pub auto: Vec<Spanned<AutoEntry>>,

@@ -10,7 +10,8 @@ use crate::facts::{Facts, PARAMS, Param};
 use crate::paths::{GlobError, PathGlob};
 use crate::pattern::{Case, Pattern};
 use crate::source::{Origin, SourceKind};
-use crate::value::{self, RuleTool};
+use crate::value::{self, RiskName, RuleTool};
+use broker_protocol::Risk;
 use policies_targets::shell::{self, Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -54,6 +55,8 @@ pub struct RuleEntry {
     pub tool: RuleTool,
     pub action: Action,
     pub why: String,
+    /// The least risk that its questions show.
+    pub risk: Option<RiskName>,
     /// For `bash`: a pattern of a program in the command line.
     pub program: Option<String>,
     /// Patterns of the program's first arguments.
@@ -99,6 +102,8 @@ pub enum RuleFault {
         param: String,
         known: String,
     },
+    #[error("`risk` is for rules with `action = \"ask\"`: it is what the question shows")]
+    Risk,
     #[error("{0}")]
     Glob(#[from] GlobError),
 }
@@ -117,6 +122,9 @@ pub struct Rule {
     pub action: Action,
     /// The reason that the user and the model get.
     pub why: String,
+    /// The least risk that its questions show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
     /// Conditions on the parameters, all of which must hold.
     pub when: Vec<Condition>,
     /// For `bash`: which commands it is about.
@@ -142,6 +150,10 @@ impl Rule {
             return Err(RuleFault::Why);
         }
         let (tool, action) = (entry.tool.as_str(), entry.action);
+        let risk = entry.risk.map(|name| name.0);
+        if risk.is_some() && action != Action::Ask {
+            return Err(RuleFault::Risk);
+        }
         let when = entry
             .when
             .iter()
@@ -153,6 +165,7 @@ impl Rule {
             tool: tool.to_owned(),
             action,
             why: entry.why.clone(),
+            risk,
             when,
             command,
         })

@@ -4,7 +4,7 @@ use crate::fold::fold_pattern;
 use crate::host::HostPath;
 use crate::pattern::{Case, Pattern, PatternError, has_signs};
 use crate::tool::{self, NeverMatches};
-use broker_protocol::{Layer, Trust, limit};
+use broker_protocol::{Layer, Risk, Trust, limit};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -35,6 +35,8 @@ pub enum ValueError {
     Layer,
     #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
     Trust,
+    #[error("a risk is one of low, medium and high")]
+    Risk,
     #[error("a variable's name is letters, digits and `_`, and does not begin with a digit")]
     VariableName,
     #[error(
@@ -132,6 +134,7 @@ macro_rules! checked_text {
 
 read_from_text!(LayerName);
 read_from_text!(TrustName);
+read_from_text!(RiskName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
 
@@ -349,7 +352,7 @@ impl TryFrom<String> for LayerName {
     }
 }
 
-/// A trust by its name, or by the one that other systems have for it.
+/// A trust by its name, or by the one that other systems have for it, in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrustName(pub Trust);
 
@@ -357,12 +360,25 @@ impl TryFrom<String> for TrustName {
     type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, ValueError> {
-        match text.as_str() {
+        match text.to_ascii_lowercase().as_str() {
             "supervised" | "ask" => Ok(Self(Trust::Supervised)),
             "guided" | "auto" => Ok(Self(Trust::Guided)),
             "autonomous" | "yolo" => Ok(Self(Trust::Autonomous)),
             _ => Err(ValueError::Trust),
         }
+    }
+}
+
+/// A risk by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RiskName(pub Risk);
+
+impl TryFrom<String> for RiskName {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        let known = Risk::ALL.into_iter().find(|risk| risk.name() == text);
+        known.map(Self).ok_or(ValueError::Risk)
     }
 }
 

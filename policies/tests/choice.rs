@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use policies::choice::{Found, has_file};
-use policies::{Choice, Policies, PolicyError, Source, SourceKind};
+use policies::{Choice, Host, Policies, PolicyError, Source, SourceKind};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -203,6 +203,30 @@ fn a_later_file_names_the_default() {
         load(vec![etc(), source(SourceKind::User, "")]).default_profile(),
         "read-only"
     );
+}
+
+#[test]
+fn a_later_file_names_the_place_of_central_roots() {
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    let place = |sources| Policies::load(sources).unwrap().central_root(&host);
+    let etc = || source(SourceKind::System, "central_root = '/srv/projects'");
+    let own = |text: &str| source(SourceKind::User, text);
+    assert_eq!(place(vec![own("")]), Ok(None));
+    assert_eq!(
+        place(vec![etc(), own("")]),
+        Ok(Some("/srv/projects".into()))
+    );
+    assert_eq!(
+        place(vec![etc(), own("central_root = '~/bmad-studio/projects'")]),
+        Ok(Some("/home/u/bmad-studio/projects".into()))
+    );
+    for wrong in ["relative", "/a/../b", ""] {
+        let text = format!("central_root = '{wrong}'");
+        assert!(Policies::load(vec![own(&text)]).is_err(), "{wrong:?}");
+    }
 }
 
 /// An administrator's choice is not for the user to fill in.

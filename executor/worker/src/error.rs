@@ -76,6 +76,9 @@ pub enum OpenError {
     /// It is not a regular file.
     #[error("{path} is {is}, not a regular file")]
     NotAFile { path: String, is: &'static str },
+    /// It is a directory, and a file is needed.
+    #[error("{path} is a directory, not a regular file; `file_list` lists what is in it")]
+    ADirectory { path: String },
     /// It is not a directory.
     #[error("{path} is {is}, not a directory")]
     NotADirectory { path: String, is: &'static str },
@@ -262,7 +265,9 @@ impl OpenError {
             | OpenError::Closed { .. }
             | OpenError::ClosedByLink { .. }
             | OpenError::ReadOnly { .. } => ErrorKind::DeniedPolicy,
-            OpenError::NotAFile { .. } | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
+            OpenError::NotAFile { .. }
+            | OpenError::ADirectory { .. }
+            | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
             OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => {
                 ErrorKind::Io
             }

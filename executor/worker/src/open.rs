@@ -281,10 +281,14 @@ pub fn regular(path: &ZonePath, file: &OwnedFd) -> Result<FileStat, OpenError> {
 
 /// `stat`, if it is that of a regular file.
 pub fn regular_stat(path: &ZonePath, stat: FileStat) -> Result<FileStat, OpenError> {
-    match is(&stat, libc::S_IFREG) {
-        true => Ok(stat),
+    if is(&stat, libc::S_IFREG) {
+        return Ok(stat);
+    }
+    let path = path.to_string();
+    match is(&stat, libc::S_IFDIR) {
+        true => Err(OpenError::ADirectory { path }),
         false => Err(OpenError::NotAFile {
-            path: path.to_string(),
+            path,
             is: kind(&stat),
         }),
     }

@@ -328,9 +328,8 @@ impl Worker {
 /// The parent directory and the name of `location`.
 fn named<'p>(path: &ZonePath, location: &'p Location) -> Result<(&'p Path, &'p OsStr), OpenError> {
     let whole = location.path.parent().zip(location.path.file_name());
-    whole.ok_or_else(|| OpenError::NotAFile {
+    whole.ok_or_else(|| OpenError::ADirectory {
         path: path.to_string(),
-        is: "a directory",
     })
 }
 

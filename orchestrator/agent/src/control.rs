@@ -50,6 +50,9 @@ pub enum NotAsked {
     /// The call waits for no answer.
     #[error("the call {0:?} waits for no answer")]
     Answered(String),
+    /// A yes that could mean several questions of one call.
+    #[error("several calls of the batch {0:?} wait for an answer")]
+    Several(String),
     /// Nobody can approve what they have not seen.
     #[error("the input of the call {0:?} is too long to be shown whole, so the only answer is no")]
     NotShown(String),
@@ -82,10 +85,10 @@ impl Control {
     }
 
     /// Answers the question of the call `id`; in a batch, of its call at `part`. With a `digest`, only a question about just that
-    /// is answered.
+    /// is answered. A no without `part` answers all questions of a batch.
     ///
     /// # Errors
-    /// If nothing waits for that answer, or it is a yes to what was not shown.
+    /// If nothing waits for that answer, or it is a yes to what was not shown, or to which of several questions is unknown.
     pub async fn approve(
         &self,
         id: &str,
@@ -98,14 +101,17 @@ impl Control {
             Answer::Session => Approval::Yes(Extent::Session),
             Answer::No | Answer::NoAndStop => Approval::No,
         };
-        let (handle, part) = self.find(id, part, digest, approval)?;
-        let accepted = handle.approve(part, approval).await;
-        if accepted {
-            // A further question of this call has to be published before it can be answered.
-            self.calls
-                .borrow_mut()
-                .get_mut(id)
-                .map(|call| call.questions.remove(&part));
+        let (handle, places) = self.find(id, part, digest, approval)?;
+        let mut accepted = false;
+        for place in places {
+            if handle.approve(place, approval).await {
+                accepted = true;
+                // A further question of this call has to be published before it can be answered.
+                self.calls
+                    .borrow_mut()
+                    .get_mut(id)
+                    .map(|call| call.questions.remove(&place));
+            }
         }
         if accepted && answer == Answer::NoAndStop {
             self.cancel();
@@ -117,29 +123,40 @@ impl Control {
         }
     }
 
-    /// The call and the place of the one question that is meant, if it may be answered like this.
+    /// The call and the places of the questions that are meant, if they may be answered like this.
     fn find(
         &self,
         id: &str,
         part: Option<usize>,
         digest: Option<&str>,
         approval: Approval,
-    ) -> Result<(CallHandle, Option<usize>), NotAsked> {
+    ) -> Result<(CallHandle, Vec<Option<usize>>), NotAsked> {
         let calls = self.calls.borrow();
         let call = calls.get(id).ok_or_else(|| NotAsked::Unknown(brief(id)))?;
-        let mut meant = call
+        let meant = call
             .questions
             .iter()
             .filter(|(of, _)| part.is_none() || **of == part);
-        let (Some((place, asked)), None) = (meant.next(), meant.next()) else {
+        if meant.clone().next().is_none() {
             return Err(NotAsked::Answered(brief(id)));
-        };
-        if digest.is_some_and(|digest| digest != asked.digest) {
-            return Err(NotAsked::OtherDigest(brief(id)));
         }
+        let mut meant =
+            meant.filter(|(_, asked)| digest.is_none_or(|digest| digest == asked.digest));
         match approval {
-            Approval::Yes(_) if !asked.is_shown => Err(NotAsked::NotShown(brief(id))),
-            Approval::Yes(_) | Approval::No => Ok((call.handle.clone(), *place)),
+            Approval::No => {
+                let places: Vec<_> = meant.map(|(place, _)| *place).collect();
+                match places.is_empty() {
+                    true => Err(NotAsked::OtherDigest(brief(id))),
+                    false => Ok((call.handle.clone(), places)),
+                }
+            }
+            Approval::Yes(_) => match (meant.next(), meant.next()) {
+                (None, _) => Err(NotAsked::OtherDigest(brief(id))),
+                (Some(_), Some(_)) if digest.is_none() => Err(NotAsked::Several(brief(id))),
+                (Some((_, asked)), _) if !asked.is_shown => Err(NotAsked::NotShown(brief(id))),
+                // Of questions with one digest, any is the one that was seen.
+                (Some((place, _)), _) => Ok((call.handle.clone(), vec![*place])),
+            },
         }
     }
 

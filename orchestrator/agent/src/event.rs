@@ -230,6 +230,8 @@ pub enum Notice {
     NoProject,
     /// A server of the user's settings has failed or is not used: its tools are missing.
     ServerMissing,
+    /// A server's tools are others than those that were accepted, or a person has accepted new ones.
+    ServerChanged,
 }
 
 /// Why a run has ended.

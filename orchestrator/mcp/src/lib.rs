@@ -8,9 +8,11 @@ mod projects;
 mod approvals;
 mod resources;
 mod call;
+mod listing;
 mod server;
 mod http;
 
 pub use http::{Answer, Clients, Http, Refused};
+pub use listing::Listing;
 pub use projects::{SessionRequest, Sessions};
-pub use server::{Listing, Settings, serve};
+pub use server::{Settings, serve};

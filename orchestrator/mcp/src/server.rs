@@ -5,6 +5,7 @@
 )]
 
 use crate::call::{self, Called, Caller};
+use crate::listing::Listing;
 use crate::log::Level;
 use crate::projects::{Projects, Sessions};
 use crate::resources::{self, Outputs};
@@ -24,8 +25,10 @@ use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 /// Supported versions. The one after them has no roots, log or requests to the client, which projects and approvals need.
 pub const VERSIONS: [ProtocolVersion; 4] = [
@@ -41,9 +44,6 @@ const CALLS_MAX: usize = 64;
 const TOO_MANY: ErrorCode = ErrorCode(-32000);
 /// Requests with parameters that are answered here. With invalid parameters they arrive as unknown requests.
 const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/setLevel"];
-
-/// The tools, as entries of a list of tools, once they are known. A client that lists them waits for them.
-pub type Listing = Arc<SetOnce<Vec<Value>>>;
 
 /// The settings of a server.
 #[derive(Debug)]
@@ -102,6 +102,7 @@ impl Offer {
             log: Level::default(),
             outputs: Outputs::default(),
             calls: Semaphore::new(CALLS_MAX),
+            announcing: Mutex::default(),
             _place: place,
         }
     }
@@ -116,6 +117,8 @@ pub struct Server {
     outputs: Outputs,
     /// Bounds calls in progress, including cancelled ones that have not ended.
     calls: Semaphore,
+    /// Tells the client that the tools have changed.
+    announcing: Mutex<JoinSet<()>>,
     /// Released with the server.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -135,6 +138,7 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_resources()
             .enable_logging()
             .build();
@@ -155,6 +159,12 @@ impl ServerHandler for Server {
     ) -> Result<(), ErrorData> {
         self.log.set(request.level);
         Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if let Ok(mut announcing) = self.announcing.lock() {
+            *announcing = self.offer.tools.announce_to(context.peer);
+        }
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {

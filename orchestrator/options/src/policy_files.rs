@@ -1,6 +1,7 @@
 //! The policy files of this machine and user, for the orchestrator's own decisions: the web tools, which tools to list, and the
 //! answers of `lazaret policy`. The executor reads the same files itself and decides by its own reading.
 
+use broker_protocol::Failed;
 use orchestrator_records::state_directory;
 use policies::choice::has_file;
 use policies::directories::Variable;
@@ -103,6 +104,21 @@ impl PolicyFiles {
         } else {
             self.resolve(profile).ok()
         }
+    }
+
+    /// The directory in which each project has its central root, if a file names one. The executor reports other errors in the files.
+    ///
+    /// # Errors
+    /// It cannot be used on this machine.
+    pub fn central_root(&self) -> Result<Option<PathBuf>, Failed> {
+        let policies = (!self.is_unchanged())
+            .then(|| self.policies().ok())
+            .flatten();
+        let named = policies.map(|policies| policies.central_root(&self.host));
+        named
+            .transpose()
+            .map(Option::flatten)
+            .map_err(|error| Failed::invalid(format!("`central_root` of the policy: {error}")))
     }
 
     /// What to know about the places where policy files are looked for.

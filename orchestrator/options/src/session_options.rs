@@ -344,7 +344,10 @@ impl SessionOptions {
             Some(central) => {
                 std::path::absolute(central).map_err(|error| Failed::internal(error.to_string()))?
             }
-            None => central_root(&project.root, self.state_of(&choice.profile)),
+            None => {
+                let state_of = self.state_of(&choice.profile);
+                central_root(&project.root, state_of, self.files().central_root()?)
+            }
         };
         let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
         Ok(Opening {
@@ -617,11 +620,11 @@ fn text(path: PathBuf) -> Result<String, Failed> {
     path.into_os_string().into_string().map_err(refused)
 }
 
-/// The default central root of a project; if a profile's programs keep state in it, it belongs to that profile alone. A directory
-/// with a name of the first releases is left alone: nothing in it tells which project it belongs to, which is why the name was
-/// changed.
-fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
-    let projects = state_directory::data().join("projects");
+/// The default central root of a project, in the policy's directory for them if it `names` one. If a profile's programs keep state in
+/// it, it belongs to that profile alone. A directory with a name of the first releases is left alone: nothing in it tells which project
+/// it belongs to, which is why the name was changed.
+fn central_root(project: &Path, state_of: Option<&str>, names: Option<PathBuf>) -> PathBuf {
+    let projects = names.unwrap_or_else(|| state_directory::data().join("projects"));
     if let Some(profile) = state_of {
         return projects.join(format!("{}-{profile}", folder_name(project)));
     }

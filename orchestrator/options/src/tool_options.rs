@@ -28,6 +28,7 @@ pub struct ToolOptions {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProfileName {
     /// 1 MiB of a file, 100 KiB of output
+    #[value(alias = "bmad")]
     Standard,
     /// 5 KiB of a text over 10 KiB, 500 names of over 1000, 50 matches of over 100
     Compact,

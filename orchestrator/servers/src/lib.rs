@@ -15,6 +15,7 @@ mod http;
 mod sse;
 pub mod login;
 mod live;
+mod news;
 mod servers;
 mod session_servers;
 mod available;

@@ -8,6 +8,7 @@ use crate::http::Remote;
 use crate::live::{CONNECT, Live, Watched};
 use crate::log::Ring;
 use crate::login;
+use crate::news::News;
 use crate::pins::{Changes, Difference, ListedTool, Pins};
 use crate::settings::{Address, Kind, Program, Server, Share};
 use crate::state::State;
@@ -18,6 +19,7 @@ use broker_protocol::{
     Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service,
     Trust, Variable, Zone, ZonePath,
 };
+use orchestrator_session::Session;
 use orchestrator_session::executor::Dial;
 use orchestrator_session::service::RunningService;
 use orchestrator_text::redact::Redactor;
@@ -39,6 +41,8 @@ use tokio::time::{sleep, timeout};
 const FAILURES_MAX: u32 = 5;
 /// After a notification that tools have changed, how long until the next one is followed.
 const RELIST: Duration = Duration::from_secs(5);
+/// How often to look whether a person has accepted the tools that wait for that.
+const ACCEPTED: Duration = Duration::from_secs(2);
 
 /// The servers of a session.
 pub struct Servers {
@@ -47,6 +51,7 @@ pub struct Servers {
     received: cell::Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
     /// The server and the tool behind each name in the session.
     names: RefCell<HashMap<String, (usize, String)>>,
+    news: cell::Cell<Option<mpsc::UnboundedReceiver<News>>>,
 }
 
 /// The state of one server, for people.
@@ -79,6 +84,8 @@ struct Managed {
     failures: cell::Cell<u32>,
     /// Watches for the notification that its tools have changed.
     watch: RefCell<Option<Watch>>,
+    /// Its place in the session, and where changes of its tools are reported. At most one waits for each list and each acceptance.
+    news: (usize, mpsc::UnboundedSender<News>),
 }
 
 /// What is needed to reach a server.
@@ -107,12 +114,18 @@ impl Servers {
     /// The servers of the session in `session`. Reads their pins, so it has to come before we confine ourselves.
     pub fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
         let (executions, received) = mpsc::unbounded_channel();
-        let managed = |server| Managed::new(server, session, redactor).map(Rc::new);
+        let (sender, news) = mpsc::unbounded_channel();
+        let mut all = Vec::new();
+        for server in servers {
+            let news = (all.len(), sender.clone());
+            all.extend(Managed::new(server, session, redactor, news).map(Rc::new));
+        }
         Self {
-            all: servers.into_iter().filter_map(managed).collect(),
+            all,
             executions,
             received: cell::Cell::new(Some(received)),
             names: RefCell::default(),
+            news: cell::Cell::new(Some(news)),
         }
     }
 
@@ -191,6 +204,72 @@ impl Servers {
         })))
     }
 
+    /// Tells `tell` of changes, and registers in `session` what a person has accepted, each time followed by `renewed`, until the
+    /// returned value is dropped. Needs a local runtime.
+    pub(crate) fn follow(
+        self: &Rc<Self>,
+        session: Session,
+        tell: impl Fn(String) + 'static,
+        renewed: impl Fn() + 'static,
+    ) -> Option<Watch> {
+        let mut news = self.news.take()?;
+        let servers = self.clone();
+        Some(Watch(spawn_local(async move {
+            while let Some(news) = news.recv().await {
+                match news {
+                    News::Differs(text) => tell(text),
+                    News::Accepted { server, tools } => {
+                        tell(servers.renew(&session, server, tools).await);
+                        renewed();
+                    }
+                }
+            }
+        })))
+    }
+
+    /// Registers accepted tools in place of those with the same names at their server; returns what to tell about it.
+    async fn renew(&self, session: &Session, at: usize, tools: Vec<ListedTool>) -> String {
+        let managed = &self.all[at];
+        let (mut offered, mut refused) = (Vec::new(), Vec::new());
+        for tool in tools {
+            let own = tool.name.clone();
+            let before = self.name_of(at, &own);
+            if let Some(before) = before {
+                // It was registered when the session began, or by an earlier acceptance.
+                let _ = session.unregister(Value::Null, before.clone()).await;
+                self.names.borrow_mut().remove(&before);
+            }
+            let new = managed.tool(tool, &self.executions);
+            match session.register(Value::Null, new).await {
+                Ok(registered) => {
+                    self.names
+                        .borrow_mut()
+                        .insert(registered.name.clone(), (at, own));
+                    offered.push(registered.name);
+                }
+                Err(error) => refused.push(refusal(&own, &error)),
+            }
+        }
+        refused
+            .iter()
+            .for_each(|refusal| managed.watched.note(refusal));
+        managed.write_log();
+        let offered = offered.join(", ");
+        let refused = refused.iter().map(|refusal| format!("; {refusal}"));
+        let server = &managed.server.name;
+        format!(
+            "accepted tools of the server `{server}` are offered from now on: {offered}{}",
+            refused.collect::<String>()
+        )
+    }
+
+    /// The name in the session of a server's tool.
+    fn name_of(&self, at: usize, tool: &str) -> Option<String> {
+        let names = self.names.borrow();
+        let is = |(_, (server, own)): &(&String, &(usize, String))| *server == at && own == tool;
+        names.iter().find(is).map(|(name, _)| name.clone())
+    }
+
     async fn execute(&self, execution: Execution, dial: &Rc<dyn Dial>) {
         let Execution {
             tool,
@@ -239,6 +318,7 @@ impl Servers {
             .find(|managed| managed.server.name == report.server);
         let managed = managed.ok_or_else(|| unknown(&report.server))?;
         managed.pin(&report.listed)?;
+        managed.place.forget_waiting();
         let latest = managed.listed.borrow().clone();
         managed.compare(&latest)
     }
@@ -268,7 +348,12 @@ fn refusal(tool: &str, error: &RegistryError) -> String {
 
 impl Managed {
     /// `None` if the session's scope permits no tool of it.
-    fn new(server: Server, session: &Open, redactor: &'static Redactor) -> Option<Self> {
+    fn new(
+        server: Server,
+        session: &Open,
+        redactor: &'static Redactor,
+        news: (usize, mpsc::UnboundedSender<News>),
+    ) -> Option<Self> {
         let place = Place::of_server(&server, &session.project);
         let pins = place.pins().and_then(|text| Pins::read(&text, &server));
         let log = RefCell::new(Ring::of(&place.log()));
@@ -304,6 +389,7 @@ impl Managed {
             live: Mutex::default(),
             failures: cell::Cell::new(0),
             watch: RefCell::default(),
+            news,
         })
     }
 
@@ -321,8 +407,7 @@ impl Managed {
             schema,
         } = tool;
         NewTool {
-            // The server's own claim about the risk is not believed.
-            risk: self.server.risks.get(&tool).copied().unwrap_or(Risk::High),
+            risk: self.risk(&tool),
             origin: Origin::Server {
                 server: self.server.name.clone(),
                 tool,
@@ -340,18 +425,43 @@ impl Managed {
         input: Value,
         dial: &Rc<dyn Dial>,
     ) -> Result<Reply, Failed> {
-        let live = self.live(dial).await?;
-        self.check(&tool)?;
-        let input = match input {
-            Value::Object(input) => input,
-            _ => return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input")),
+        let Value::Object(input) = input else {
+            return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input"));
         };
-        let answer = live.call(tool, input).await;
-        if answer.is_err() {
-            self.write_challenge(live.challenge());
+        // Only the user can say that a call may be made twice: they have set its risk.
+        let is_harmless = self.risk(&tool) == Risk::Low;
+        let mut repeats = is_harmless;
+        loop {
+            let live = self.live(dial).await?;
+            self.check(&tool)?;
+            let answer = live.call(tool.clone(), input.clone()).await;
+            if answer.is_err() {
+                self.write_challenge(live.challenge());
+            }
+            self.write_log();
+            match answer {
+                Err(_) if repeats && !live.is_alive() => {
+                    repeats = false;
+                    self.watched
+                        .note("ended during a call, which is made once more");
+                }
+                Err(failed) if !is_harmless && !live.is_alive() => {
+                    return Err(Failed {
+                        message: format!(
+                            "{}; whether the call was carried out is not known. The next call starts the server again",
+                            failed.message
+                        ),
+                        ..failed
+                    });
+                }
+                answer => return answer,
+            }
         }
-        self.write_log();
-        answer
+    }
+
+    /// The risk of a tool, as the user has set it: the server's own claim about it is not believed.
+    fn risk(&self, tool: &str) -> Risk {
+        self.server.risks.get(tool).copied().unwrap_or(Risk::High)
     }
 
     /// Refuses a tool that differs from the accepted one.
@@ -544,6 +654,13 @@ impl Managed {
                         "its tools differ from the accepted ones: {}",
                         changes.describe()
                     ));
+                    if changes.are_to_accept() {
+                        // Nobody may follow.
+                        let _ = self
+                            .news
+                            .1
+                            .send(News::Differs(changes.advice(&self.server.name)));
+                    }
                 }
                 self.changes.replace(changes);
                 Ok(())
@@ -564,17 +681,73 @@ impl Managed {
         Ok(())
     }
 
-    /// Requests its list of tools again when it reports a change.
+    /// Takes over what a person has accepted since the pins were read.
+    fn follow_pins(&self) {
+        let text = self.place.pins();
+        let Some(pins) = text.and_then(|text| Pins::read(&text, &self.server)) else {
+            return;
+        };
+        if self.pins.borrow().as_ref() == Some(&pins) {
+            return;
+        }
+        let listed = self.listed.borrow();
+        let now = pins.compare(&listed);
+        let before = self.changes.replace(now.clone());
+        self.pins.replace(Some(pins));
+        let waits = |changes: &Changes, name: &String| {
+            changes.added.contains(name) || changes.changed.contains(name)
+        };
+        let is_accepted = |tool: &&ListedTool| {
+            waits(&before, &tool.name) && !waits(&now, &tool.name) && self.offers(&tool.name)
+        };
+        let tools: Vec<_> = listed.iter().filter(is_accepted).cloned().collect();
+        if !tools.is_empty() {
+            let (server, news) = &self.news;
+            let server = *server;
+            // Nobody may follow.
+            let _ = news.send(News::Accepted { server, tools });
+        }
+    }
+
+    /// Compares a list of the running server with what is accepted, and leaves what is not for `lazaret mcp accept`: a server that is
+    /// started for that may not list it yet.
+    fn relist(&self, tools: &[ListedTool]) -> Result<(), Failed> {
+        self.follow_pins();
+        self.compare(tools)?;
+        if self.changes.borrow().are_to_accept() {
+            let waiting = Pins::new(&self.server, tools).text();
+            self.place.write_waiting(&waiting).map_err(|error| {
+                let why = format!("has new tools that cannot be recorded: {error}");
+                self.failed(ErrorKind::Internal, &why)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Requests its list of tools again when it reports a change, and looks for their acceptance while one is missing.
     fn watch(self: &Rc<Self>, live: &Rc<Live>, changed: Arc<Notify>) -> Watch {
         let (managed, live) = (Rc::downgrade(self), Rc::downgrade(live));
         Watch(spawn_local(async move {
             loop {
-                changed.notified().await;
+                let Some(waits) = managed
+                    .upgrade()
+                    .map(|managed| managed.changes.borrow().are_to_accept())
+                else {
+                    return;
+                };
+                let is_changed = tokio::select! {
+                    () = changed.notified() => true,
+                    () = sleep(ACCEPTED), if waits => false,
+                };
                 let (Some(managed), Some(live)) = (managed.upgrade(), live.upgrade()) else {
                     return;
                 };
+                if !is_changed {
+                    managed.follow_pins();
+                    continue;
+                }
                 let compared = match live.list().await {
-                    Ok(tools) => managed.compare(&tools),
+                    Ok(tools) => managed.relist(&tools),
                     Err(failed) => Err(failed),
                 };
                 if let Err(failed) = compared {
@@ -589,12 +762,11 @@ impl Managed {
     async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>, executions: &Executions) -> Report {
         let live = self.live(dial).await;
         let (offered, refused) = self.sorted(executions);
-        let (changes, listed) = (self.changes.borrow().clone(), self.listed.borrow().clone());
-        let differences = self
-            .pins
-            .borrow()
-            .as_ref()
-            .map(|pins| changes.differences(pins, &listed));
+        let listed = self.with_waiting(self.listed.borrow().clone());
+        let pins = self.pins.borrow();
+        let changes = pins.as_ref().map(|pins| pins.compare(&listed));
+        let changes = changes.unwrap_or_default();
+        let differences = pins.as_ref().map(|pins| changes.differences(pins, &listed));
         Report {
             server: self.server.name.clone(),
             tools: live.map(|_| offered),
@@ -603,6 +775,20 @@ impl Managed {
             listed,
             refused,
         }
+    }
+
+    /// A list with the tools that only a running session's server has listed.
+    fn with_waiting(&self, mut listed: Vec<ListedTool>) -> Vec<ListedTool> {
+        let waiting = self.place.waiting();
+        let waiting = waiting.and_then(|text| Pins::read(&text, &self.server));
+        let is_new = |tool: &ListedTool| listed.iter().all(|known| known.name != tool.name);
+        let new: Vec<_> = waiting
+            .iter()
+            .flat_map(Pins::tools)
+            .filter(is_new)
+            .collect();
+        listed.extend(new);
+        listed
     }
 
     /// Its tools that a session can offer, and what is wrong with each of the others, by trial registration.

@@ -1,9 +1,11 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
+use crate::news::Texts;
 use crate::servers::{Report, Servers, Watch};
 use crate::settings::{self, Server, Whose};
 use crate::store::{self, Place};
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
+use orchestrator_session::Session;
 use orchestrator_session::executor::Dial;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::catalogue::BATCH;
@@ -155,6 +157,8 @@ pub struct SessionServers {
     pub(crate) problems: Vec<String>,
     tell: fn(&str),
     serving: RefCell<Option<Watch>>,
+    following: RefCell<Option<Watch>>,
+    news: Rc<Texts>,
 }
 
 impl SessionServers {
@@ -207,6 +211,8 @@ impl SessionServers {
             problems: Vec::new(),
             tell,
             serving: RefCell::default(),
+            following: RefCell::default(),
+            news: Rc::default(),
         }
     }
 
@@ -241,6 +247,27 @@ impl SessionServers {
         problems
     }
 
+    /// Follows changes of their tools while `session` runs: reports them, and registers what a person accepts. Needs a local runtime.
+    pub fn follow(&self, session: &Session) {
+        self.follow_with(session, || ());
+    }
+
+    /// The same; calls `renewed` after tools were registered.
+    pub fn follow_with(&self, session: &Session, renewed: impl Fn() + 'static) {
+        let (tell, news) = (self.tell, self.news.clone());
+        let follow = move |text: String| {
+            tell(&text);
+            news.add(text);
+        };
+        self.following
+            .replace(self.servers.follow(session.clone(), follow, renewed));
+    }
+
+    /// What was reported since the last call of this.
+    pub fn take_news(&self) -> Vec<String> {
+        self.news.take()
+    }
+
     /// Adds their tools to the scope of a session without a project, which permits only what it names.
     pub fn permit(&self, scope: &mut Scope) {
         let left_out = add_permissions(scope, self.scope.as_ref(), self.servers.names());
@@ -270,6 +297,7 @@ impl SessionServers {
     /// Ends all servers of the session. No call starts one again.
     pub async fn close(&self) {
         self.serving.replace(None);
+        self.following.replace(None);
         self.servers.close().await;
     }
 }

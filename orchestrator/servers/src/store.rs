@@ -87,6 +87,24 @@ impl Place {
         kept::replace(&self.file(".pins"), text)
     }
 
+    /// The tools of a running server that wait to be accepted, in the form of pins.
+    pub fn waiting(&self) -> Option<String> {
+        kept::read(&self.file(".waiting"))
+    }
+
+    /// Writes the tools that wait to be accepted.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_waiting(&self, text: &str) -> io::Result<()> {
+        kept::replace(&self.file(".waiting"), text)
+    }
+
+    /// Removes the tools that wait to be accepted.
+    pub fn forget_waiting(&self) {
+        self.remove(".waiting");
+    }
+
     /// The log as it was stored.
     pub fn log(&self) -> String {
         kept::read(&self.file(".log")).unwrap_or_default()
@@ -154,7 +172,7 @@ impl Place {
 
     /// Removes all files of the server.
     pub fn forget(&self) {
-        [".pins", ".log", ".login", ".challenge", ".lock"]
+        [".pins", ".waiting", ".log", ".login", ".challenge", ".lock"]
             .iter()
             .for_each(|ending| self.remove(ending));
     }

@@ -3,6 +3,7 @@
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::executor::Connection;
+use crate::publish::RawEvent;
 use crate::request;
 use crate::spans;
 use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request};
@@ -17,6 +18,7 @@ use orchestrator_tools::web_results;
 use orchestrator_web::WebError;
 use orchestrator_web::request::{Fetch, View, WebRequest};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -113,12 +115,13 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
     let limit_s = engine
         .scope_timeout_s(&caller.tool)
         .min(engine.scope_timeout_s(effect.tool()));
+    let hits = RefCell::default();
     let work = async {
         match wanted {
-            WebRequest::Search(search) => web
-                .search(&search)
-                .await
-                .map(|found| web_results::found(&found).into()),
+            WebRequest::Search(search) => web.search(&search).await.map(|found| {
+                hits.replace(web_results::hits(&found));
+                web_results::found(&found).into()
+            }),
             WebRequest::Fetch(fetch) => {
                 let fetch = Fetch {
                     timeout_s: fetch.timeout_s.min(limit_s),
@@ -144,7 +147,24 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
             text.unwrap_or(Err(WebError::TimedOut(limit_s))).map_err(Failed::from),
         () = caller.context.cancel.cancelled() => Err(cancelled()),
     };
+    publish_hits(caller, &hits.take()).await;
     timed(caller, begun, text)
+}
+
+/// Publishes the hits of a search one by one, as a command's output. It takes as long as the front end needs, which is none of the
+/// search's time.
+async fn publish_hits(caller: &Caller, hits: &[String]) {
+    for hit in hits {
+        let text = format!("{hit}\n\n");
+        let output = RawEvent::Output {
+            stderr: false,
+            bytes: text.as_bytes(),
+        };
+        // A front end that is gone gets no result either.
+        if caller.publish(output).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Passes a call to the owner of its tool and waits for the answer.

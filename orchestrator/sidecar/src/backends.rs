@@ -110,8 +110,7 @@ impl Backends {
     ) -> Result<Rc<dyn Provider>, Refused> {
         let (name, backend) = self.backend(name).map_err(Refused::Request)?;
         let own = key.map(|key| {
-            let wrong =
-                || RequestError::Invalid("apiKey: empty, or no text of one line".to_owned());
+            let wrong = || RequestError::field("apiKey", "empty, or no text of one line");
             Key::new(key).ok_or_else(|| Refused::Request(wrong()))
         });
         let own = own.transpose()?;
@@ -246,7 +245,7 @@ mod tests {
         let wrong = backends.provider(None, Some("a\nb"));
         assert!(matches!(
             wrong,
-            Err(Refused::Request(RequestError::Invalid(_)))
+            Err(Refused::Request(RequestError::Field { .. }))
         ));
     }
 }

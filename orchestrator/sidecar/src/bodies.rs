@@ -1,6 +1,6 @@
 //! The bodies of HTTP requests and responses. The API description is generated from the same types.
 
-use crate::incoming::{RequestError, Send, TrustLevel, is_content};
+use crate::incoming::{RequestError, Send, TrustLevel, is_content, non_empty};
 use broker_protocol::Scope;
 use orchestrator_agent::provider::Model;
 use orchestrator_tools::catalogue::TOOLS;
@@ -16,28 +16,28 @@ pub struct RunRequest {
     /// What the user says, at most 1 MiB.
     pub prompt: String,
     /// What the run is for: `engineering`, `research`, or a pack of the configuration.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub pack: Option<String>,
     /// The model; absent, as in `chat:send`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub model: Option<String>,
     /// The model too: the name that other systems have for it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub model_key: Option<String>,
     /// The provider; absent, that of the start.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub provider: Option<String>,
     /// The key for the provider.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub api_key: Option<String>,
     /// `false`: no web tools, and no network for commands.
     #[serde(default)]
     pub network_allowed: Option<bool>,
     /// The conversation to continue; if absent, a new one that is dropped after the run.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub conversation_id: Option<String>,
     /// The project root, as in `chat:send`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub project: Option<PathBuf>,
     /// What the session is narrowed to, as in `chat:send`.
     #[serde(default)]
@@ -46,10 +46,10 @@ pub struct RunRequest {
     #[serde(default)]
     pub trust: Option<TrustLevel>,
     /// The policy profile, as in `chat:send`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub profile: Option<String>,
     /// Instructions for this run, as in `chat:send`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub system_prompt: Option<String>,
     /// Whether questions wait for an answer, over a WebSocket or `POST /runs/{id}/approve`; if absent, each call that needs approval is denied at once.
     #[serde(default)]
@@ -69,10 +69,10 @@ pub struct Settings {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyRequest {
     /// The provider; absent, that of the start.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub provider: Option<String>,
     /// The key; absent, the configured one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub api_key: Option<String>,
 }
 
@@ -160,8 +160,8 @@ impl RunRequest {
     pub fn into_send(self) -> Result<Send, RequestError> {
         let network_closed = self.network_allowed == Some(false);
         if network_closed && self.scope.is_some() {
-            let message = "networkAllowed: a scope decides on the network tool by tool";
-            return Err(RequestError::Invalid(message.to_owned()));
+            let message = "a scope decides on the network tool by tool";
+            return Err(RequestError::field("networkAllowed", message));
         }
         is_content("prompt", &self.prompt)?;
         let scope = if network_closed {

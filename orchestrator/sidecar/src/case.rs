@@ -20,6 +20,41 @@ pub enum WireCase {
 const NESTED: [&str; 3] = ["usage", "context", "error"];
 
 impl WireCase {
+    /// The case in which a client has written the names of a payload, if one of them tells.
+    pub fn of(payload: &Value) -> Option<Self> {
+        let names = payload.as_object()?;
+        let has = |is: fn(char) -> bool| names.keys().any(|name| name.chars().skip(1).any(is));
+        if has(|letter| letter == '_') {
+            Some(Self::Snake)
+        } else {
+            has(|letter| letter.is_ascii_uppercase()).then_some(Self::Camel)
+        }
+    }
+
+    /// A name of ours in this case.
+    pub fn name(self, camel: &str) -> String {
+        match self {
+            Self::Camel => camel.to_owned(),
+            Self::Snake => to_snake(camel),
+        }
+    }
+
+    /// The schema of a payload, with its names in this case.
+    pub fn schema(self, mut schema: Value) -> Value {
+        if let Some(fields) = schema["properties"].as_object_mut() {
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(name, field)| (self.name(&name), field))
+                .collect();
+        }
+        if let Some(required) = schema["required"].as_array_mut() {
+            for name in required {
+                *name = self.name(name.as_str().unwrap_or_default()).into();
+            }
+        }
+        schema
+    }
+
     /// Converts the payload of an event for sending.
     pub fn write(self, payload: Value) -> Value {
         match (self, payload) {

@@ -1,12 +1,14 @@
 //! Carries out the messages of one WebSocket.
 
 use crate::access;
+use crate::case::WireCase;
 use crate::client_tools::ClientTools;
 use crate::incoming::{ClientMessage, Request, RequestError, Send};
 use crate::outbox::Outbox;
 use crate::packet::{Answer, Packet};
 use crate::run::{Answers, Beginner, start};
 use crate::service::Service;
+use orchestrator_agent::event::{Body, Event, now};
 use orchestrator_text::sanitize::Sanitizer;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -59,8 +61,10 @@ impl Client {
         let Request {
             kind,
             request_id,
+            conversation,
+            case,
             message,
-        } = Request::parse(text);
+        } = Request::parse(text, self.service.case);
         // Answers repeat both, and they may contain anything.
         let (kind, request_id) = (
             self.sanitized(&kind),
@@ -94,8 +98,33 @@ impl Client {
                     .await;
                 }
             }
-            Err(error) => self.reject(&kind, request_id, &error).await,
+            Err(error) => {
+                let error = error.in_case(case);
+                self.reject(&kind, request_id, &error).await;
+                self.report_in_chat(&kind, conversation, &error).await;
+            }
         }
+    }
+
+    /// Reports a rejected message of a chat as an error of the chat too, because clients with the older case know no other one.
+    async fn report_in_chat(&self, kind: &str, conversation: Option<String>, error: &RequestError) {
+        if self.service.case == WireCase::Camel || !kind.starts_with("chat:") {
+            return;
+        }
+        let event = Event {
+            conversation: conversation.unwrap_or_default().into(),
+            message: "".into(),
+            parent: None,
+            timestamp: now(),
+            body: Body::Error {
+                code: error.code(),
+                message: self.sanitized(&error.to_string()),
+                retry_after_s: None,
+            },
+        };
+        let packet = Packet::outside_run(&event, self.service.case);
+        // If the client is gone, it needs no report.
+        let _ = self.outbox.send(packet).await;
     }
 
     /// Answers a binary message.

@@ -180,6 +180,14 @@ impl ConversationState {
         self.session.borrow_mut().take()
     }
 
+    /// What was reported of the servers in its session, since the last call of this.
+    pub fn take_news(&self) -> Vec<String> {
+        let session = self.session.borrow();
+        session
+            .as_ref()
+            .map_or_else(Vec::new, |open| open.servers.take_news())
+    }
+
     /// Ends its session, if it has one.
     pub fn end_session(&self) {
         if let Some(open) = self.take_session() {

@@ -1,18 +1,18 @@
 //! The messages of clients: each is a type with its limits. The description of the wire is generated from the same types.
 
-use crate::case;
+use crate::case::{self, WireCase};
 use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, Risk, Trust};
 use orchestrator_agent::control::Answer;
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
-use orchestrator_tools::input::explain;
+use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_tools::remote::Reply;
 use policies::value::TrustName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -61,10 +61,10 @@ pub struct Send {
     #[schemars(length(min = 1))]
     pub content: String,
     /// The conversation; absent, a new one. Letters, digits, `.`, `_` and `-`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub conversation_id: Option<String>,
     /// The project root: an absolute path. Absent, that of the start; where there is none, no tool works on files.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub project: Option<PathBuf>,
     /// What the session is narrowed to: `tool_permissions` as in a scope file.
     #[serde(default)]
@@ -73,25 +73,25 @@ pub struct Send {
     #[serde(default)]
     pub trust: Option<TrustLevel>,
     /// The policy profile; absent, that of the start.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub profile: Option<String>,
     /// The provider; absent, that of the start.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub provider: Option<String>,
     /// The model; absent, the configured one, else the smallest that can chat.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub model: Option<String>,
     /// The key for the provider. It is held in memory only.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub api_key: Option<String>,
     /// Instructions for this run, besides the configured ones.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub system_prompt: Option<String>,
     /// Earlier messages; they replace those that the server keeps.
     #[serde(default)]
     pub history: Option<Vec<HistoryMessage>>,
     /// What the run is for: `engineering`, `research`, or a pack of the configuration.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub pack: Option<String>,
     /// Whether to send pieces of inputs as the model writes them.
     #[serde(default)]
@@ -105,10 +105,10 @@ pub struct HistoryMessage {
     /// Its author: user, assistant or tool.
     pub role: Role,
     /// The text; of a tool, its result.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub content: String,
     /// The calls that a model has asked for.
-    #[serde(default, alias = "tool_calls")]
+    #[serde(default, alias = "tool_calls", deserialize_with = "or_default")]
     pub tool_calls: Vec<HistoryCall>,
     /// Of a tool's result: the call.
     #[serde(default, alias = "tool_call_id")]
@@ -140,7 +140,7 @@ pub struct HistoryCall {
     /// The tool, as the model named it.
     pub name: String,
     /// What it was called with.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub input: Map<String, Value>,
 }
 
@@ -162,7 +162,7 @@ pub struct Approve {
     /// The call, as `chat:tool-confirm` names it.
     pub tool_id: String,
     /// The conversation; absent, that whose call waits under this id, if it is only one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub conversation_id: Option<String>,
     /// The answer that the question gets.
     #[serde(default)]
@@ -174,10 +174,10 @@ pub struct Approve {
     #[serde(default)]
     pub part: Option<usize>,
     /// What the question was about, as in it: an answer to anything else is rejected.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub digest: Option<String>,
     /// Accepted for compatibility and ignored.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty")]
     pub message_id: Option<String>,
 }
 
@@ -312,6 +312,8 @@ impl From<RiskLevel> for Risk {
 pub enum RequestError {
     #[error("{0}")]
     Invalid(String),
+    #[error("{field}: {message}")]
+    Field { field: String, message: String },
     #[error("there is no message type {0:?}")]
     UnknownType(String),
     #[error(
@@ -334,8 +336,8 @@ pub enum RequestError {
     NotShown(String),
     #[error("{0}")]
     OtherDigest(String),
-    #[error("calls of several conversations wait under this id: name one with conversationId")]
-    Ambiguous,
+    #[error("several calls wait under this id: name one with {field}")]
+    Ambiguous { field: String },
     #[error("no call {0:?} waits for an answer of this client")]
     NotExecuting(String),
     #[error("{0}")]
@@ -351,10 +353,32 @@ pub enum RequestError {
 }
 
 impl RequestError {
+    /// An error in this field, by its name in camel case.
+    pub fn field(field: &str, message: impl Into<String>) -> Self {
+        Self::Field {
+            field: field.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// The same, with the names of fields in the case that the client writes.
+    pub fn in_case(self, case: WireCase) -> Self {
+        match self {
+            Self::Field { field, message } => Self::Field {
+                field: case.name(&field),
+                message,
+            },
+            Self::Ambiguous { field } => Self::Ambiguous {
+                field: case.name(&field),
+            },
+            other => other,
+        }
+    }
+
     /// The code on the wire.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Invalid(_) | Self::Id => "invalid_request",
+            Self::Invalid(_) | Self::Field { .. } | Self::Id => "invalid_request",
             Self::UnknownType(_) => "unknown_type",
             Self::UnknownConversation(_) => "unknown_conversation",
             Self::UnknownRun(_) => "unknown_run",
@@ -364,7 +388,7 @@ impl RequestError {
             Self::NotPending(_) => "unknown_tool_id",
             Self::NotShown(_) => "not_shown",
             Self::OtherDigest(_) => "other_digest",
-            Self::Ambiguous => "ambiguous_tool_id",
+            Self::Ambiguous { .. } => "ambiguous_tool_id",
             Self::NotExecuting(_) => "unknown_execution",
             Self::Tool(_) => "invalid_tool",
             Self::UnknownProvider(_) => "unknown_provider",
@@ -382,6 +406,10 @@ pub struct Request {
     pub kind: String,
     /// The client's ID for it, which answers repeat.
     pub request_id: Option<String>,
+    /// The conversation that it names.
+    pub conversation: Option<String>,
+    /// The case in which the client writes names.
+    pub case: WireCase,
     /// The message, or why it is invalid.
     pub message: Result<ClientMessage, RequestError>,
 }
@@ -396,8 +424,8 @@ struct Envelope {
 }
 
 impl Request {
-    /// Parses the text of a message.
-    pub fn parse(text: &str) -> Self {
+    /// Parses the text of a message. Where its names do not tell the client's case, it is `case`.
+    pub fn parse(text: &str, case: WireCase) -> Self {
         match once::check(text.as_bytes()).and_then(|()| serde_json::from_str::<Envelope>(text)) {
             Ok(Envelope {
                 r#type,
@@ -405,14 +433,22 @@ impl Request {
                 request_id,
             }) => {
                 let kind = brief(&r#type);
+                let case = WireCase::of(&payload).unwrap_or(case);
+                let conversation = ["conversationId", "conversation_id"]
+                    .iter()
+                    .find_map(|name| payload[name].as_str())
+                    .filter(|id| is_id(id))
+                    .map(str::to_owned);
                 let (request_id, id_error) = match request_id.filter(|id| !id.is_empty()) {
                     Some(id) if !is_id(&id) => (None, Some(RequestError::Id)),
                     id => (id, None),
                 };
-                let message = id_error.map_or_else(|| message(&r#type, payload), Err);
+                let message = id_error.map_or_else(|| message(&r#type, payload, case), Err);
                 Self {
                     kind,
                     request_id,
+                    conversation,
+                    case,
                     message,
                 }
             }
@@ -424,6 +460,8 @@ impl Request {
                 Self {
                     kind: String::new(),
                     request_id: None,
+                    conversation: None,
+                    case,
                     message: Err(RequestError::Invalid(message)),
                 }
             }
@@ -436,35 +474,35 @@ fn explain_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
-type Reader = fn(Value) -> Result<ClientMessage, RequestError>;
+type Reader = fn(Value, WireCase) -> Result<ClientMessage, RequestError>;
 
 /// The existing types of messages.
 const MESSAGES: [(&str, Reader); 8] = [
-    ("chat:send", |payload| {
+    ("chat:send", |payload, case| {
         Ok(ClientMessage::Send(Box::new(
-            read::<Send>(payload)?.checked()?,
+            read::<Send>(payload, case)?.checked()?,
         )))
     }),
-    ("chat:cancel", |payload| {
-        read(payload).map(ClientMessage::Cancel)
+    ("chat:cancel", |payload, case| {
+        read(payload, case).map(ClientMessage::Cancel)
     }),
-    ("chat:tool-approve", |payload| {
-        read(payload).map(ClientMessage::Approve)
+    ("chat:tool-approve", |payload, case| {
+        read(payload, case).map(ClientMessage::Approve)
     }),
-    ("chat:resume", |payload| {
-        read(payload).map(ClientMessage::Resume)
+    ("chat:resume", |payload, case| {
+        read(payload, case).map(ClientMessage::Resume)
     }),
-    ("chat:trust", |payload| {
-        read(payload).map(ClientMessage::Trust)
+    ("chat:trust", |payload, case| {
+        read(payload, case).map(ClientMessage::Trust)
     }),
-    ("tool:register", |payload| {
-        read(payload).map(ClientMessage::Register)
+    ("tool:register", |payload, case| {
+        read(payload, case).map(ClientMessage::Register)
     }),
-    ("tool:unregister", |payload| {
-        read(payload).map(ClientMessage::Unregister)
+    ("tool:unregister", |payload, case| {
+        read(payload, case).map(ClientMessage::Unregister)
     }),
-    ("tool:answer", |payload| {
-        read(payload).map(ClientMessage::ToolAnswer)
+    ("tool:answer", |payload, case| {
+        read(payload, case).map(ClientMessage::ToolAnswer)
     }),
 ];
 
@@ -476,29 +514,35 @@ pub fn known(kind: &str) -> Option<&'static str> {
         .find(|name| *name == kind)
 }
 
-fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
+fn message(kind: &str, payload: Value, case: WireCase) -> Result<ClientMessage, RequestError> {
     let reader = MESSAGES
         .iter()
         .find(|(name, _)| *name == kind)
         .map(|(_, reader)| reader);
-    reader.ok_or_else(|| RequestError::UnknownType(brief(kind)))?(payload)
+    reader.ok_or_else(|| RequestError::UnknownType(brief(kind)))?(payload, case)
 }
 
-/// Parses a payload. An error names the field but not its value, which may be a key.
+/// Parses a payload. An error names the field, in `case`, but not its value, which may be a key.
 ///
 /// # Errors
 /// If it is invalid.
-pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, RequestError> {
-    let twice = |name: String| RequestError::Invalid(format!("duplicate field `{}`", brief(&name)));
+pub fn read<T: DeserializeOwned + JsonSchema>(
+    payload: Value,
+    case: WireCase,
+) -> Result<T, RequestError> {
+    let twice = |name: String| {
+        RequestError::Invalid(format!("duplicate field `{}`", brief(&case.name(&name))))
+    };
     let payload = case::read(payload).map_err(twice)?;
     // An explanation quotes the value, and this one must not be quoted.
     if payload
         .get("apiKey")
         .is_some_and(|key| !key.is_string() && !key.is_null())
     {
-        return Err(RequestError::Invalid(
-            "field `apiKey`: expected a string".to_owned(),
-        ));
+        return Err(RequestError::Invalid(format!(
+            "field `{}`: expected a string",
+            case.name("apiKey")
+        )));
     }
     // Serde would accept an array as the fields in order.
     let typed = if payload.is_object() {
@@ -507,11 +551,30 @@ pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, Reque
         None
     };
     typed.ok_or_else(|| {
-        let explained = explain::<T>(&payload).map(|error| error.to_string());
+        let schema = case.schema(schema_of::<T>());
+        let explained = explain_by(schema, &case.write(payload)).map(|error| error.to_string());
         RequestError::Invalid(
             explained.unwrap_or_else(|| "the fields do not match this message".to_owned()),
         )
     })
+}
+
+/// An optional string, for which the empty one means none: clients with typed settings send every field.
+///
+/// # Errors
+/// If it is no string.
+pub fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    Ok(text.filter(|text| !text.is_empty()).map(T::from))
+}
+
+/// A value for which `null` means the default, as the lists of typed clients without members.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// The beginning of a name that a client sent.
@@ -531,9 +594,10 @@ pub fn is_id(id: &str) -> bool {
 /// It is empty or too long.
 pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
     match text.trim().is_empty() || text.len() > CONTENT_MAX {
-        true => Err(RequestError::Invalid(format!(
-            "{field}: 1 to {CONTENT_MAX} bytes, not only blanks"
-        ))),
+        true => Err(RequestError::field(
+            field,
+            format!("1 to {CONTENT_MAX} bytes, not only blanks"),
+        )),
         false => Ok(()),
     }
 }
@@ -544,7 +608,7 @@ impl Send {
     /// # Errors
     /// The first limit that it exceeds.
     pub fn checked(self) -> Result<Self, RequestError> {
-        let invalid = |message: String| Err(RequestError::Invalid(message));
+        let invalid = |field, message: String| Err(RequestError::field(field, message));
         if self.conversation_id.as_deref().is_some_and(|id| !is_id(id)) {
             return Err(RequestError::Id);
         }
@@ -554,21 +618,22 @@ impl Send {
             .as_ref()
             .is_some_and(|history| history.len() > HISTORY_MAX)
         {
-            return invalid(format!("history: at most {HISTORY_MAX} messages"));
+            return invalid("history", format!("at most {HISTORY_MAX} messages"));
         }
         if self
             .system_prompt
             .as_ref()
             .is_some_and(|text| text.len() > INSTRUCTIONS_MAX)
         {
-            return invalid(format!("systemPrompt: at most {INSTRUCTIONS_MAX} bytes"));
+            return invalid("systemPrompt", format!("at most {INSTRUCTIONS_MAX} bytes"));
         }
         if let Some(project) = &self.project
             && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
         {
-            return invalid(format!(
-                "project: an absolute path of at most {PATH_MAX} bytes"
-            ));
+            return invalid(
+                "project",
+                format!("an absolute path of at most {PATH_MAX} bytes"),
+            );
         }
         Ok(self)
     }
@@ -668,7 +733,7 @@ impl ToolReply {
                 image: None,
             })),
             (None, Some(text), None) => {
-                let wrong = |_| RequestError::Invalid("contentBase64: not base64".to_owned());
+                let wrong = |_| RequestError::field("contentBase64", "not base64");
                 Ok(Ok(Reply {
                     text: STANDARD.decode(text).map_err(wrong)?,
                     structured,
@@ -692,7 +757,9 @@ mod tests {
     use serde_json::json;
 
     fn parse(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
-        Request::parse(&json!({ "type": kind, "payload": payload }).to_string()).message
+        let text = json!({ "type": kind, "payload": payload }).to_string();
+        let request = Request::parse(&text, WireCase::Camel);
+        request.message.map_err(|error| error.in_case(request.case))
     }
 
     #[test]
@@ -725,11 +792,72 @@ mod tests {
         assert!(send(json!({"content": "x", "systemPrompt": text(INSTRUCTIONS_MAX + 1)})).is_err());
         assert!(send(json!({"content": "x", "project": "relative"})).is_err());
         assert!(send(json!({"content": "x", "conversationId": text(ID_MAX)})).is_ok());
-        for id in [&text(ID_MAX + 1), "", ".", "..", "../x", "a/b", "a\0", "é"] {
+        for id in [&text(ID_MAX + 1), " ", ".", "..", "../x", "a/b", "a\0", "é"] {
             assert!(
                 send(json!({"content": "x", "conversationId": id})).is_err(),
                 "{id:?}"
             );
+        }
+    }
+
+    #[test]
+    fn an_empty_optional_string_is_an_absent_one() {
+        let empty = json!({"content": "x", "conversation_id": "", "provider": "", "api_key": "", "model": "",
+        "system_prompt": "", "project": "", "profile": "", "pack": "", "history": [
+            {"role": "assistant", "content": null, "tool_calls": null},
+            {"role": "assistant", "tool_calls": [{"id": "a", "name": "bash", "input": null}]},
+        ]});
+        let Ok(ClientMessage::Send(send)) = parse("chat:send", empty) else {
+            panic!()
+        };
+        assert_eq!(
+            [
+                send.conversation_id,
+                send.provider,
+                send.api_key,
+                send.model,
+                send.system_prompt,
+                send.profile,
+                send.pack
+            ],
+            [const { None }; 7]
+        );
+        assert!(send.project.is_none());
+        let answer = json!({"tool_id": "t", "approved": true, "conversation_id": "", "digest": "", "message_id": ""});
+        let Ok(ClientMessage::Approve(approve)) = parse("chat:tool-approve", answer) else {
+            panic!()
+        };
+        assert_eq!((approve.conversation_id, approve.digest), (None, None));
+    }
+
+    #[test]
+    fn an_error_names_fields_in_the_case_of_the_client() {
+        let long = "x".repeat(INSTRUCTIONS_MAX + 1);
+        for (payload, want, never) in [
+            (
+                json!({"content": "x", "system_prompt": long}),
+                "system_prompt",
+                "systemPrompt",
+            ),
+            (
+                json!({"content": "x", "systemPrompt": long}),
+                "systemPrompt",
+                "system_prompt",
+            ),
+            (
+                json!({"content": 1, "conversation_id": "c", "sytem_prompt": 1}),
+                "`system_prompt`",
+                "systemPrompt",
+            ),
+            (
+                json!({"content": "x", "conversation_id": 7}),
+                "`conversation_id`",
+                "conversationId",
+            ),
+            (json!({"content": "x", "api_key": 7}), "`api_key`", "apiKey"),
+        ] {
+            let error = parse("chat:send", payload).unwrap_err().to_string();
+            assert!(error.contains(want) && !error.contains(never), "{error}");
         }
     }
 
@@ -750,9 +878,12 @@ mod tests {
             error.to_string().contains("apikey") && !error.to_string().contains("very-secret"),
             "{error}"
         );
-        let error = Request::parse(r#"{"type":"chat:send","payload":"sk-very-secret"#)
-            .message
-            .unwrap_err();
+        let error = Request::parse(
+            r#"{"type":"chat:send","payload":"sk-very-secret"#,
+            WireCase::Camel,
+        )
+        .message
+        .unwrap_err();
         assert!(!error.to_string().contains("very-secret"), "{error}");
         assert!(matches!(
             parse("chat:sned", json!({})),

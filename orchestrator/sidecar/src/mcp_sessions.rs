@@ -82,9 +82,11 @@ async fn open(service: &Service, order: SessionOrder) -> Result<Current, Failed>
         message: service.redactor.text(&failed.message).into_owned(),
         ..failed
     })?;
+    let session = Session::start(config);
+    servers.follow(&session);
     Ok(Current {
         order,
-        session: Session::start(config),
+        session,
         servers,
     })
 }

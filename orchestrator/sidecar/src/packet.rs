@@ -92,6 +92,11 @@ impl Packet {
         ))
     }
 
+    /// The packet of an event for one client, which is none of a run's numbered ones.
+    pub fn outside_run(event: &Event, case: WireCase) -> Rc<Self> {
+        Rc::new(Self::of(event.to_json(), case, event.timestamp, None))
+    }
+
     /// The packet of an answer, in `case`.
     pub fn answer(answer: &Answer, case: WireCase) -> Rc<Self> {
         Rc::new(Self::of(json!(answer), case, now(), None))

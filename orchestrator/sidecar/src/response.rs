@@ -218,9 +218,10 @@ pub fn events_reply(events: Events) -> Response<Reply> {
 fn status(error: &RequestError) -> StatusCode {
     match error {
         RequestError::Invalid(_)
+        | RequestError::Field { .. }
         | RequestError::UnknownType(_)
         | RequestError::Id
-        | RequestError::Ambiguous
+        | RequestError::Ambiguous { .. }
         | RequestError::Tool(_)
         | RequestError::UnknownProvider(_) => StatusCode::BAD_REQUEST,
         RequestError::UnknownConversation(_)

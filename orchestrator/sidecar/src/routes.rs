@@ -4,6 +4,7 @@ use crate::backends::Refused;
 use crate::bodies::{
     CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, Models, RunRequest, Settings,
 };
+use crate::case::WireCase;
 use crate::incoming::{Approve, Cancel, MESSAGE_MAX, RequestError, read};
 use crate::once;
 use crate::outbox::outbox;
@@ -134,12 +135,13 @@ fn unknown(path: &[&str]) -> Response<Reply> {
     }
 }
 
-fn boxed(error: &RequestError) -> Box<Response<Reply>> {
-    Box::new(refused(error))
+/// The response to a client that writes names in `case`.
+fn boxed(error: RequestError, case: WireCase) -> Box<Response<Reply>> {
+    Box::new(refused(&error.in_case(case)))
 }
 
 /// Reads a JSON body within its limits.
-async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<T> {
+async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<(T, WireCase)> {
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
     let bytes = bytes(&head.headers, body).await?;
@@ -156,9 +158,11 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
                 error.line(),
                 error.column()
             );
-            boxed(&RequestError::Invalid(message))
+            boxed(RequestError::Invalid(message), WireCase::Camel)
         })?;
-    read(json).map_err(|error| boxed(&error))
+    let case = WireCase::of(&json).unwrap_or_default();
+    let typed = read(json, case).map_err(|error| boxed(error, case))?;
+    Ok((typed, case))
 }
 
 /// Whether the header declares the body as JSON: a form of a page cannot send that.
@@ -256,7 +260,7 @@ fn settings(service: &Service) -> CurrentSettings {
 }
 
 async fn change_settings(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
-    let Settings { trust } = body(request).await?;
+    let (Settings { trust }, _) = body(request).await?;
     service.trust.set(trust.0);
     Ok(json_reply(StatusCode::OK, &settings(service)))
 }
@@ -268,7 +272,7 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
         .map(|query| query.split_once('='))
     {
         None => None,
-        Some(Some(("provider", name))) => Some(name),
+        Some(Some(("provider", name))) => Some(name).filter(|name| !name.is_empty()),
         Some(_) => {
             return refused(&RequestError::Invalid(
                 "the query may contain only provider=NAME".to_owned(),
@@ -305,14 +309,14 @@ fn failed(error: &ProviderError) -> Response<Reply> {
 }
 
 async fn validate(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
-    let KeyRequest { provider, api_key } = body(request).await?;
+    let (KeyRequest { provider, api_key }, case) = body(request).await?;
     let asked = match service
         .backends
         .provider(provider.as_deref(), api_key.as_deref())
     {
         Ok(provider) => provider.models().await.map(drop),
         Err(Refused::Provider(error)) => Err(error),
-        Err(Refused::Request(error)) => return Err(boxed(&error)),
+        Err(Refused::Request(error)) => return Err(boxed(error, case)),
     };
     let reason = |error: &ProviderError| Some(error.to_string());
     let state = match &asked {
@@ -333,7 +337,10 @@ async fn validate(service: &Service, request: Request<Incoming>) -> Read<Respons
 }
 
 /// Begins a run; the requester receives its events from the returned queue.
-fn begin(service: &Rc<Service>, request: RunRequest) -> Read<(Started, crate::outbox::Queue)> {
+fn begin(
+    service: &Rc<Service>,
+    (request, case): (RunRequest, WireCase),
+) -> Read<(Started, crate::outbox::Queue)> {
     let answers = if request.approvals {
         Answers::Clients
     } else {
@@ -341,14 +348,14 @@ fn begin(service: &Rc<Service>, request: RunRequest) -> Read<(Started, crate::ou
     };
     let (outbox, queue) = outbox();
     let stays = request.conversation_id.is_some();
-    let send = request.into_send().map_err(|error| boxed(&error))?;
+    let send = request.into_send().map_err(|error| boxed(error, case))?;
     let beginner = Beginner {
         outbox,
         tools: None,
         answers,
         stays,
     };
-    let started = start(service, send, beginner).map_err(|error| boxed(&error))?;
+    let started = start(service, send, beginner).map_err(|error| boxed(error, case))?;
     Ok((started, queue))
 }
 
@@ -375,23 +382,24 @@ async fn run_stream(service: &Rc<Service>, request: Request<Incoming>) -> Read<R
 }
 
 /// The conversation of a run in progress.
-fn conversation_of(service: &Service, run: &str) -> Read<String> {
-    let status = service.runs.status(run).map_err(|error| boxed(&error))?;
+fn conversation_of(service: &Service, run: &str) -> Result<String, RequestError> {
+    let status = service.runs.status(run)?;
     match status.ended_at {
         None => Ok(status.conversation_id),
-        Some(_) => Err(boxed(&RequestError::NotRunning(status.run_id))),
+        Some(_) => Err(RequestError::NotRunning(status.run_id)),
     }
 }
 
 async fn cancel(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
-    let CancelRequest { tools_only } = body(request).await?;
-    let conversation_id = conversation_of(service, run)?;
-    service
-        .cancel(&Cancel {
-            conversation_id,
-            tools_only,
+    let (CancelRequest { tools_only }, case) = body(request).await?;
+    conversation_of(service, run)
+        .and_then(|conversation_id| {
+            service.cancel(&Cancel {
+                conversation_id,
+                tools_only,
+            })
         })
-        .map_err(|error| boxed(&error))?;
+        .map_err(|error| boxed(error, case))?;
     Ok(json_reply(StatusCode::ACCEPTED, &json!({ "runId": run })))
 }
 
@@ -400,14 +408,12 @@ async fn approve(
     run: &str,
     request: Request<Incoming>,
 ) -> Read<Response<Reply>> {
-    let approve: Approve = body(request).await?;
+    let (approve, case): (Approve, _) = body(request).await?;
+    let refused = |error| boxed(error, case);
     let approve = Approve {
-        conversation_id: Some(conversation_of(service, run)?),
+        conversation_id: Some(conversation_of(service, run).map_err(refused)?),
         ..approve
     };
-    service
-        .approve(&approve)
-        .await
-        .map_err(|error| boxed(&error))?;
+    service.approve(&approve).await.map_err(refused)?;
     Ok(json_reply(StatusCode::OK, &json!({ "runId": run })))
 }

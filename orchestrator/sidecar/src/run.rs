@@ -154,7 +154,7 @@ fn plan(
         .as_ref()
         .map(|name| Pack::named(name, &service.packs))
         .transpose();
-    let pack = pack.map_err(|error| RequestError::Invalid(format!("pack: {error}")))?;
+    let pack = pack.map_err(|error| RequestError::field("pack", error.to_string()))?;
     let mut instructions = vec![service.settings.instructions.clone()];
     instructions.extend(send.system_prompt.take());
     if !service.opener.has_project(&order) {
@@ -322,6 +322,7 @@ async fn session(
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.open);
     let session = Session::start(config);
+    servers.follow(&session);
     let order = order.clone();
     let trust = order.trust;
     Ok((
@@ -360,22 +361,23 @@ async fn follow(
         };
         let Some(event) = event else { return };
         state.publish(&event, service.case).await;
+        let sanitizer = Sanitizer::new(service.redactor);
+        let news = state.take_news();
+        notices.extend(
+            news.iter()
+                .map(|news| (Notice::ServerChanged, sanitizer.text(news))),
+        );
+        // A run's last event is its end.
+        let is_last = matches!(event.body, Body::StreamEnd { .. });
+        for (kind, message) in notices.drain(..).filter(|_| !is_last) {
+            let notice = Event {
+                timestamp: now(),
+                body: Body::Notice { kind, message },
+                ..event.clone()
+            };
+            state.publish(&notice, service.case).await;
+        }
         match &event.body {
-            Body::StreamStart { .. } => {
-                for (kind, message) in notices.drain(..) {
-                    let body = Body::Notice { kind, message };
-                    state
-                        .publish(
-                            &Event {
-                                timestamp: now(),
-                                body,
-                                ..event.clone()
-                            },
-                            service.case,
-                        )
-                        .await;
-                }
-            }
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
                 if answers == Answers::Nobody && confirm.channel != "separate" {

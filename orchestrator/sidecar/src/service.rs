@@ -271,6 +271,9 @@ impl Service {
             NotAsked::Unknown(_) | NotAsked::Answered(_) => {
                 RequestError::NotPending(error.to_string())
             }
+            NotAsked::Several(_) => RequestError::Ambiguous {
+                field: "part".to_owned(),
+            },
             NotAsked::NotShown(_) => RequestError::NotShown(error.to_string()),
             NotAsked::OtherDigest(_) => RequestError::OtherDigest(error.to_string()),
         })?;
@@ -284,7 +287,9 @@ impl Service {
         let mut waiting = runs.filter(|run| run.pending.borrow().contains(tool_id));
         match (waiting.next(), waiting.next()) {
             (Some(run), None) => Ok(run),
-            (Some(_), Some(_)) => Err(RequestError::Ambiguous),
+            (Some(_), Some(_)) => Err(RequestError::Ambiguous {
+                field: "conversationId".to_owned(),
+            }),
             (None, _) => Err(RequestError::NotPending(
                 NotAsked::Unknown(brief(tool_id)).to_string(),
             )),
@@ -341,10 +346,9 @@ impl Service {
         let tools = self.opener.tools().await;
         // An MCP client gets no tools for an agent's own notes, because agents have such tools themselves.
         let is_offered = |tool: &&Value| tool["category"] != Category::Agent.name();
-        // They are listed once.
-        let _ = self
-            .offered
+        self.offered
             .set(tools.iter().filter(is_offered).cloned().collect());
+        // They are listed once.
         let _ = self.tools.set(tools);
     }
 

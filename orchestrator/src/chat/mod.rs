@@ -179,7 +179,7 @@ impl Chat {
             telemetry.start();
             let mut config = config;
             servers.attach(&mut config.registry).await;
-            let ended = talk(config, beginning, hooks.clone(), &log).await;
+            let ended = talk(config, beginning, (hooks.clone(), &servers), &log).await;
             if let Some(hooks) = hooks {
                 hooks.end().await;
             }

@@ -17,6 +17,7 @@ use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::exit;
 use orchestrator_records::runlog::{PAUSE, RunLog};
+use orchestrator_servers::SessionServers;
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::chat_command::Line;
 use orchestrator_terminal::chat_follow::{Answers, Front};
@@ -50,7 +51,7 @@ pub struct Beginning {
 pub async fn talk(
     config: Config,
     beginning: Beginning,
-    hooks: Option<Rc<SessionHooks>>,
+    (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),
     log: &Rc<RunLog>,
 ) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
@@ -75,6 +76,7 @@ pub async fn talk(
         number = signals.next() => return Ok(exit::SIGNAL + number as u8),
     };
     let session = Session::start(config);
+    servers.follow(&session);
     let agent = Agent::new(
         session,
         chosen.provider,

@@ -137,6 +137,7 @@ impl Session {
             let mut config = config;
             servers.attach(&mut config.registry).await;
             let session = Engine::start(Config { executor, ..config });
+            servers.follow(&session);
             let (calls, executions) = Calls::new(session, writer, announced, self.tools.is_raw());
             let handing_out = calls.clone();
             tokio::task::spawn_local(async move { handing_out.hand_out(executions).await });

@@ -36,7 +36,12 @@ pub fn schema_of<I: JsonSchema>() -> Value {
 
 /// Explains why a value is no `I`, in the same words as for any invalid input.
 pub fn explain<I: JsonSchema>(value: &Value) -> Option<FieldError> {
-    Schema::built_in(schema_of::<I>()).ok()?.check(value).err()
+    explain_by(schema_of::<I>(), value)
+}
+
+/// Explains what in a value differs from a schema of ours.
+pub fn explain_by(schema: Value, value: &Value) -> Option<FieldError> {
+    Schema::built_in(schema).ok()?.check(value).err()
 }
 
 /// Removes what a model does not need: that an absent field may be `null`, number formats, line breaks in a description.

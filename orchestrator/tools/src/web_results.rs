@@ -7,8 +7,8 @@ use orchestrator_web::image::Image;
 use orchestrator_web::request::{Fetch, View};
 use orchestrator_web::{Hit, Page, SearchResults};
 
-/// The results of a search, as a numbered list.
-pub fn found(found: &SearchResults) -> ToolResult {
+/// The hits of a search, numbered.
+pub fn hits(found: &SearchResults) -> Vec<String> {
     let entry = |(index, hit): (usize, &Hit)| {
         let mut entry = format!(
             "{}. {}\n   {}",
@@ -22,7 +22,12 @@ pub fn found(found: &SearchResults) -> ToolResult {
         }
         entry
     };
-    let list: Vec<String> = found.hits.iter().enumerate().map(entry).collect();
+    found.hits.iter().enumerate().map(entry).collect()
+}
+
+/// The results of a search, as a numbered list.
+pub fn found(found: &SearchResults) -> ToolResult {
+    let list = hits(found);
     let text = if list.is_empty() {
         "no results".to_owned()
     } else {

@@ -34,6 +34,8 @@ pub fn tests() -> Vec<Test> {
         a_server_is_added_and_removed,
         a_scope_narrows_servers_too,
         a_server_that_has_ended_is_started_again,
+        a_tool_that_a_server_adds_is_accepted_while_its_session_runs,
+        a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harmless,
     ];
     // They wait for limits of half a minute, and so begin first.
     let waiting = once![
@@ -709,6 +711,58 @@ fn a_server_that_has_ended_is_started_again() {
             .success(),
         "again"
     );
+}
+
+/// A process that is started to be looked at does not list the tool, so the running one's list is what a person accepts.
+fn a_tool_that_a_server_adds_is_accepted_while_its_session_runs() {
+    let world = world(
+        Place::any(),
+        json!({ "test": server(&["growing"], json!({})) }),
+    );
+    let mut session = session(&world, &[]);
+    let grown = |session: &mut Session| session.call("mcp__test__grown", json!({}));
+    assert_eq!(grown(&mut session).kind(), "unknown_tool");
+    assert!(session.call("mcp__test__grow", json!({})).ok());
+    let status = || mcp(&world, &["status"]).text();
+    assert!(
+        process::until(LIMIT, || status().contains("new: grown")),
+        "{}",
+        status()
+    );
+    assert_eq!(
+        grown(&mut session).kind(),
+        "unknown_tool",
+        "nobody has accepted it"
+    );
+    mcp(&world, &["accept", "test", "--yes"]).success();
+    let is_there = || grown(&mut session).ok();
+    assert!(process::until(LIMIT, is_there), "it is not offered");
+    assert!(names(&world).contains(&"mcp__test__grown".to_owned()));
+    session.close(LIMIT);
+}
+
+fn a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harmless() {
+    let harmless = json!({ "risk": { "dies_once": "low" } });
+    let world = world(
+        Place::any(),
+        json!({ "test": server(&["growing"], harmless) }),
+    );
+    let mut session_of = session(&world, &[]);
+    let answer = session_of.call("mcp__test__dies_once", json!({}));
+    assert_eq!(answer.success(), "dies_once was called");
+    session_of.close(LIMIT);
+    std::fs::remove_file(world.project.join("died")).unwrap();
+    settings(&world, json!({ "test": server(&["growing"], json!({})) }));
+    let mut session = session(&world, &[]);
+    let answer = session.call("mcp__test__dies_once", json!({}));
+    let text = answer.result.to_string();
+    assert!(
+        !answer.ok() && text.contains("is not known") && text.contains("ended with code 3"),
+        "{text}"
+    );
+    let again = session.call("mcp__test__dies_once", json!({}));
+    assert_eq!(again.success(), "dies_once was called");
+    session.close(LIMIT);
 }
 
 /// As long as a server may take to read a message, and as long as it may take to be there, together.

@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
             a_violation_has_an_event_and_too_many_end_the_run,
             an_answer_by_another_client_counts_and_a_second_one_does_not,
             a_yes_to_what_was_not_shown_or_was_another_question_is_an_error,
+            a_batch_is_answered_without_part_where_the_meaning_is_clear,
             over_http_a_question_is_a_no_unless_somebody_answers,
         ],
     ]
@@ -366,4 +367,46 @@ fn over_http_a_question_is_a_no_unless_somebody_answers() {
     assert_eq!(sidecar.send("POST", &approve, &body).status, 200);
     assert_eq!(HttpAnswer::read(&mut waiting).json()["text"], "Done.");
     assert!(world.project.join("made").exists());
+}
+
+/// Clients that know no `part` send only the call's ID.
+fn a_batch_is_answered_without_part_where_the_meaning_is_clear() {
+    let world = World::new(Place::any());
+    let touch = |name: &str| json!({"tool_name": "bash", "parameters": {"command": format!("touch {name}")}});
+    let batch = |names: &[&str]| {
+        let invocations: Vec<_> = names.iter().map(|name| touch(name)).collect();
+        ("batch", json!({"invocations": invocations}))
+    };
+    let turns = script(&[
+        ("", &[batch(&["one", "two"])]),
+        ("", &[batch(&["three", "four"])]),
+        ("Done", &[]),
+    ]);
+    let sidecar = Sidecar::start(&world, &turns, &[]);
+    let mut client = sidecar.client();
+    begin(&mut client, "c");
+    let mut ask = |client: &mut WebSocket| [(); 2].map(|()| client.next_of("chat:tool-confirm"));
+    let first = ask(&mut client);
+    let id = &first[0]["toolId"];
+    approve(&mut client, json!({"toolId": id, "approved": true}));
+    let error = client.next_of("request:error");
+    assert_eq!(error["code"], "ambiguous_tool_id");
+    assert!(error["message"].to_string().contains("part"), "{error}");
+    // The digest says which one; then only one waits.
+    let digest = &first[0]["digest"];
+    approve(
+        &mut client,
+        json!({"toolId": id, "approved": true, "digest": digest}),
+    );
+    approve(&mut client, json!({"toolId": id, "approved": true}));
+    let second = ask(&mut client);
+    approve(
+        &mut client,
+        json!({"toolId": second[0]["toolId"], "approved": false}),
+    );
+    let all = client.to_end();
+    let made = ["one", "two", "three", "four"].map(|name| world.project.join(name).exists());
+    assert_eq!(made, [true, true, false, false], "{all:#?}");
+    let result = payloads(&all, "chat:tool-result")[0];
+    assert_eq!(result["error"]["kind"], "denied_user", "{result}");
 }

@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
             who_comes_back_hears_what_was_missed,
             a_run_that_nobody_hears_any_more_ends,
             names_are_written_in_the_other_case_where_that_is_asked_for,
+            a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words,
             a_client_carries_out_calls_of_its_own_tools,
             a_provider_that_fails_ends_the_run_with_its_name,
             trust_falls_at_once_and_rises_with_the_next_run,
@@ -488,6 +489,35 @@ fn names_are_written_in_the_other_case_where_that_is_asked_for() {
         !all.iter()
             .any(|message| message["payload"].get("conversationId").is_some())
     );
+}
+
+fn a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words() {
+    let world = world();
+    let sidecar = Sidecar::start(&world, &script(&[("Done", &[])]), &["--wire-case", "snake"]);
+    let mut client = sidecar.client();
+    let mut send = json!({"conversation_id": "", "content": "x", "model": "", "provider": "",
+        "system_prompt": "", "api_key": "", "history": null});
+    client.say("chat:send", send.clone());
+    let all = client.to_end();
+    assert_eq!(
+        payloads(&all, "chat:stream-end")[0]["reason"],
+        "done",
+        "{all:#?}"
+    );
+    send["system_prompt"] = "x".repeat(65 << 10).into();
+    send["conversation_id"] = "mine".into();
+    client.say("chat:send", send);
+    let refused = client.next_of("request:error");
+    // A client of the first wire waits for this one.
+    let error = client.next_of("chat:error");
+    assert_eq!(
+        (&error["code"], &error["conversation_id"]),
+        (&json!("invalid_request"), &json!("mine"))
+    );
+    for error in [refused, error] {
+        let message = error["message"].to_string();
+        assert!(message.contains("system_prompt"), "{message}");
+    }
 }
 
 fn a_client_carries_out_calls_of_its_own_tools() {

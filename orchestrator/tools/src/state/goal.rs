@@ -255,12 +255,38 @@ impl Goal {
             .for_each(|task| text.push_str(&format!("\n  - {task}")));
         self.checkpoints
             .iter()
-            .for_each(|point| text.push_str(&format!("\n  at: {}", point.description)));
+            .for_each(|point| text.push_str(&point.describe()));
         self.summary
             .iter()
-            .for_each(|summary| text.push_str(&format!("\n  done: {summary}")));
+            .for_each(|summary| text.push_str(&format!("\n  done: {}", indented(summary, 4))));
+        text.push_str(&listed("  artifacts", &self.artifacts));
         text
     }
+}
+
+impl Checkpoint {
+    fn describe(&self) -> String {
+        [
+            format!("\n  at: {}", indented(&self.description, 4)),
+            listed("    changed", &self.files_modified),
+            listed("    tests", &self.tests_added),
+            listed("    decided", &self.decisions_locked),
+        ]
+        .concat()
+    }
+}
+
+/// A line with the items of a list; nothing if there are none.
+fn listed(head: &str, items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        items => format!("\n{head}: {}", indented(&items.join("; "), 6)),
+    }
+}
+
+/// A text whose further lines begin with as many spaces, so that none looks like a line of the list.
+fn indented(text: &str, spaces: usize) -> String {
+    text.replace('\n', &format!("\n{:spaces$}", ""))
 }
 
 impl StateFile for Goals {
@@ -327,10 +353,10 @@ mod tests {
         let text = run(&mut kept, Change::Resume("g1".into())).unwrap();
         assert!(text.contains("g1 [active]") && text.contains("g3 [paused]"));
         let checkpoint = Checkpoint {
-            description: "half".into(),
-            files_modified: vec![],
-            tests_added: vec![],
-            decisions_locked: vec![],
+            description: "half\nbecause: it is late".into(),
+            files_modified: vec!["a.rs".into(), "b.rs".into()],
+            tests_added: vec!["t".into()],
+            decisions_locked: vec!["no threads".into()],
         };
         kept = StateCommand::Checkpoint(checkpoint.clone())
             .apply(kept.as_deref())
@@ -340,12 +366,15 @@ mod tests {
             &mut kept,
             Change::Complete {
                 summary: "all".into(),
-                artifacts: vec![],
+                artifacts: vec!["out".into()],
             },
         )
         .unwrap();
         assert!(
-            text.contains("g1 [completed] (medium) a\n  - step\n  at: half\n  done: all"),
+            text.contains(
+                "g1 [completed] (medium) a\n  - step\n  at: half\n    because: it is late\n    changed: a.rs; b.rs\n    \
+                 tests: t\n    decided: no threads\n  done: all\n  artifacts: out"
+            ),
             "{text}"
         );
         for change in [
