@@ -15,6 +15,7 @@ mod denials;
 mod end_to_end;
 mod escapes;
 mod findings;
+mod gc;
 mod image;
 mod kept_world;
 mod leases;
@@ -58,6 +59,7 @@ fn main() -> std::process::ExitCode {
             escapes::tests(),
             findings::tests(),
             image::tests(),
+            gc::tests(),
             leases::tests(),
             masked_secrets::tests(),
             loopback::tests(),

@@ -198,7 +198,7 @@ pub const USED_BY: [(&str, &[&str]); 16] = [
         "executor",
         &[
             "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
-            "chat", "serve",
+            "chat", "serve", "gc",
         ],
     ),
     (
@@ -617,11 +617,16 @@ fn text(path: PathBuf) -> Result<String, Failed> {
     path.into_os_string().into_string().map_err(refused)
 }
 
+/// Where the default central roots lie.
+pub fn projects() -> PathBuf {
+    state_directory::data().join("projects")
+}
+
 /// The default central root of a project; if a profile's programs keep state in it, it belongs to that profile alone. A directory
 /// with a name of the first releases is left alone: nothing in it tells which project it belongs to, which is why the name was
 /// changed.
 fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
-    let projects = state_directory::data().join("projects");
+    let projects = projects();
     if let Some(profile) = state_of {
         return projects.join(format!("{}-{profile}", folder_name(project)));
     }
