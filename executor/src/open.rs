@@ -939,6 +939,7 @@ fn build_environment(
     let (rules, ours) = (&policy.environment, &user.variables);
     let reach = Reach::of(policy);
     let mut own = relay::variables(rules, reach, ours, visible);
+    own.retain(|(name, value)| caches::is_of_use((name, value), &zones.0, &scratch.home));
     own.extend(caches::variables(
         policy,
         reach == Reach::Online,

@@ -213,7 +213,13 @@ impl Session {
         let profile = self
             .profiles
             .with_missing_program(&finished, &self.spec.policy);
-        let (denied, found) = finished.conclude(&self.spec);
+        let (mut denied, found) = finished.conclude(&self.spec);
+        if profile.is_none() {
+            let programs = self.profiles.in_search_path(&finished, &self.spec);
+            programs
+                .into_iter()
+                .for_each(|denial| denied.push_new(denial));
+        }
         self.found.extend(found);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);

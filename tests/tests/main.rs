@@ -36,6 +36,7 @@ mod shared_inodes;
 mod sidecar;
 mod successive;
 mod supervised;
+mod toolchains;
 #[cfg(target_arch = "x86_64")]
 mod tracing;
 mod why;
@@ -58,8 +59,8 @@ fn main() -> std::process::ExitCode {
             end_to_end::tests(),
             escapes::tests(),
             findings::tests(),
-            image::tests(),
             gc::tests(),
+            image::tests(),
             leases::tests(),
             masked_secrets::tests(),
             loopback::tests(),
@@ -77,6 +78,7 @@ fn main() -> std::process::ExitCode {
             shared_inodes::tests(),
             sidecar::tests(),
             successive::tests(),
+            toolchains::tests(),
             #[cfg(target_arch = "x86_64")]
             tracing::tests(),
             why::tests(),
