@@ -17,6 +17,7 @@ pub mod denial;
 pub mod paste;
 pub mod finding;
 pub mod trace;
+pub mod cleanup;
 pub mod lease;
 pub mod limit;
 pub mod digest;
@@ -28,6 +29,7 @@ pub use approval::{
     Challenge, Channel, Coverage, Decision, Extent, FromApprover, Grant, GrantFault, SessionGrant,
     ToApprover, Ungranted,
 };
+pub use cleanup::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused};
 pub use command::{Bash, Command, Stdin, Terminal};
 pub use denial::{Attempt, AttemptKind, Barrier, Denial, Denials, PolicyRule, Remedy};
 pub use digest::{Digest, Nonce};

@@ -18,6 +18,8 @@ mod central_root;
 mod input;
 mod relay;
 mod files;
+mod gc;
+mod removal;
 mod background;
 mod approvals;
 mod approvers;
@@ -53,6 +55,7 @@ lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; it is no
 Usage:
   lazaret-executor broker                serve one client; the connected socket is standard input
   lazaret-executor spawner               serve every client whose connected socket comes over standard input
+  lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
 
@@ -67,6 +70,7 @@ Exit codes: 0 the client has left, 1 the executor failed, 2 wrong usage.
 enum Task {
     Broker,
     Spawner,
+    Gc,
     Listen(PathBuf),
     Print(String),
 }
@@ -96,6 +100,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
     match words[..] {
         ["broker"] => Ok(Task::Broker),
         ["spawner"] => Ok(Task::Spawner),
+        ["gc"] => Ok(Task::Gc),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
         ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
         ["--version" | "-V"] => Ok(Task::Print(format!(
@@ -132,6 +137,7 @@ fn run(task: Task) -> io::Result<()> {
             let socket = inherited()?;
             listen::serve_handed_over(socket, &user(ablation)?)
         }
+        Task::Gc => gc::answer(inherited()?),
         Task::Listen(path) => listen::serve(&path, &user(ablation)?),
         Task::Print(_) => Ok(()),
     }

@@ -30,7 +30,7 @@ use executor_cell::project::{
 };
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
-use executor_layers::central_owner::{self, OwnerError};
+use executor_layers::central_owner::{self, OwnerError, RootLock};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
@@ -181,6 +181,7 @@ struct Sandbox {
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
     watch: Option<RepositoryWatch>,
+    root_lock: Option<RootLock>,
 }
 
 /// What is made while the warden gets ready.
@@ -258,6 +259,7 @@ pub fn open(
         also_closed,
         created,
         watch,
+        root_lock,
     } = sandbox;
     let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
     let Started {
@@ -365,6 +367,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        root_lock,
         modes,
         has_worked: false,
         kept: KeptTexts::default(),
@@ -649,7 +652,7 @@ fn build(
     if spec.policy.central == Access::Write {
         undo_directory::make(&spec.central);
     }
-    central_owner::claim(&spec.central, &spec.project)?;
+    let root_lock = central_owner::claim(&spec.central, &spec.project)?;
     let answerer = OnceCell::new();
     let (mut also_closed, opened) = discover(&mut spec, user, &answerer)?;
     // The answerer has exited when this returns; the warden starts up meanwhile.
@@ -667,6 +670,7 @@ fn build(
             also_closed,
             created,
             watch,
+            root_lock,
         }),
         Err(error) => {
             spec.scratch.remove();
@@ -935,6 +939,7 @@ fn build_environment(
     let (rules, ours) = (&policy.environment, &user.variables);
     let reach = Reach::of(policy);
     let mut own = relay::variables(rules, reach, ours, visible);
+    own.retain(|(name, value)| caches::is_of_use((name, value), &zones.0, &scratch.home));
     own.extend(caches::variables(
         policy,
         reach == Reach::Online,

@@ -4,6 +4,7 @@
 use crate::call::Call;
 use crate::connection::Connection;
 use crate::fault::protocol;
+use crate::gc;
 use crate::machine::machine;
 use crate::open::{open, read_policies};
 use crate::poll::{Token, Waited};
@@ -67,8 +68,13 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     if let Some(fault) = &fault {
         broker.record_fault(fault);
     }
+    let mut central = None;
     let scratch = match broker.phase {
-        Phase::Open(session) => Some(session.close()),
+        Phase::Open(session) => {
+            // A throw-away session has a tree of its own.
+            central = Some(session.spec.central.clone()).filter(|_| session.spec.tracer.is_none());
+            Some(session.close())
+        }
         Phase::Connected | Phase::Greeted { .. } => None,
     };
     if let Some(fault) = fault {
@@ -78,6 +84,7 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     }
     reap(END_TIMEOUT);
     scratch.iter().for_each(Scratch::remove);
+    central.iter().for_each(|central| gc::by_age(central));
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use broker_protocol::{
 };
 use executor_audit::audit::Audit;
 use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes, conclude};
+use executor_layers::central_owner::RootLock;
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, if the project has a repository.
     pub watch: Option<RepositoryWatch>,
+    /// Tells others that a session has the central root.
+    pub root_lock: Option<RootLock>,
     /// The modes and access lists of the roots, which no call changes.
     pub modes: RootModes,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
@@ -210,7 +213,13 @@ impl Session {
         let profile = self
             .profiles
             .with_missing_program(&finished, &self.spec.policy);
-        let (denied, found) = finished.conclude(&self.spec);
+        let (mut denied, found) = finished.conclude(&self.spec);
+        if profile.is_none() {
+            let programs = self.profiles.in_search_path(&finished, &self.spec);
+            programs
+                .into_iter()
+                .for_each(|denial| denied.push_new(denial));
+        }
         self.found.extend(found);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);

@@ -47,6 +47,7 @@ impl Session {
         let recorded =
             ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
         let _ = recorded.and_then(|()| self.audit.close());
+        drop(self.root_lock);
         self.spec.scratch
     }
 

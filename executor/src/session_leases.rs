@@ -4,11 +4,12 @@ use crate::approvals::Approval;
 use crate::authorise::opened_with;
 use crate::call::Call;
 use crate::fault::protocol;
+use crate::missing_program::search_path;
 use crate::plan::CommandPlan;
 use crate::repository_question::git_settings_in;
 use crate::session::Session;
 use broker_protocol::{
-    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Wants,
+    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Variable, Wants,
 };
 use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
@@ -89,6 +90,14 @@ impl Session {
             .approvals
             .leases
             .handover(&paths, self.user_namespace.as_ref())?;
+        if !paths.is_empty() {
+            let granted = |path: &Path| paths.iter().any(|(_, held)| held.shows(path));
+            let path = search_path(&self.spec, &self.profiles.user, granted);
+            plan.cell.environment.extend(path.map(|value| Variable {
+                name: "PATH".to_owned(),
+                value,
+            }));
+        }
         (call.leases, plan.granted) = paths.into_iter().unzip();
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    accept, approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp,
-    policy, serve, session, tools, undo,
+    accept, approve, audit, call, chat, chat_hooks, completions, gc, history, hook, install, log,
+    mcp, policy, serve, session, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{
@@ -56,6 +56,7 @@ Exit codes:
            changed or accepted
   approve  0 at the end of its input; 1 with --list: a session takes no
            answers of this process; 125 lazaret failed
+  gc       0; 1 something stays that should not; 125 lazaret failed
   audit    verify: 0 if the audit is whole, else 1
   log      0; 1 if there is no such run, or nothing was found
   others   0, or 2 for wrong arguments
@@ -103,6 +104,7 @@ enum Command {
     Why(Why),
     Call(call::Call),
     History(history::History),
+    Gc(gc::Gc),
     Undo(undo::Undo),
     Tools(tools::Tools),
     Session(session::Session),
@@ -167,6 +169,7 @@ impl Cli {
             Command::Why(why) => why.main(options.clone()),
             Command::Call(call) => in_json(call.json, &call.tool.clone(), call.main(options)),
             Command::History(history) => in_json(history.json, "history", history.main(options)),
+            Command::Gc(gc) => gc.main(options),
             Command::Undo(undo) => in_json(undo.json, "undo", undo.main(options)),
             Command::Tools(tools) => tools.main(options),
             Command::Session(session) => session.main(options),

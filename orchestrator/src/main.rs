@@ -3,6 +3,7 @@
 
 mod result;
 mod call;
+mod gc;
 mod history;
 mod undo;
 mod tools;

@@ -15,6 +15,7 @@ mod denials;
 mod end_to_end;
 mod escapes;
 mod findings;
+mod gc;
 mod image;
 mod kept_world;
 mod leases;
@@ -35,6 +36,7 @@ mod shared_inodes;
 mod sidecar;
 mod successive;
 mod supervised;
+mod toolchains;
 #[cfg(target_arch = "x86_64")]
 mod tracing;
 mod why;
@@ -57,6 +59,7 @@ fn main() -> std::process::ExitCode {
             end_to_end::tests(),
             escapes::tests(),
             findings::tests(),
+            gc::tests(),
             image::tests(),
             leases::tests(),
             masked_secrets::tests(),
@@ -75,6 +78,7 @@ fn main() -> std::process::ExitCode {
             shared_inodes::tests(),
             sidecar::tests(),
             successive::tests(),
+            toolchains::tests(),
             #[cfg(target_arch = "x86_64")]
             tracing::tests(),
             why::tests(),

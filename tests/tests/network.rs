@@ -423,7 +423,8 @@ fn programs_know_of_the_relay_where_there_is_one(place: Place) {
     assert!(
         on.contains("HTTPS_PROXY=")
             && !on.contains("PIP_NO_INDEX")
-            && !on.contains("npm_config_offline"),
+            && !on.contains("npm_config_prefer_offline")
+            && !on.contains("npm_config_fetch_retries"),
         "{on}"
     );
 }

@@ -357,9 +357,22 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
         );
         let world = kept.restore();
         let mut session = Session::open(world);
-        let said = session.bash(&attack).result.to_string();
+        let said = session.bash(&attack).result;
         assert!(!is_run_on_entering(world, directory), "{attack}: {said}");
-        assert!(said.contains("\"found\":"), "{attack}: {said}");
+        let found = &said["metadata"]["found"];
+        let file = if attack.contains("head-name") {
+            "rebase-merge/head-name"
+        } else {
+            "rebase-merge/msgnum"
+        };
+        let object = &found[0]["objects"][0];
+        assert!(
+            found.as_array().is_some_and(|found| found.len() == 1)
+                && found[0]["kind"] == "prompt_text"
+                && object["state"] == "removed"
+                && object["target"].as_str().unwrap().ends_with(file),
+            "{attack}: {said}"
+        );
         // Again, in what is no longer new.
         session.bash(&attack.replace("git init -q n;", "cd ."));
         assert!(!is_run_on_entering(world, directory), "{attack}, again");

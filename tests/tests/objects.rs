@@ -1750,7 +1750,7 @@ fn ordinary_names_of_branches_work(place: Place) {
         );
         let done = session.bash(&script);
         assert_eq!(
-            done.result["denied"]
+            done.result["metadata"]["denied"]
                 .as_array()
                 .map(Vec::len)
                 .unwrap_or_default(),

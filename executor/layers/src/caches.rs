@@ -30,13 +30,18 @@ const fn cache(
     }
 }
 
-const ALL: [Cache; 6] = [
+const ALL: [Cache; 9] = [
+    cache("BUN_INSTALL_CACHE_DIR", "bun", Some("")),
     cache("CARGO_HOME", "cargo", Some("registry/cache")),
     cache("CCACHE_DIR", "ccache", None),
     cache("GOCACHE", "go-build", None),
     cache("GOMODCACHE", "go-mod", Some("cache/download")),
+    // npm writes there even to install what it finds there.
     cache("npm_config_cache", "npm", None),
     cache("PIP_CACHE_DIR", "pip", None),
+    cache("UV_CACHE_DIR", "uv", None),
+    // Of Yarn 2 and later.
+    cache(YARN_FOLDER, "yarn", Some("metadata")),
 ];
 
 /// The cache variables for the environment of cells that can reach a host, or none: without those
@@ -82,6 +87,35 @@ fn is_own(
     }
 }
 
+/// The variable that locates pnpm's store.
+const PNPM_STORE: &str = "npm_config_store_dir";
+/// The variable that locates Yarn's cache, among other directories in which it writes.
+const YARN_FOLDER: &str = "YARN_GLOBAL_FOLDER";
+/// Maximum number of projects of a store that are looked at.
+const PROJECTS_MAX: usize = 1024;
+
+/// Whether a package manager can use what `value` names as the user's, in a cell whose home is `home`.
+pub fn is_of_use((name, value): (&OsStr, &OsStr), project: &Path, home: &Path) -> bool {
+    let path = Path::new(value);
+    match name.to_str() {
+        Some(PNPM_STORE) => is_registered(path, project),
+        // In the cell's own home, all but the cache is its own.
+        Some(YARN_FOLDER) => path.starts_with(home),
+        Some(_) | None => true,
+    }
+}
+
+/// Whether pnpm has registered `project` in this store. It registers each project before it installs anything, which cannot be done in
+/// a store that commands only read; so any other project does without.
+fn is_registered(store: &Path, project: &Path) -> bool {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let versions = entries(store).map(|version| version.path().join("projects"));
+    versions
+        .flat_map(|projects| entries(&projects))
+        .take(PROJECTS_MAX)
+        .any(|entry| fs::canonicalize(entry.path()).is_ok_and(|real| real == project))
+}
+
 /// Whether something was downloaded: tools create empty directories there whenever they run.
 fn has_fetched(folder: &Path) -> bool {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
@@ -93,6 +127,21 @@ mod tests {
     use super::*;
     use broker_protocol::NetworkRequest;
     use policies::{Host, Policies};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_store_of_pnpm_serves_the_projects_that_it_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let projects = folder.join("store/v10/projects");
+        fs::create_dir_all(&projects).unwrap();
+        fs::create_dir(folder.join("p")).unwrap();
+        symlink("../../../p", projects.join("0a")).unwrap();
+        symlink("../../../gone", projects.join("0b")).unwrap();
+        let knows = |project: &str| is_registered(&folder.join("store"), &folder.join(project));
+        assert!(knows("p") && !knows("gone") && !knows("store"));
+        assert!(!is_registered(&folder.join("none"), &folder.join("p")));
+    }
 
     #[test]
     fn what_a_project_has_fetched_goes_before_what_the_user_has() {

@@ -6,13 +6,15 @@
 
 use crate::undo_directory;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{Flock, FlockArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use thiserror::Error;
 
 /// The record's name in the undo directory.
@@ -50,24 +52,73 @@ fn record() -> PathBuf {
     Path::new(undo_directory::NAME).join(NAME)
 }
 
+/// A lock on the record of a central root: sessions share it, and what takes the caches away has it alone.
+#[derive(Debug)]
+pub struct RootLock(Flock<File>);
+
+impl RootLock {
+    /// When a session last claimed the root.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn last_use(&self) -> io::Result<SystemTime> {
+        self.0.metadata()?.modified()
+    }
+}
+
 /// Claims `central` for `project`, both real paths, or confirms an earlier claim. A central root
-/// without an undo directory stores nothing and needs no owner.
+/// without an undo directory stores nothing and needs no owner. The lock tells others that a session has the root; if it is missing,
+/// the caches were being taken away just now, and nobody will do that again soon.
 ///
 /// # Errors
 /// It serves another project, or its record cannot be read or created.
-pub fn claim(central: &Path, project: &Path) -> Result<(), OwnerError> {
+pub fn claim(central: &Path, project: &Path) -> Result<Option<RootLock>, OwnerError> {
     let Some(directory) = undo_directory::open(central) else {
-        return Ok(());
+        return Ok(None);
     };
+    confirm(central, &directory, project)?;
+    let lock = lock(&directory, FlockArg::LockSharedNonblock).ok();
+    if let Some(lock) = &lock {
+        // Nothing depends on it in this session.
+        let _ = lock.0.set_modified(SystemTime::now());
+    }
+    Ok(lock)
+}
+
+/// The project of a central root by its record, and the record locked for whoever takes its caches away. `None` if there is none.
+///
+/// # Errors
+/// `EWOULDBLOCK` if a session has the root; the kernel's.
+pub fn lock_unused(central: &Path) -> io::Result<Option<(PathBuf, RootLock)>> {
+    let Some(directory) = undo_directory::open(central) else {
+        return Ok(None);
+    };
+    let lock = match lock(&directory, FlockArg::LockExclusiveNonblock) {
+        Err(Errno::ENOENT) => return Ok(None),
+        locked => locked?,
+    };
+    let project = PathBuf::from(OsString::from_vec(read(&directory)?));
+    Ok(project.is_absolute().then_some((project, lock)))
+}
+
+fn lock(directory: &OwnedFd, how: FlockArg) -> nix::Result<RootLock> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = File::from(open(directory, flags, Mode::empty())?);
+    Flock::lock(file, how)
+        .map(RootLock)
+        .map_err(|(_, errno)| errno)
+}
+
+fn confirm(central: &Path, directory: &OwnedFd, project: &Path) -> Result<(), OwnerError> {
     let failed = |source| OwnerError::Record {
         central: central.to_owned(),
         source,
     };
     let wanted = project.as_os_str().as_bytes();
-    let recorded = read(&directory).map_err(failed)?;
+    let recorded = read(directory).map_err(failed)?;
     // The file is empty if its creator was killed before writing it.
     if recorded.is_empty() {
-        return write(&directory, wanted).map_err(failed);
+        return write(directory, wanted).map_err(failed);
     }
     if recorded == wanted {
         return Ok(());
@@ -122,6 +173,27 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_root_of_a_session_is_not_unused() {
+        let central = tempfile::tempdir().unwrap();
+        let (root, project) = (central.path(), Path::new("/p/a"));
+        assert!(lock_unused(root).unwrap().is_none());
+        undo_directory::make(root);
+        assert!(lock_unused(root).unwrap().is_none());
+        let sessions = [claim(root, project).unwrap(), claim(root, project).unwrap()];
+        for session in sessions {
+            let error = lock_unused(root).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            drop(session);
+        }
+        let (found, lock) = lock_unused(root).unwrap().unwrap();
+        assert_eq!(found, project);
+        let since = SystemTime::now().duration_since(lock.last_use().unwrap());
+        assert!(since.unwrap().as_secs() < 60);
+        // A session that opens meanwhile goes on without.
+        assert!(claim(root, project).unwrap().is_none());
+    }
 
     #[test]
     fn a_central_root_serves_the_project_that_claimed_it() {

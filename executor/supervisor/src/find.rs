@@ -39,6 +39,17 @@ impl Found {
         std::ffi::OsString::from_vec(name).into()
     }
 
+    /// Checks that nothing has the name, before any rule: the kernel reports this first too, and programs go on if a name is there.
+    ///
+    /// # Errors
+    /// `EEXIST` if something has it.
+    pub fn is_free(&self) -> Result<()> {
+        match self.object {
+            Some(_) => Err(Errno::EEXIST),
+            None => Ok(()),
+        }
+    }
+
     /// Its real path, for creating, moving or removing it.
     pub fn real(&self, areas: &Areas) -> Result<PathBuf> {
         let directory = real(&self.parent)?;

@@ -53,7 +53,7 @@ pub use created::{CreatedFiles, RenameLock};
 pub use describe::{describe, found};
 pub use explain::{Leasable, explain};
 pub use made_repositories::MadeRepositories;
-pub use named::named;
+pub use named::{named, simple_commands};
 pub use protection::born;
 pub use refusals::{Cause, MESSAGE_MAX, MESSAGES_MAX, Refusal, Refusals};
 pub use rules::AccessRules;

@@ -7,7 +7,7 @@
 use crate::describe::{outside, protected_at};
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, Layer, Remedy, Tier};
 use executor_layers::spec::{SandboxSpec, ViewKind};
-use policies::shell::{Unit, base_name, units};
+use policies::shell::{SimpleCommand, Unit, base_name, units};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -61,25 +61,30 @@ pub fn named(
     denials
 }
 
-/// The words that can be recognised, each with whether it is a program; for a shell's `-c` those of its command line.
+/// The words that can be recognised, each with whether it is a program.
 fn words(command: &Command) -> Vec<(String, bool)> {
-    let mut words = Vec::new();
+    let simple = simple_commands(command).into_iter();
+    simple.flat_map(|simple| known(simple.words)).collect()
+}
+
+/// The commands that can be recognised; for a shell's `-c` those of its command line.
+pub fn simple_commands(command: &Command) -> Vec<SimpleCommand> {
+    let mut commands = Vec::new();
     for unit in units(command) {
         let Unit::Simple(simple) = unit else { continue };
         if let [Some(shell), Some(option), Some(line), ..] = &simple.words[..]
             && let (true, "-c") = (SHELLS.contains(&base_name(shell)), option.as_str())
         {
             let inner = units(&Command::Shell(line.clone())).into_iter();
-            let inner = inner.filter_map(|unit| match unit {
-                Unit::Simple(simple) => Some(simple.words),
+            commands.extend(inner.filter_map(|unit| match unit {
+                Unit::Simple(simple) => Some(simple),
                 Unit::Unparsed(_) => None,
-            });
-            words.extend(inner.flat_map(known));
+            }));
         } else {
-            words.extend(known(simple.words));
+            commands.push(simple);
         }
     }
-    words
+    commands
 }
 
 fn known(words: Vec<Option<String>>) -> impl Iterator<Item = (String, bool)> {

@@ -27,9 +27,7 @@ impl Call<'_> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
-        if found.object.is_some() {
-            return Err(Errno::EEXIST);
-        }
+        found.is_free()?;
         let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
         let verdict = self.rules.may_make(&real).and_then(|()| shape());
@@ -59,6 +57,7 @@ impl Call<'_> {
     pub fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
+        found.is_free()?;
         let mode = mode as libc::mode_t;
         let kind = match mode & libc::S_IFMT {
             0 => libc::S_IFREG,
@@ -136,6 +135,8 @@ impl Call<'_> {
         let target = self.string(target)?;
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
+        // Package managers register a project in their store by a link, and expect to hear that it is there.
+        found.is_free()?;
         let real = found.real(&self.rules.areas)?;
         let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
         let appear = || self.may_appear(&found, &real, libc::S_IFLNK);

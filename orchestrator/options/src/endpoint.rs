@@ -1,8 +1,11 @@
 //! How to reach the executor: started by us over a socket pair, or listening on a socket of its own.
 
 use crate::start::{self, Spawner};
+use broker_protocol::{Cleaned, Cleanup, Failed, frame, limit};
 use orchestrator_session::executor::{self, Dial, ExecutorError};
 use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,6 +37,28 @@ impl Endpoint {
             Self::Program(program, _) => start::program(program.as_deref()),
             Self::Socket(_) | Self::Spawner(_) => start::program(None),
         }
+    }
+
+    /// The answer of an executor to a request for a cleanup. One that listens somewhere has other users' roots, or the same: it is
+    /// not asked.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer.
+    pub fn clean_up(&self, request: &Cleanup) -> Result<Cleaned, Failed> {
+        let program = match self {
+            Self::Program(program, _) => program.as_deref(),
+            Self::Socket(_) | Self::Spawner(_) => None,
+        };
+        let mut socket = start::start_cleanup(program)?;
+        let lost = |error: io::Error| Failed::internal(format!("the executor is lost: {error}"));
+        let request = frame::encode_whole(request);
+        let request = request.map_err(|error| Failed::internal(error.to_string()))?;
+        socket.write_all(&request).map_err(lost)?;
+        socket.shutdown(Shutdown::Write).map_err(lost)?;
+        let mut answer = Vec::new();
+        let read = socket.take(limit::ANSWER as u64).read_to_end(&mut answer);
+        read.map_err(lost)?;
+        frame::decode_whole(&answer).map_err(|error| Failed::internal(error.to_string()))
     }
 
     /// The socket's path, if the executor has one.

@@ -198,7 +198,7 @@ pub const USED_BY: [(&str, &[&str]); 16] = [
         "executor",
         &[
             "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
-            "chat", "serve",
+            "chat", "serve", "gc",
         ],
     ),
     (
@@ -346,7 +346,7 @@ impl SessionOptions {
             }
             None => {
                 let state_of = self.state_of(&choice.profile);
-                central_root(&project.root, state_of, self.files().central_root()?)
+                central_root(&project.root, state_of, &self.projects()?)
             }
         };
         let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
@@ -355,6 +355,15 @@ impl SessionOptions {
             directory: project.directory,
             choice,
         })
+    }
+
+    /// The directory of default central roots: the one that the policy names, or the user's.
+    ///
+    /// # Errors
+    /// What the policy names cannot be used on this machine.
+    pub fn projects(&self) -> Result<PathBuf, Failed> {
+        let named = self.files().central_root()?;
+        Ok(named.unwrap_or_else(|| state_directory::data().join("projects")))
     }
 
     /// The profile, if its programs keep state in the central root: then no other profile may use that root.
@@ -620,11 +629,10 @@ fn text(path: PathBuf) -> Result<String, Failed> {
     path.into_os_string().into_string().map_err(refused)
 }
 
-/// The default central root of a project, in the policy's directory for them if it `names` one. If a profile's programs keep state in
-/// it, it belongs to that profile alone. A directory with a name of the first releases is left alone: nothing in it tells which project
-/// it belongs to, which is why the name was changed.
-fn central_root(project: &Path, state_of: Option<&str>, names: Option<PathBuf>) -> PathBuf {
-    let projects = names.unwrap_or_else(|| state_directory::data().join("projects"));
+/// The default central root of a project, below the directory for `projects`. If a profile's programs keep state in it, it belongs to
+/// that profile alone. A directory with a name of the first releases is left alone: nothing in it tells which project it belongs to,
+/// which is why the name was changed.
+fn central_root(project: &Path, state_of: Option<&str>, projects: &Path) -> PathBuf {
     if let Some(profile) = state_of {
         return projects.join(format!("{}-{profile}", folder_name(project)));
     }

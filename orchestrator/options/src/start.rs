@@ -44,6 +44,11 @@ pub fn start(
     find(program, "broker", credentials)
 }
 
+/// Starts `program`, or the installed executor, to answer one request for a cleanup; returns our end of its socket.
+pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
+    find(program, "gc", &BTreeSet::new())
+}
+
 /// An executor that creates a broker for each socket that it receives. So a program that can no longer start others can still
 /// replace a lost session.
 #[derive(Debug)]

@@ -66,7 +66,9 @@ impl Findings {
                         });
                     }
                 },
-                Barrier::Layer(..) if whole && is_of_paths(denial) => {}
+                // A program that no directory of the cell's PATH has is never tried, so the trace has nothing of it.
+                Barrier::Layer(..)
+                    if whole && is_of_paths(denial) && denial.what.kind != AttemptKind::Run => {}
                 Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) => {
                     self.add(denial.clone())
                 }

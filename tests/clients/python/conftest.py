@@ -8,7 +8,7 @@ from typing import Iterator
 
 import pytest
 
-import lazaret
+import lazaret_sandbox
 
 _SKEW = "langchain-tests 1.1.9 is older than deepagents 0.7.32, which does it otherwise with any sandbox: it expects"
 _PROCESSES = "what a command leaves running is ended with it"
@@ -56,7 +56,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="class")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lazaret.Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lazaret_sandbox.Session]:
     """A session whose cells have a program `python` too, as some suites want: a profile of the user's policy shows it."""
     folder = tmp_path_factory.mktemp("session").resolve()
     for name in ("project", "central", "programs", "config/lazaret"):
@@ -71,5 +71,5 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lazaret.Sessio
     (folder / "config/lazaret").chmod(0o700)
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
     options = {"central": folder / "central", "profile": "suite", "environment": environment}
-    with lazaret.Session(folder / "project", **options) as opened:
+    with lazaret_sandbox.Session(folder / "project", **options) as opened:
         yield opened

@@ -8,8 +8,8 @@ import pytest
 from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_tests.integration_tests import SandboxIntegrationTests
 
-import lazaret
-from lazaret.deepagents import LazaretSandbox
+import lazaret_sandbox
+from lazaret_sandbox.deepagents import LazaretSandbox
 
 
 class TestLazaret(SandboxIntegrationTests):
@@ -18,7 +18,7 @@ class TestLazaret(SandboxIntegrationTests):
         return self._root
 
     @pytest.fixture(scope="class")
-    def sandbox(self, request: pytest.FixtureRequest, session: lazaret.Session) -> Iterator[SandboxBackendProtocol]:
+    def sandbox(self, request: pytest.FixtureRequest, session: lazaret_sandbox.Session) -> Iterator[SandboxBackendProtocol]:
         # By its name /tmp is closed in the flat tier.
         request.cls._root = f"{session.info.project}/sandbox"
         yield LazaretSandbox(session)

@@ -15,7 +15,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import SandboxEnvironment, sandbox
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from lazaret.inspect_ai import LazaretConfig, LazaretSandboxEnvironment
+from lazaret_sandbox.inspect_ai import LazaretConfig, LazaretSandboxEnvironment
 
 @pytest_asyncio.fixture
 async def sandbox_env() -> AsyncIterator[SandboxEnvironment]:

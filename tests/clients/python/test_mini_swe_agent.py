@@ -14,7 +14,7 @@ from minisweagent.exceptions import Submitted
 def environment(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("XDG_DATA_HOME", str(folders["central"]))
     config = {
-        "environment_class": "lazaret.mini_swe_agent.LazaretEnvironment",
+        "environment_class": "lazaret_sandbox.mini_swe_agent.LazaretEnvironment",
         "project": str(folders["project"]),
         "env": {"PAGER": "cat"},
         "timeout": 20,
@@ -46,4 +46,4 @@ def test_the_end_of_a_task_is_seen(environment: Any) -> None:
 def test_what_it_says_of_itself(environment: Any) -> None:
     assert environment.get_template_vars(extra=1)["extra"] == 1
     kind = environment.serialize()["info"]["config"]["environment_type"]
-    assert kind == "lazaret.mini_swe_agent.LazaretEnvironment"
+    assert kind == "lazaret_sandbox.mini_swe_agent.LazaretEnvironment"

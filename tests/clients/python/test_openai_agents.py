@@ -11,16 +11,16 @@ from agents import ApplyPatchTool, RunContextWrapper
 from agents.editor import ApplyPatchOperation
 from agents.tool import ShellActionRequest, ShellCallData, ShellCommandRequest, ShellResult
 
-import lazaret
-from lazaret.openai_agents import LazaretEditor, shell_tool
+import lazaret_sandbox
+from lazaret_sandbox.openai_agents import LazaretEditor, shell_tool
 
 @pytest_asyncio.fixture
-async def opened(folders: dict[str, Path]) -> AsyncIterator[lazaret.AsyncSession]:
-    async with lazaret.AsyncSession(folders["project"], central=folders["central"]) as session:
+async def opened(folders: dict[str, Path]) -> AsyncIterator[lazaret_sandbox.AsyncSession]:
+    async with lazaret_sandbox.AsyncSession(folders["project"], central=folders["central"]) as session:
         yield session
 
 
-async def shell(session: lazaret.AsyncSession, *commands: str, **more: Any) -> ShellResult:
+async def shell(session: lazaret_sandbox.AsyncSession, *commands: str, **more: Any) -> ShellResult:
     tool = shell_tool(session)
     action = ShellActionRequest(commands=list(commands), **more)
     request = ShellCommandRequest(RunContextWrapper(None), ShellCallData(call_id="1", action=action))
@@ -28,18 +28,18 @@ async def shell(session: lazaret.AsyncSession, *commands: str, **more: Any) -> S
     return await tool.executor(request)  # type: ignore[misc, return-value]
 
 
-async def test_commands_run_in_turn(opened: lazaret.AsyncSession) -> None:
+async def test_commands_run_in_turn(opened: lazaret_sandbox.AsyncSession) -> None:
     result = await shell(opened, "echo a; echo b >&2; exit 3", "echo c", "cat /etc/shadow")
     assert [(o.stdout, o.stderr, o.exit_code) for o in result.output[:2]] == [("a\n", "b\n", 3), ("c\n", "", 0)]
     assert result.output[2].exit_code != 0 and result.output[2].stdout == ""
 
 
-async def test_a_time_limit_ends_the_call(opened: lazaret.AsyncSession) -> None:
+async def test_a_time_limit_ends_the_call(opened: lazaret_sandbox.AsyncSession) -> None:
     result = await shell(opened, "echo begun; sleep 100", "echo never", timeout_ms=1000)
     assert [(o.stdout, o.status) for o in result.output] == [("begun\n", "timeout")]
 
 
-async def test_patches_are_carried_out(opened: lazaret.AsyncSession, folders: dict[str, Path]) -> None:
+async def test_patches_are_carried_out(opened: lazaret_sandbox.AsyncSession, folders: dict[str, Path]) -> None:
     editor, project = LazaretEditor(opened), folders["project"]
     assert ApplyPatchTool(editor=editor).editor is editor
     done = await editor.create_file(ApplyPatchOperation("create_file", "src/a.txt", "+one\n+two\n"))
@@ -53,7 +53,7 @@ async def test_patches_are_carried_out(opened: lazaret.AsyncSession, folders: di
     assert not (project / "b.txt").exists()
 
 
-async def test_a_patch_that_fails_says_so(opened: lazaret.AsyncSession, folders: dict[str, Path]) -> None:
+async def test_a_patch_that_fails_says_so(opened: lazaret_sandbox.AsyncSession, folders: dict[str, Path]) -> None:
     outside = folders["project"].parent / "outside"
     outside.mkdir()
     editor = LazaretEditor(opened)

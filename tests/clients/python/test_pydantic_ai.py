@@ -10,7 +10,7 @@ from pydantic_ai.messages import WorkspaceRef
 from pydantic_ai.workspaces import WorkspaceBackend
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
-from lazaret.pydantic_ai import LazaretWorkspace
+from lazaret_sandbox.pydantic_ai import LazaretWorkspace
 
 
 class TestLazaret(WorkspaceBackendSuite):

@@ -9,12 +9,12 @@ from smolagents import CodeAgent, tool
 from smolagents.models import ChatMessage, MessageRole, Model
 from smolagents.utils import AgentExecutionError
 
-import lazaret
-from lazaret.smolagents import LazaretPythonExecutor
+import lazaret_sandbox
+from lazaret_sandbox.smolagents import LazaretPythonExecutor
 
 
 @pytest.fixture
-def executor(session: lazaret.Session) -> Iterator[LazaretPythonExecutor]:
+def executor(session: lazaret_sandbox.Session) -> Iterator[LazaretPythonExecutor]:
     made = LazaretPythonExecutor(session, timeout=30)
     yield made
     made.cleanup()
@@ -46,7 +46,7 @@ def test_the_machine_is_closed(executor: LazaretPythonExecutor) -> None:
         executor("import socket\nsocket.create_connection(('192.0.2.1', 80), 5)")
 
 
-def test_code_that_takes_too_long_loses_its_variables(session: lazaret.Session) -> None:
+def test_code_that_takes_too_long_loses_its_variables(session: lazaret_sandbox.Session) -> None:
     executor = LazaretPythonExecutor(session, timeout=2)
     executor("x = 1")
     for code in ("while True: pass", "import os\nos._exit(0)"):
@@ -68,7 +68,7 @@ class Scripted(Model):
         return ChatMessage(role=MessageRole.ASSISTANT, content=f"Thought: go\n<code>\n{self._steps.pop(0)}\n</code>")
 
 
-def test_an_agent_works_with_its_tools_in_a_cell(session: lazaret.Session) -> None:
+def test_an_agent_works_with_its_tools_in_a_cell(session: lazaret_sandbox.Session) -> None:
     @tool
     def double(number: int) -> int:
         """Doubles a number.

@@ -8,8 +8,8 @@ import test from "node:test";
 import { generateText, stepCountIs } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { createBashTool } from "bash-tool";
-import { Session } from "lazaret";
-import { lazaretSandbox } from "lazaret/bash-tool";
+import { Session } from "lazaret-sandbox";
+import { lazaretSandbox } from "lazaret-sandbox/bash-tool";
 
 async function open(t) {
   const base = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "lazaret-client-")));

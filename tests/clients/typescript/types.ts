@@ -1,8 +1,8 @@
 // The declarations, used as a program would use them. It is compiled and not run.
 
 import { createBashTool } from "bash-tool";
-import { CommandFailed, FileError, Session, ToolError, type Answer, type Approval, type Completed } from "lazaret";
-import { lazaretSandbox } from "lazaret/bash-tool";
+import { CommandFailed, FileError, Session, ToolError, type Answer, type Approval, type Completed } from "lazaret-sandbox";
+import { lazaretSandbox } from "lazaret-sandbox/bash-tool";
 
 export async function use(): Promise<void> {
   const onApproval = (approval: Approval): Answer => (approval.risk === "low" ? "session" : "no");

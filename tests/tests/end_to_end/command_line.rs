@@ -357,30 +357,26 @@ fn a_policy_that_others_could_have_written_is_refused(place: Place) {
     let world = World::new(place);
     let policy = world.home.join("settings/lazaret/policy.toml");
     world.write(&policy, "version = 1\n");
-    let codes = || {
+    let told = |what: &str| {
         [("policy", &["show"][..]), ("run", &["--", "true"])].map(|(subcommand, words)| {
             let mut command = world.lazaret(subcommand);
             command
                 .args(words)
                 .env("XDG_CONFIG_HOME", world.home.join("settings"));
             let done = lazaret_tests::run(&mut command, LIMIT);
-            (
-                done.code(),
-                done.errors().contains(policy.to_str().unwrap()),
-            )
+            (done.code(), done.errors().contains(what))
         })
     };
-    assert_eq!(
-        codes().map(|(code, _)| code),
-        [0, 0],
-        "nothing is wrong with it yet"
-    );
+    let codes = || told(policy.to_str().unwrap());
+    assert_eq!(codes(), [(0, false); 2], "nothing is wrong with it yet");
     set_mode(&policy, 0o666);
     assert_eq!(codes(), [(125, true); 2]);
     set_mode(&policy, 0o644);
     // A directory of settings that others can write is refused with the variable that names it.
     set_mode(policy.parent().unwrap(), 0o777);
-    assert_eq!(codes().map(|(code, _)| code), [2, 125]);
+    let directory = policy.parent().unwrap().display();
+    let variable = format!("XDG_CONFIG_HOME names {directory}");
+    assert_eq!(told(&variable), [(2, true), (125, true)]);
     set_mode(policy.parent().unwrap(), 0o755);
     std::fs::remove_file(&policy).unwrap();
     nix::unistd::mkfifo(&policy, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-import lazaret
+import lazaret_sandbox
 
 COMMAND = os.environ.get("LAZARET_TEST_COMMAND", os.environ.get("LAZARET", "lazaret")).split("\n")
 TIER = os.environ.get("LAZARET_TEST_TIER")
@@ -38,14 +38,14 @@ class Folders(unittest.TestCase):
 class WithSession(Folders):
     """The same with an open session."""
 
-    session: lazaret.Session
+    session: lazaret_sandbox.Session
 
     def setUp(self) -> None:
         super().setUp()
         self.session = self.open()
 
-    def open(self, **options: Any) -> lazaret.Session:
-        session = lazaret.Session(**self.options(**options)).open()
+    def open(self, **options: Any) -> lazaret_sandbox.Session:
+        session = lazaret_sandbox.Session(**self.options(**options)).open()
         self.addCleanup(session.close)
         return session
 

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-import lazaret
+import lazaret_sandbox
 from support import LIMIT_S, TIER, WithSession
 
 
@@ -28,7 +28,7 @@ class Commands(WithSession):
         self.assertEqual((done.exit_code, done.stdout, done.stderr), (7, b"out\n", b"err\n"))
         self.assertFalse(done.ok)
         self.assertEqual(self.session.run("kill -TERM $$").exit_code, 143)
-        with self.assertRaises(lazaret.CommandFailed) as failed:
+        with self.assertRaises(lazaret_sandbox.CommandFailed) as failed:
             self.session.run("echo why >&2; exit 7", check=True)
         self.assertEqual((failed.exception.exit_code, failed.exception.stderr), (7, b"why\n"))
 
@@ -138,10 +138,10 @@ class Commands(WithSession):
     def test_output_has_a_limit(self) -> None:
         script = ["head", "-c", "1000", "/dev/zero"]
         self.assertEqual(len(self.session.run(script, output_limit=1000).stdout), 1000)
-        with self.assertRaises(lazaret.OutputTooLarge) as large:
+        with self.assertRaises(lazaret_sandbox.OutputTooLarge) as large:
             self.session.run(script, output_limit=999)
         self.assertEqual((large.exception.limit, large.exception.stdout), (999, b"\0" * 999))
-        with self.assertRaises(lazaret.OutputTooLarge):
+        with self.assertRaises(lazaret_sandbox.OutputTooLarge):
             self.session.run(["yes"], output_limit=100_000, timeout=500)
 
     def test_output_comes_while_the_command_runs(self) -> None:
@@ -159,16 +159,16 @@ class Commands(WithSession):
         def on_output(_stream: str, _chunk: bytes) -> None:
             raise ValueError("no")
 
-        with self.assertLogs("lazaret", "ERROR"), self.assertRaises(lazaret.Cancelled):
+        with self.assertLogs("lazaret_sandbox", "ERROR"), self.assertRaises(lazaret_sandbox.Cancelled):
             self.session.run("echo x; sleep 500", on_output=on_output, timeout=500)
 
     def test_time_has_a_limit(self) -> None:
         for timeout in (1, 0.3):
-            with self.assertRaises(lazaret.TimedOut) as ended:
+            with self.assertRaises(lazaret_sandbox.TimedOut) as ended:
                 self.session.run("echo begun; sleep 500", timeout=timeout)
             self.assertEqual(ended.exception.stdout, b"begun\n")
             self.assertIsInstance(ended.exception, TimeoutError)
-        with self.assertRaises(lazaret.IdleTimedOut):
+        with self.assertRaises(lazaret_sandbox.IdleTimedOut):
             self.session.run("echo begun; sleep 500", timeout=100, idle_timeout=1)
         # Read as seconds, whatever the number looks like.
         self.assertEqual(self.session.run(["true"], timeout=86_400_000).exit_code, 0)
@@ -194,7 +194,7 @@ class Commands(WithSession):
         call = self.session.start("bash", {"command": "touch begun; sleep 500; touch after", "timeout": 500})
         self._until(lambda: (self.project / "begun").exists())
         call.cancel()
-        with self.assertRaises(lazaret.Cancelled):
+        with self.assertRaises(lazaret_sandbox.Cancelled):
             call.result()
         self.assertFalse((self.project / "after").exists())
         call.cancel()
@@ -222,9 +222,9 @@ class Commands(WithSession):
 
     def test_a_violation_is_an_error_of_its_own(self) -> None:
         (self.outside / "secret").write_text("SECRET")
-        events: list[lazaret.SecurityEvent] = []
+        events: list[lazaret_sandbox.SecurityEvent] = []
         session = self.open(on_security_event=events.append)
-        with self.assertRaises(lazaret.Violation) as refused:
+        with self.assertRaises(lazaret_sandbox.Violation) as refused:
             session.call("file_read", {"path": str(self.outside / "secret")})
         self.assertEqual((refused.exception.kind, refused.exception.layer), ("violation", "policy"))
         self.assertEqual(refused.exception.metadata["denied"][0]["by"]["name"], "roots")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import unittest
 
-import lazaret
+import lazaret_sandbox
 from support import WithSession
 
 
@@ -72,7 +72,7 @@ class Files(WithSession):
     def test_a_read_has_a_limit(self) -> None:
         self.session.write_file("file", b"x" * 1000)
         self.assertEqual(len(self.session.read_file("file", limit=1000)), 1000)
-        with self.assertRaises(lazaret.FileTooLarge) as large:
+        with self.assertRaises(lazaret_sandbox.FileTooLarge) as large:
             self.session.read_file("file", limit=999)
         self.assertEqual(large.exception.limit, 999)
 
@@ -98,11 +98,11 @@ class Files(WithSession):
         self.assertIn("note", self.session.history().text)
         self.session.undo(changed.metadata["change"], "note")
         self.assertEqual((self.project / "note").read_text(), "one\n")
-        with self.assertRaises(lazaret.NotFound):
+        with self.assertRaises(lazaret_sandbox.NotFound):
             self.session.call("file_read", {"path": "absent"})
-        with self.assertRaises(lazaret.InvalidInput):
+        with self.assertRaises(lazaret_sandbox.InvalidInput):
             self.session.call("file_read", {"file": 1})
-        with self.assertRaises(lazaret.UnknownTool):
+        with self.assertRaises(lazaret_sandbox.UnknownTool):
             self.session.call("no_such_tool")
 
 

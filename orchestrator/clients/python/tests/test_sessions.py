@@ -15,27 +15,27 @@ from unittest import mock
 from pathlib import Path
 from typing import Any, Mapping
 
-import lazaret
+import lazaret_sandbox
 from support import COMMAND, LIMIT_S, Folders, WithSession, fake, is_alive
 
 
 class Approvals(WithSession):
     def test_an_answer_counts_for_what_was_asked(self) -> None:
-        asked: list[lazaret.Approval] = []
+        asked: list[lazaret_sandbox.Approval] = []
         answers = iter(["no", "once", "no", "session"])
 
-        def answer(approval: lazaret.Approval) -> str:
+        def answer(approval: lazaret_sandbox.Approval) -> str:
             asked.append(approval)
             return next(answers)
 
         session = self.open(trust="guided", on_approval=answer)
         self.assertEqual((session.info.trust, session.info.channel), ("guided", "relay"))
-        with self.assertRaises(lazaret.DeniedByUser):
+        with self.assertRaises(lazaret_sandbox.DeniedByUser):
             session.run(["touch", "made"])
         self.assertFalse((self.project / "made").exists())
         session.run(["touch", "made"], check=True)
         self.assertTrue((self.project / "made").exists())
-        with self.assertRaises(lazaret.Denied):
+        with self.assertRaises(lazaret_sandbox.Denied):
             session.run(["touch", "more"])
         session.run(["touch", "more"], check=True)
         session.run(["touch", "again"], check=True)
@@ -47,22 +47,22 @@ class Approvals(WithSession):
         self.assertEqual(session.revoke(grants[0]["grant"]), [])
 
     def test_without_a_callback_or_with_one_that_fails_the_answer_is_no(self) -> None:
-        def fail(_: lazaret.Approval) -> str:
+        def fail(_: lazaret_sandbox.Approval) -> str:
             raise ValueError("broken")
 
         for callback in (None, fail, lambda _: True, lambda _: "yes"):
             session = self.open(trust="guided", on_approval=callback)
-            with self.subTest(callback=callback), self.assertRaises(lazaret.DeniedByUser):
+            with self.subTest(callback=callback), self.assertRaises(lazaret_sandbox.DeniedByUser):
                 if callback is None:
                     session.run(["touch", "made"])
-                with self.assertLogs("lazaret", "ERROR"):
+                with self.assertLogs("lazaret_sandbox", "ERROR"):
                     session.run(["touch", "made"])
             self.assertFalse((self.project / "made").exists())
 
     def test_the_calls_of_a_batch_are_asked_about_one_by_one(self) -> None:
         parts: list[int | None] = []
 
-        def answer(approval: lazaret.Approval) -> str:
+        def answer(approval: lazaret_sandbox.Approval) -> str:
             parts.append(approval.part)
             return "once" if approval.part == 0 else "no"
 
@@ -76,21 +76,21 @@ class Approvals(WithSession):
 class OwnTools(WithSession):
     SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
-    def tool(self, handler: Any, **more: Any) -> lazaret.Tool:
-        return lazaret.Tool("deploy", "Deploys.", self.SCHEMA, handler, **more)
+    def tool(self, handler: Any, **more: Any) -> lazaret_sandbox.Tool:
+        return lazaret_sandbox.Tool("deploy", "Deploys.", self.SCHEMA, handler, **more)
 
     def test_a_tool_of_the_clients_own_is_called(self) -> None:
-        def deploy(given: Mapping[str, Any]) -> lazaret.ToolReply:
-            return lazaret.ToolReply(f"deployed {given['name']}", {"name": given["name"]})
+        def deploy(given: Mapping[str, Any]) -> lazaret_sandbox.ToolReply:
+            return lazaret_sandbox.ToolReply(f"deployed {given['name']}", {"name": given["name"]})
 
         self.session.register(self.tool(deploy))
         self.assertIn("deploy", [tool["name"] for tool in self.session.tools()])
         result = self.session.call("deploy", {"name": "x"})
         self.assertEqual(result.text, "deployed x")
-        with self.assertRaises(lazaret.InvalidInput):
+        with self.assertRaises(lazaret_sandbox.InvalidInput):
             self.session.call("deploy", {})
         self.session.unregister("deploy")
-        with self.assertRaises(lazaret.UnknownTool):
+        with self.assertRaises(lazaret_sandbox.UnknownTool):
             self.session.call("deploy", {"name": "x"})
 
     def test_a_tool_may_call_the_session(self) -> None:
@@ -99,26 +99,26 @@ class OwnTools(WithSession):
 
     def test_errors_of_a_tool_have_their_kind(self) -> None:
         def missing(_: Mapping[str, Any]) -> str:
-            raise lazaret.ToolError("no such host", "not_found")
+            raise lazaret_sandbox.ToolError("no such host", "not_found")
 
         def broken(_: Mapping[str, Any]) -> str:
             raise KeyError("password=hunter2")
 
         self.session.register(self.tool(missing))
-        with self.assertRaises(lazaret.NotFound) as failed:
+        with self.assertRaises(lazaret_sandbox.NotFound) as failed:
             self.session.call("deploy", {"name": "x"})
         self.assertIn("no such host", str(failed.exception))
         self.session.unregister("deploy")
         self.session.register(self.tool(broken))
-        with self.assertLogs("lazaret", "ERROR"), self.assertRaises(lazaret.IoError) as failed:
+        with self.assertLogs("lazaret_sandbox", "ERROR"), self.assertRaises(lazaret_sandbox.IoError) as failed:
             self.session.call("deploy", {"name": "x"})
         self.assertNotIn("hunter2", str(failed.exception))
         with self.assertRaises(ValueError):
-            lazaret.ToolError("no", "violation")
+            lazaret_sandbox.ToolError("no", "violation")
 
     def test_a_name_of_lazarets_own_is_refused(self) -> None:
-        shadow = lazaret.Tool("bash", "x", self.SCHEMA, lambda _: "mine")
-        with self.assertRaises(lazaret.InvalidInput):
+        shadow = lazaret_sandbox.Tool("bash", "x", self.SCHEMA, lambda _: "mine")
+        with self.assertRaises(lazaret_sandbox.InvalidInput):
             self.session.register(shadow)
         self.assertEqual(self.session.call("bash", {"command": "echo real"}).text, "real\n")
 
@@ -135,12 +135,12 @@ class OwnTools(WithSession):
                     raise
                 return "late"
 
-            async with lazaret.AsyncSession(**self.options()) as session:
+            async with lazaret_sandbox.AsyncSession(**self.options()) as session:
                 await session.register(self.tool(wait))
                 call = await session.start("deploy", {"name": "x"})
                 await asyncio.wait_for(begun.wait(), LIMIT_S)
                 call.cancel()
-                with self.assertRaises(lazaret.Cancelled):
+                with self.assertRaises(lazaret_sandbox.Cancelled):
                     await call.result()
                 await asyncio.wait_for(stopped.wait(), LIMIT_S)
                 return stopped.is_set()
@@ -151,7 +151,7 @@ class OwnTools(WithSession):
 class WithAsyncio(Folders):
     def test_calls_run_at_once(self) -> None:
         async def scenario() -> list[str]:
-            async with lazaret.AsyncSession(**self.options()) as session:
+            async with lazaret_sandbox.AsyncSession(**self.options()) as session:
                 script = "touch $1; while [ ! -e $2 ]; do sleep 0.05; done; echo $1"
                 pairs = (("a", "b"), ("b", "a"))
                 runs = (session.run(["bash", "-c", script, "bash", *pair], timeout=60) for pair in pairs)
@@ -161,7 +161,7 @@ class WithAsyncio(Folders):
 
     def test_a_cancelled_task_ends_its_command(self) -> None:
         async def scenario() -> None:
-            async with lazaret.AsyncSession(**self.options()) as session:
+            async with lazaret_sandbox.AsyncSession(**self.options()) as session:
                 script = "touch begun; while [ ! -e go ]; do sleep 0.05; done; touch after"
                 task = asyncio.create_task(session.run(script, timeout=500))
                 while not (self.project / "begun").exists():
@@ -170,7 +170,7 @@ class WithAsyncio(Folders):
                 with self.assertRaises(asyncio.CancelledError):
                     await task
                 # Both are children of the same session: when the second has ended, the order to end the first was carried out.
-                with self.assertRaises(lazaret.Cancelled):
+                with self.assertRaises(lazaret_sandbox.Cancelled):
                     second = await session.start("bash", {"command": "sleep 500", "timeout": 500})
                     second.cancel()
                     await second.result()
@@ -182,7 +182,7 @@ class WithAsyncio(Folders):
 
     def test_callbacks_may_be_coroutines(self) -> None:
         async def scenario() -> str:
-            async def answer(_: lazaret.Approval) -> str:
+            async def answer(_: lazaret_sandbox.Approval) -> str:
                 await asyncio.sleep(0)
                 return "once"
 
@@ -193,7 +193,7 @@ class WithAsyncio(Folders):
                 chunks.append(chunk)
 
             options = self.options(trust="guided", on_approval=answer)
-            async with lazaret.AsyncSession(**options) as session:
+            async with lazaret_sandbox.AsyncSession(**options) as session:
                 await session.run("echo x", on_output=on_output, check=True)
             return b"".join(chunks).decode()
 
@@ -208,9 +208,9 @@ class Ends(WithSession):
         self.assertGreater(len(pids), 2)
         session.close()
         self._gone(pids)
-        with self.assertRaises((RuntimeError, lazaret.SessionEnded)):
+        with self.assertRaises((RuntimeError, lazaret_sandbox.SessionEnded)):
             started.result()
-        with self.assertRaises((RuntimeError, lazaret.SessionEnded)):
+        with self.assertRaises((RuntimeError, lazaret_sandbox.SessionEnded)):
             session.run(["true"])
         session.close()
 
@@ -220,7 +220,7 @@ class Ends(WithSession):
         def run() -> None:
             try:
                 self.session.run("touch begun; sleep 500", timeout=500)
-            except lazaret.SessionEnded as error:
+            except lazaret_sandbox.SessionEnded as error:
                 errors.append(error)
 
         thread = threading.Thread(target=run)
@@ -232,7 +232,7 @@ class Ends(WithSession):
         thread.join(LIMIT_S)
         self.assertEqual([error.exit_code for error in errors], [-9])  # type: ignore[attr-defined]
         self._gone(pids)
-        with self.assertRaises(lazaret.SessionEnded):
+        with self.assertRaises(lazaret_sandbox.SessionEnded):
             self.session.run(["true"])
 
     def test_a_lost_executor_is_replaced(self) -> None:
@@ -244,15 +244,15 @@ class Ends(WithSession):
         for spawner in _children(self.session.pid):
             for broker in _children(spawner):
                 os.kill(broker, signal.SIGKILL)
-        with self.assertRaises(lazaret.ExecutorLost):
+        with self.assertRaises(lazaret_sandbox.ExecutorLost):
             call.result()
         self.assertEqual(self.session.run(["echo", "on"]).text, "on\n")
         self.assertNotEqual(self.session.info.id, before)
 
     def test_a_program_that_dies_takes_its_session_along(self) -> None:
         script = f"""
-            import os, sys, lazaret
-            session = lazaret.Session({str(self.project)!r}, central={str(self.central)!r}, program={COMMAND!r}).open()
+            import os, sys, lazaret_sandbox
+            session = lazaret_sandbox.Session({str(self.project)!r}, central={str(self.central)!r}, program={COMMAND!r}).open()
             session.start("bash", {{"command": "sleep 500", "timeout": 500}})
             print(session.pid, flush=True)
             sys.stdin.read()
@@ -262,7 +262,7 @@ class Ends(WithSession):
             [sys.executable, "-c", textwrap.dedent(script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(lazaret.__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": str(Path(lazaret_sandbox.__file__).parents[1])},
         )
         assert child.stdout is not None
         pid = int(child.stdout.readline())
@@ -273,28 +273,28 @@ class Ends(WithSession):
 
     def test_too_many_violations_end_a_session(self) -> None:
         session = self.open(max_violations=1)
-        with self.assertRaises(lazaret.Violation):
+        with self.assertRaises(lazaret_sandbox.Violation):
             session.call("file_read", {"path": str(self.outside / "secret")})
         for _ in range(2):
-            with self.assertRaises(lazaret.TooManyViolations):
+            with self.assertRaises(lazaret_sandbox.TooManyViolations):
                 session.run(["touch", "made"])
         self.assertFalse((self.project / "made").exists())
 
     def test_what_opens_no_session_says_why(self) -> None:
-        with self.assertRaises(lazaret.SessionRefused) as refused:
-            lazaret.Session(**self.options(project="/")).open()
+        with self.assertRaises(lazaret_sandbox.SessionRefused) as refused:
+            lazaret_sandbox.Session(**self.options(project="/")).open()
         self.assertTrue(refused.exception.kind)
-        with self.assertRaises(lazaret.LazaretError) as wrong:
-            lazaret.Session(**self.options(profile="no-such-profile")).open()
+        with self.assertRaises(lazaret_sandbox.LazaretError) as wrong:
+            lazaret_sandbox.Session(**self.options(profile="no-such-profile")).open()
         self.assertIn("no-such-profile", str(wrong.exception) + getattr(wrong.exception, "diagnostics", ""))
-        with self.assertRaises(lazaret.NotInstalled):
-            lazaret.Session(program="/no/such/program").open()
+        with self.assertRaises(lazaret_sandbox.NotInstalled):
+            lazaret_sandbox.Session(program="/no/such/program").open()
         # What every cell has names no program.
         with mock.patch.dict(os.environ, {"LAZARET": "1", "PATH": "/no/such/folder"}):
-            with self.assertRaisesRegex(lazaret.NotInstalled, "^lazaret cannot be started"):
-                lazaret.Session().open()
+            with self.assertRaisesRegex(lazaret_sandbox.NotInstalled, "^lazaret cannot be started"):
+                lazaret_sandbox.Session().open()
         with self.assertRaises(RuntimeError):
-            lazaret.Session(**self.options()).run(["true"])
+            lazaret_sandbox.Session(**self.options()).run(["true"])
 
     def _gone(self, pids: list[int]) -> None:
         end = time.monotonic() + LIMIT_S
@@ -312,9 +312,9 @@ READY = (
 class FakePrograms(unittest.TestCase):
     """A program that does not keep to the lines ends the session and nothing else."""
 
-    def opened(self, after: str, protocol: int = 1) -> lazaret.Session:
+    def opened(self, after: str, protocol: int = 1) -> lazaret_sandbox.Session:
         script = f"import sys\nprint({READY % protocol!r}, flush=True)\nline = sys.stdin.readline()\n{after}"
-        session = lazaret.Session(program=fake(script))
+        session = lazaret_sandbox.Session(program=fake(script))
         self.addCleanup(session.close)
         return session.open()
 
@@ -334,17 +334,17 @@ class FakePrograms(unittest.TestCase):
                 session = self.opened(after + "\nsys.stdin.read()")
                 # Only the last one is no fault of the lines, and so is not logged.
                 if after.startswith("sys.exit"):
-                    with self.assertRaises(lazaret.SessionEnded) as ended:
+                    with self.assertRaises(lazaret_sandbox.SessionEnded) as ended:
                         session.call("bash", {"command": "true"})
                     self.assertEqual(ended.exception.exit_code, 7)
                     continue
-                with self.assertLogs("lazaret", "ERROR"), self.assertRaises(lazaret.SessionEnded):
+                with self.assertLogs("lazaret_sandbox", "ERROR"), self.assertRaises(lazaret_sandbox.SessionEnded):
                     session.call("bash", {"command": "true"})
 
     def test_another_version_of_the_lines_is_refused(self) -> None:
-        with self.assertLogs("lazaret", "ERROR"), self.assertRaises(lazaret.SessionEnded) as refused:
+        with self.assertLogs("lazaret_sandbox", "ERROR"), self.assertRaises(lazaret_sandbox.SessionEnded) as refused:
             self.opened("", protocol=2)
-        self.assertIsInstance(refused.exception.__cause__, lazaret.ProtocolError)
+        self.assertIsInstance(refused.exception.__cause__, lazaret_sandbox.ProtocolError)
 
     def test_events_that_are_new_are_passed_over(self) -> None:
         answer = '{"event":"result","id":1,"status":"success","result":"fine","metadata":{"new":1},"new":2}'
@@ -364,7 +364,7 @@ class FakePrograms(unittest.TestCase):
             print({READY % 1!r}, flush=True)
             while True: time.sleep(1)
         """
-        session = lazaret.Session(program=fake(textwrap.dedent(script))).open()
+        session = lazaret_sandbox.Session(program=fake(textwrap.dedent(script))).open()
         pid = session.pid
         session.close()
         self.assertFalse(is_alive(pid))

@@ -1,11 +1,11 @@
 """Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session`.
 
-    with lazaret.Session("/path/to/project") as session:
+    with lazaret_sandbox.Session("/path/to/project") as session:
         print(session.run(["make", "test"], timeout=300).text)
 
 `Session` waits, `AsyncSession` is for asyncio; both have the same methods. Adapters for frameworks are modules of their own:
-`lazaret.inspect_ai`, `lazaret.deepagents`, `lazaret.openai_agents`, `lazaret.pydantic_ai`, `lazaret.smolagents`,
-`lazaret.mini_swe_agent`.
+`lazaret_sandbox.inspect_ai`, `lazaret_sandbox.deepagents`, `lazaret_sandbox.openai_agents`,
+`lazaret_sandbox.pydantic_ai`, `lazaret_sandbox.smolagents`, `lazaret_sandbox.mini_swe_agent`.
 """
 
 from ._files import FileTooLarge

@@ -2,7 +2,7 @@
 
     Task(..., sandbox="lazaret")                      # or ("lazaret", LazaretConfig(profile="python"))
 
-Installed as `lazaret[inspect-ai]`, the name is known to Inspect by an entry point; else import this module. It is for Inspect's default
+Installed as `lazaret-sandbox[inspect-ai]`, the name is known to Inspect by an entry point; else import this module. It is for Inspect's default
 event loop, asyncio. Another user than the session's cannot be asked for.
 """
 

@@ -1,6 +1,6 @@
 """A backend for Deep Agents (`deepagents`): its shell and its file tools in cells.
 
-    with lazaret.Session(project) as session:
+    with lazaret_sandbox.Session(project) as session:
         agent = create_deep_agent(model, backend=LazaretSandbox(session))
 
 The file tools of the framework are commands that need `python3` in the cell.

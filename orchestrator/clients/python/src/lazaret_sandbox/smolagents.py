@@ -1,6 +1,6 @@
 """A Python executor for smolagents: the agent's code in a cell, in an interpreter that lives as long as the session.
 
-    with lazaret.Session(project) as session:
+    with lazaret_sandbox.Session(project) as session:
         agent = CodeAgent(tools=[], model=model, executor=LazaretPythonExecutor(session))
 
 The interpreter is a background process; each piece of code reaches it through two pipes of the session's own. Code that runs into its

@@ -50,7 +50,7 @@ PROTOCOL = 1
 OUTPUT_MAX = 100 << 20
 """Bytes of output that `run` collects of each stream, where no other limit is given."""
 
-_log = logging.getLogger("lazaret")
+_log = logging.getLogger("lazaret_sandbox")
 
 
 class AsyncCall:

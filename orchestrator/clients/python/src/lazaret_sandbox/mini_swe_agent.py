@@ -1,7 +1,7 @@
 """An environment for mini-SWE-agent (`mini-swe-agent`): its commands in cells.
 
     environment:
-      environment_class: lazaret.mini_swe_agent.LazaretEnvironment
+      environment_class: lazaret_sandbox.mini_swe_agent.LazaretEnvironment
       project: /path/to/project
 """
 

@@ -1,6 +1,6 @@
 """The shell and the patch tool of the OpenAI Agents SDK (`openai-agents`) in cells.
 
-    async with lazaret.AsyncSession(project) as session:
+    async with lazaret_sandbox.AsyncSession(project) as session:
         agent = Agent(name="coder", tools=[shell_tool(session), ApplyPatchTool(editor=LazaretEditor(session))])
 """
 

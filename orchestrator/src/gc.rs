@@ -1,0 +1,135 @@
+//! `lazaret gc`: has the executor remove caches that no project uses any more.
+
+use broker_protocol::paste::shell_word;
+use broker_protocol::{Cleaned, Cleanup, Failed, RemovedCache, Unused};
+use clap::Args;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_terminal::print;
+use serde_json::{Value, json};
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret gc
+  lazaret gc --days 7 --json | jq '.removed[].project'
+
+Removed are the directories `caches` of the central roots in lazaret/projects below
+$XDG_DATA_HOME or ~/.local/share, or where the policy's `central_root` names, of projects that are gone, also for a while, as on a
+disk that is not mounted; and those that no session has used for so many days. What
+file tools have replaced, outputs and the state of agents stay. The caches of an open
+session are not touched, no link is followed, and one run takes at most ten minutes.
+Once a day the end of a session removes a part of those unused for 90 days.
+
+Exit code: 0; 1 something stays that should not; 2 wrong arguments; 125 lazaret failed.";
+
+/// Remove the caches of projects that are gone or no longer used
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Gc {
+    /// Also those that no session has used for so many days
+    #[arg(long, value_name = "N", default_value_t = 90)]
+    days: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Gc {
+    /// Removes them, and reports what was removed; returns the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let text = options.projects()?.into_os_string().into_string();
+        let projects = text.map_err(|path| Failed::invalid(format!("{path:?} is not UTF-8")))?;
+        let days = self.days;
+        let cleaned = options.endpoint().clean_up(&Cleanup { projects, days })?;
+        if self.json {
+            print::json(&as_json(&cleaned))?;
+        } else {
+            print::result(as_text(&cleaned).as_bytes())?;
+            cleaned.failed.iter().for_each(|why| print::problem(why));
+        }
+        let stays = cleaned.unfinished || !cleaned.failed.is_empty();
+        Ok(if stays { exit::FAILED } else { exit::OK })
+    }
+}
+
+fn as_json(cleaned: &Cleaned) -> Value {
+    let removed = cleaned.removed.iter().map(|cache| {
+        let (why, days) = match cache.why {
+            Unused::Deleted => ("deleted", None),
+            Unused::Days(days) => ("unused", Some(days)),
+            Unused::Begun => ("unfinished", None),
+        };
+        let RemovedCache {
+            project,
+            entries,
+            bytes,
+            ..
+        } = cache;
+        json!({ "project": project, "why": why, "days": days, "entries": entries, "bytes": bytes })
+    });
+    json!({
+        "removed": removed.collect::<Vec<_>>(),
+        "count": cleaned.count,
+        "inUse": cleaned.in_use,
+        "failed": cleaned.failed,
+        "unfinished": cleaned.unfinished,
+    })
+}
+
+fn as_text(cleaned: &Cleaned) -> String {
+    let mut text: String = cleaned.removed.iter().map(line).collect();
+    let more = cleaned.count - cleaned.removed.len() as u64;
+    if more > 0 {
+        text.push_str(&format!("and the caches of {more} more projects\n"));
+    }
+    if cleaned.count == 0 {
+        text.push_str("nothing to remove\n");
+    }
+    if cleaned.in_use > 0 {
+        text.push_str(&format!("{} in use by open sessions\n", cleaned.in_use));
+    }
+    if cleaned.unfinished {
+        text.push_str("there is more: run `lazaret gc` again\n");
+    }
+    text
+}
+
+fn line(cache: &RemovedCache) -> String {
+    let why = match cache.why {
+        Unused::Deleted => "which is gone".to_owned(),
+        Unused::Days(days) => format!("not used for {days} days"),
+        Unused::Begun => "which an earlier run had begun".to_owned(),
+    };
+    let mib = cache.bytes.div_ceil(1 << 20);
+    let project = shell_word(&cache.project);
+    format!(
+        "removed {} entries, {mib} MiB: {project}, {why}\n",
+        cache.entries
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_cannot_forge_a_line() {
+        let cache = RemovedCache {
+            project: "/p\nremoved 1 entries: /q\u{1b}[2J".into(),
+            why: Unused::Deleted,
+            entries: 2,
+            bytes: 1,
+        };
+        let cleaned = Cleaned {
+            removed: vec![cache],
+            count: 3,
+            unfinished: true,
+            ..Cleaned::default()
+        };
+        let text = as_text(&cleaned);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.starts_with("removed 2 entries, 1 MiB: /p"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        assert_eq!(as_json(&cleaned)["removed"][0]["why"], "deleted");
+    }
+}
