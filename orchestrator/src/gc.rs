@@ -14,10 +14,11 @@ Examples:
   lazaret gc --days 7 --json | jq '.removed[].project'
 
 Removed are the directories `caches` of the central roots in lazaret/projects below
-$XDG_DATA_HOME or ~/.local/share, or where the policy's `central_root` names, of projects that are gone, also for a while, as on a
-disk that is not mounted; and those that no session has used for so many days. What
-file tools have replaced, outputs and the state of agents stay. The caches of an open
-session are not touched, no link is followed, and one run takes at most ten minutes.
+$XDG_DATA_HOME or ~/.local/share (or where `central_root` of the policy puts them), of
+projects that are gone, also for a while, as on a disk that is not mounted; and those
+that no session has used for so many days. What file tools have
+replaced, outputs and the state of agents stay. The caches of an open session
+are not touched, no link is followed, and one run takes at most ten minutes.
 Once a day the end of a session removes a part of those unused for 90 days.
 
 Exit code: 0; 1 something stays that should not; 2 wrong arguments; 125 lazaret failed.";

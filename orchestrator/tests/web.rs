@@ -378,9 +378,9 @@ fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
     let input = json!({"url": page.url(), "max_length": 8}).to_string();
     let call = ["call", "web_fetch", &input];
     let (code, out, said) = lazaret(&Configuration::new(""), &[], &call);
-    assert_eq!((code, out.as_str()), (3, ""));
+    assert_eq!((code, out.as_str()), (126, ""));
     assert!(
-        said.contains("violation: 127.0.0.1 is at 127.0.0.1, a loopback address"),
+        said.contains("denied_policy: 127.0.0.1 is at 127.0.0.1, a loopback address"),
         "{said}"
     );
     assert!(page.seen().is_empty());
@@ -558,7 +558,7 @@ fn an_image_is_shown_from_where_a_page_may_be_fetched() {
     let refused: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (code, &refused["error"]["kind"]),
-        (3, &json!("violation")),
+        (126, &json!("denied_policy")),
         "{refused}"
     );
     assert!(image.seen().is_empty());
@@ -605,10 +605,10 @@ fn refusals_have_their_codes() {
     let default = Configuration::new("");
     assert_eq!(
         fetch(&default, "http://169.254.169.254/latest/meta-data/"),
-        3
+        126
     );
-    assert_eq!(fetch(&default, "https://[fd00:ec2::254]/"), 3);
-    assert_eq!(fetch(&default, "https://localhost./"), 3);
+    assert_eq!(fetch(&default, "https://[fd00:ec2::254]/"), 126);
+    assert_eq!(fetch(&default, "https://localhost./"), 126);
     assert_eq!(fetch(&default, "file:///etc/passwd"), 2);
     assert_eq!(fetch(&default, "https://u:p@docs.rs/"), 2);
     assert_eq!(fetch(&listed, "https://example.org/"), 126);
@@ -717,7 +717,7 @@ fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
         found["pinned"],
         json!({"code": 0, "out": "honest", "said": "", "asked": 1})
     );
-    assert_eq!(found["refused"]["code"], 3, "{found}");
+    assert_eq!(found["refused"]["code"], 126, "{found}");
     assert_eq!(
         found["tls"],
         json!({"code": 0, "out": "over TLS", "said": ""})

@@ -1,6 +1,7 @@
 //! What was found in the project and no result has reported yet, of all connections of a session.
 
-use broker_protocol::Findings;
+use broker_protocol::{Finding, Findings};
+use orchestrator_text::escape;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -9,29 +10,39 @@ pub(crate) type Received = Rc<RefCell<Findings>>;
 
 /// Collects what was found until a result reports it.
 #[derive(Default)]
-pub(crate) struct Unreported(RefCell<Vec<Received>>);
+pub(crate) struct Unreported {
+    received: RefCell<Vec<Received>>,
+    /// In results that nobody has received: escaped already.
+    returned: RefCell<Findings>,
+}
 
 impl Unreported {
     /// Also takes what a connection receives, as long as it is used.
     pub fn listen(&self, received: Received) {
-        self.0.borrow_mut().push(received);
+        self.received.borrow_mut().push(received);
     }
 
-    /// All of it, for a result.
+    /// All of it, for a result, with texts of one line each.
     pub fn take(&self) -> Findings {
-        let mut all = Findings::default();
-        let mut received = self.0.borrow_mut();
-        received.iter().for_each(|one| all.append(one.take()));
+        let mut all = self.returned.take();
+        let mut received = self.received.borrow_mut();
+        received
+            .iter()
+            .for_each(|one| all.append(escaped(one.take())));
         received.retain(|one| Rc::strong_count(one) > 1);
         all
     }
 
     /// Puts back what nobody has received with a result.
     pub fn put_back(&self, found: Findings) {
-        if !found.is_empty() {
-            self.listen(Rc::new(RefCell::new(found)));
-        }
+        self.returned.borrow_mut().append(found);
     }
+}
+
+fn escaped(mut found: Findings) -> Findings {
+    let texts = found.list_mut().iter_mut().flat_map(Finding::texts_mut);
+    texts.for_each(|text| *text = escape::one_line(text));
+    found
 }
 
 #[cfg(test)]
@@ -51,6 +62,6 @@ mod tests {
         find(FindingKind::History);
         drop(received);
         assert_eq!(unreported.take().list().len(), 2);
-        assert!(unreported.take().is_empty() && unreported.0.borrow().is_empty());
+        assert!(unreported.take().is_empty() && unreported.received.borrow().is_empty());
     }
 }

@@ -7,8 +7,7 @@ use crate::findings;
 use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
 use crate::subject::Subject;
 use crate::violation::SecurityEvent;
-use broker_protocol::{CallId, Ended, Failed, Finding, Findings, Roots, Spill};
-use orchestrator_text::escape;
+use broker_protocol::{CallId, Ended, Failed, Findings, Roots, Spill};
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::unfinished;
 use orchestrator_web::image::Image;
@@ -116,10 +115,8 @@ impl ToolResult {
         }
     }
 
-    /// Adds what was found in the project, for the reader of the metadata.
-    pub fn add_found(&mut self, mut found: Findings) {
-        let texts = found.list_mut().iter_mut().flat_map(Finding::texts_mut);
-        texts.for_each(|text| *text = escape::one_line(text));
+    /// Adds what was found in the project, for the reader of the metadata. Its texts are escaped.
+    pub fn add_found(&mut self, found: Findings) {
         self.metadata.found.append(found);
     }
 
