@@ -35,7 +35,7 @@ impl Folded<'_> {
     }
 }
 
-/// Folds a text.
+/// Folds a text that is complete.
 pub fn fold(bytes: &[u8]) -> Folded<'_> {
     folded(bytes, false)
 }

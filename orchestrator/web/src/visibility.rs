@@ -4,6 +4,7 @@
 //! When in doubt, text counts as hidden. Styles from other addresses, scripts, and colours of other elements are unknown.
 
 use crate::outline::{Outline, is_void};
+use declarations::StyleEffect;
 use html5gum::StartTag;
 use style::Styles;
 
@@ -11,8 +12,7 @@ mod declarations;
 mod sheet;
 mod style;
 
-/// Why an element is not displayed, in words for the mark.
-pub type Reason = &'static str;
+pub use declarations::Reason;
 
 /// Tracks which open elements are hidden.
 pub struct Visibility {
@@ -33,15 +33,6 @@ enum State {
     Hidden(Reason),
 }
 
-/// What one element says of its own text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
-    Nothing,
-    Hides(Reason),
-    Invisible,
-    Visible,
-}
-
 impl State {
     fn reason(self) -> Option<Reason> {
         match self {
@@ -51,12 +42,12 @@ impl State {
         }
     }
 
-    fn within(self, own: Own) -> Self {
+    fn within(self, own: StyleEffect) -> Self {
         match (self, own) {
-            (Self::Hidden(reason), _) | (_, Own::Hides(reason)) => Self::Hidden(reason),
-            (state, Own::Nothing) => state,
-            (_, Own::Invisible) => Self::Invisible,
-            (_, Own::Visible) => Self::Displayed,
+            (Self::Hidden(reason), _) | (_, StyleEffect::Hides(reason)) => Self::Hidden(reason),
+            (state, StyleEffect::None) => state,
+            (_, StyleEffect::Invisible) => Self::Invisible,
+            (_, StyleEffect::Visible) => Self::Displayed,
         }
     }
 }
@@ -96,7 +87,7 @@ impl Visibility {
         state.reason()
     }
 
-    /// Closes elements.
+    /// Closes the elements that an end tag ends.
     pub fn end(&mut self, name: &[u8]) {
         if let Some(depth) = self.outline.ended_by(name) {
             self.outline.truncate(depth);
@@ -115,7 +106,7 @@ impl Visibility {
 }
 
 /// What a tag says by its name, its attributes and its styles.
-fn own(tag: &StartTag<()>, styles: &mut Styles) -> Own {
+fn own(tag: &StartTag<()>, styles: &mut Styles) -> StyleEffect {
     let attribute = |name: &[u8]| tag.attributes.get(name).map(|value| &value.value[..]);
     let by_name = match &tag.name[..] {
         b"noscript" => Some("noscript"),
@@ -132,7 +123,7 @@ fn own(tag: &StartTag<()>, styles: &mut Styles) -> Own {
         None
     };
     match by_name.or(by_attribute) {
-        Some(reason) => Own::Hides(reason),
+        Some(reason) => StyleEffect::Hides(reason),
         None => styles.of_element(tag),
     }
 }

@@ -1,6 +1,5 @@
 //! The declarations of a style that can hide text, and whether together they do.
 
-use super::Own;
 use cssparser::{ParseError, Parser, ParserInput, ToCss, Token};
 use std::collections::BTreeMap;
 
@@ -45,6 +44,22 @@ const PROPERTIES: [&str; 28] = [
 ];
 /// The others, which do not fit a table of plain names.
 const MORE: [&str; 2] = ["visibility", "-webkit-text-fill-color"];
+
+/// Why an element is not displayed, in words for the mark.
+pub type Reason = &'static str;
+
+/// What an element says of its own text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StyleEffect {
+    /// Nothing: what is around it decides.
+    None,
+    /// Neither it nor anything in it is displayed.
+    Hides(Reason),
+    /// It is not displayed, but what is in it may be.
+    Invisible,
+    /// It is displayed, unless something around it hides all.
+    Visible,
+}
 
 /// A property's value, in lower case and with single spaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,8 +121,8 @@ impl Declarations {
     }
 
     /// What they say of an element's text.
-    pub(super) fn verdict(&self) -> Own {
-        let checks: [(&'static str, bool); 8] = [
+    pub fn verdict(&self) -> StyleEffect {
+        let checks: [(Reason, bool); 8] = [
             ("display: none", self.get("display") == "none"),
             (
                 "content-visibility: hidden",
@@ -121,12 +136,12 @@ impl Declarations {
             ("off the screen", self.is_far()),
         ];
         if let Some((reason, _)) = checks.into_iter().find(|(_, holds)| *holds) {
-            return Own::Hides(reason);
+            return StyleEffect::Hides(reason);
         }
         match self.get("visibility") {
-            "hidden" | "collapse" => Own::Invisible,
-            "visible" => Own::Visible,
-            _ => Own::Nothing,
+            "hidden" | "collapse" => StyleEffect::Invisible,
+            "visible" => StyleEffect::Visible,
+            _ => StyleEffect::None,
         }
     }
 

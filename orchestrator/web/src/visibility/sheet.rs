@@ -1,8 +1,7 @@
 //! The rules of an embedded style sheet, as far as they can hide text: selectors by their last part, declarations by
 //! [`Declarations`].
 
-use super::Own;
-use super::declarations::Declarations;
+use super::declarations::{Declarations, StyleEffect};
 use cssparser::{Parser, ParserInput, Token};
 
 /// The last part of a selector: what an element itself has to be.
@@ -10,9 +9,9 @@ use cssparser::{Parser, ParserInput, Token};
 pub struct Compound {
     /// The element's name, in lower case.
     pub tag: Option<String>,
-    /// Its ID.
+    /// Its ID, if the selector names one.
     pub id: Option<String>,
-    /// Its classes.
+    /// Its classes, all of which it needs.
     pub classes: Vec<String>,
     /// Whether more is needed than this: other elements around it.
     pub is_part: bool,
@@ -23,7 +22,7 @@ pub struct Compound {
 pub struct Rule {
     /// Which elements it is for.
     pub compound: Compound,
-    /// Its declarations.
+    /// The declarations that can hide or show it.
     pub declarations: Declarations,
 }
 
@@ -105,7 +104,10 @@ pub fn rules(text: &str, max: usize) -> Vec<Rule> {
 
 fn add(rules: &mut Vec<Rule>, prelude: &str, body: &str, is_conditional: bool) {
     let declarations = Declarations::parse(body);
-    let hides = matches!(declarations.verdict(), Own::Hides(_) | Own::Invisible);
+    let hides = matches!(
+        declarations.verdict(),
+        StyleEffect::Hides(_) | StyleEffect::Invisible
+    );
     if declarations == Declarations::default() {
         return;
     }

@@ -1,7 +1,6 @@
 //! The styles of a page's elements: their own, and those of embedded style sheets.
 
-use super::Own;
-use super::declarations::Declarations;
+use super::declarations::{Declarations, StyleEffect};
 use super::sheet::{Rule, rules};
 use crate::select::tokens;
 use html5gum::{StartTag, Token};
@@ -68,7 +67,7 @@ impl Styles {
     }
 
     /// What an element's styles say of its text.
-    pub(super) fn of_element(&mut self, tag: &StartTag<()>) -> Own {
+    pub fn of_element(&mut self, tag: &StartTag<()>) -> StyleEffect {
         let attribute = |name: &[u8]| {
             tag.attributes
                 .get(name)
@@ -76,13 +75,13 @@ impl Styles {
         };
         let own = attribute(b"style");
         if own.as_ref().is_some_and(|style| style.len() > STYLE_MAX) {
-            return Own::Hides("a style too long to read");
+            return StyleEffect::Hides("a style too long to read");
         }
         if self.rules.is_empty() && own.is_none() {
-            return Own::Nothing;
+            return StyleEffect::None;
         }
         let Some(mut declared) = self.of_sheets(tag, &attribute) else {
-            return Own::Hides("more styles than are compared");
+            return StyleEffect::Hides("more styles than are compared");
         };
         if let Some(style) = own {
             declared.add(&Declarations::parse(&style));
