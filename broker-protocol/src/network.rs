@@ -52,20 +52,29 @@ pub struct HostList {
 /// The result of one connection that a cell requested, for the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionReport {
-    /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty if it could not be parsed.
+    /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty if it could not be parsed, and where several
+    /// hosts are counted together.
     pub host: String,
     /// The port; 0 if it could not be parsed.
     pub port: u16,
     /// The result of the connection.
     pub verdict: ConnectionVerdict,
+    /// How many connections with this result the report is about: at least one.
+    pub count: u32,
 }
 
 impl ConnectionReport {
     /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// The host is too long, or contains characters that no host has.
+    /// The host is too long, or contains characters that no host has; it is about no connection.
     pub fn check(&self) -> Result<(), TooLarge> {
+        if self.count == 0 {
+            return Err(TooLarge {
+                field: "count",
+                rule: "at least 1".into(),
+            });
+        }
         at_most("host", self.host.len(), limit::HOST, "bytes")?;
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if self.host.bytes().all(is_host) {
@@ -158,6 +167,7 @@ mod tests {
             host: host.into(),
             port: 443,
             verdict: ConnectionVerdict::Allowed,
+            count: 1,
         };
         for host in [
             "",
@@ -174,5 +184,10 @@ mod tests {
         }
         assert!(report(&"x".repeat(limit::HOST)).check().is_ok());
         assert!(report(&"x".repeat(limit::HOST + 1)).check().is_err());
+        let none = ConnectionReport {
+            count: 0,
+            ..report("a.example")
+        };
+        assert!(none.check().is_err());
     }
 }

@@ -1131,6 +1131,7 @@ fn connection(verdict: ConnectionVerdict) -> ConnectionReport {
         host: "a.example".into(),
         port: 443,
         verdict,
+        count: 2,
     }
 }
 

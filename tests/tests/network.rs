@@ -32,6 +32,7 @@ pub fn tests() -> Vec<Test> {
         a_repository_opens_no_host,
         a_session_carries_the_network_of_all_its_calls,
         a_flood_of_connections_leaves_the_session_alive,
+        repeated_refusals_are_counted_in_the_records,
         the_relay_ends_with_its_session,
         reports_of_connections_are_held_to_the_protocol
     ];
@@ -369,13 +370,12 @@ fn a_name_reaches_no_private_address_by_itself(place: Place) {
         "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT LOCALHOST.:{port} HTTP/1.1\\r\\n\\r\\nGET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
     );
     assert!(cell(&open, &script).success().ends_with("pong"));
-    assert_eq!(
-        audited(&world, "connection")
-            .iter()
-            .filter(|one| one["verdict"] == "not_public")
-            .count(),
-        names.len()
-    );
+    let counted: u64 = audited(&world, "connection")
+        .iter()
+        .filter(|one| one["verdict"] == "not_public")
+        .filter_map(|one| one["count"].as_u64())
+        .sum();
+    assert_eq!(counted, names.len() as u64);
 }
 
 fn programs_know_of_the_relay_where_there_is_one(place: Place) {
@@ -573,6 +573,46 @@ fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+/// A cell that asks for refused hosts in a loop wrote 15 to 20 KB a second into the records.
+fn repeated_refusals_are_counted_in_the_records(place: Place) {
+    let server = Server::start();
+    let world = world(place, &allowing(&server), "");
+    let ask = |names: &str| {
+        format!(
+            "import socket
+for n in range(300):
+    s = socket.create_connection(('127.0.0.1', 61080))
+    s.sendall(f'CONNECT {names} HTTP/1.1\\r\\n\\r\\n'.encode())
+    assert b' 403 ' in s.recv(100)
+"
+        )
+    };
+    world.put("same.py", ask("same.example:443"));
+    world.put("many.py", ask("{n}.example:443"));
+    assert_eq!(cell(&world, "python3 same.py && echo ok").success(), "ok\n");
+    let same = audited(&world, "connection");
+    assert_eq!((same.len(), attempts(&same)), (2, 300), "{same:?}");
+    assert_eq!(cell(&world, "python3 many.py && echo ok").success(), "ok\n");
+    let both = audited(&world, "connection");
+    // Of so many hosts, the first are named and the others counted.
+    assert_eq!(attempts(&both), 600, "{both:?}");
+    assert!(
+        (60..80).contains(&(both.len() - same.len())),
+        "{}",
+        both.len()
+    );
+    // What was reached is recorded each time: the control.
+    let port = server.port;
+    let again = format!("for n in 1 2 3; do curl -sS --noproxy '' http://localhost:{port}/; done");
+    assert_eq!(cell(&world, &again).success(), "pong".repeat(3));
+    assert_eq!(audited(&world, "connection").len(), both.len() + 3);
+}
+
+/// For how many connections records stand.
+fn attempts(records: &[Value]) -> u64 {
+    records.iter().filter_map(|one| one["count"].as_u64()).sum()
+}
+
 /// The listening sockets of this machine's loopback outside 127.0.0.0/16, as a relay of the flat tier has them.
 fn drawn_listeners() -> Vec<SocketAddr> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -663,6 +703,7 @@ fn reports_of_connections_are_held_to_the_protocol(place: Place) {
             host: host.into(),
             port: 443,
             verdict,
+            count: 1,
         })
     };
     let fault = |broker: &mut Broker| match broker.receive(LIMIT) {

@@ -153,12 +153,13 @@ impl Record {
             .value("whole", spill.whole)
     }
 
-    /// What became of a connection that a cell wanted, as the client reports it.
+    /// What became of a connection that a cell wanted, or of several such connections, as the client reports it.
     pub fn connection(host: &str, report: &ConnectionReport) -> Self {
         Self::new("connection")
             .text("host", host)
             .value("port", report.port)
             .text("verdict", report.verdict.name())
+            .value("count", report.count)
     }
 
     /// A lease begins; `what` is its host or path without secrets.

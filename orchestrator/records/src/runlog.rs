@@ -244,10 +244,11 @@ impl RunLog {
                 port,
                 verdict,
                 why,
+                count,
                 ..
             }) => (
                 "connection",
-                json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }),
+                json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why, "count": count }),
             ),
             Body::Result(result) => call_result(result),
             Body::Started { .. } | Body::Suspended | Body::Output { .. } => return None,

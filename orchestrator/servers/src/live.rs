@@ -86,10 +86,15 @@ impl Watched {
                 host,
                 port,
                 verdict,
+                count,
                 ..
             } = decision;
+            let times = match count {
+                1 => String::new(),
+                count => format!(" ({count} more times)"),
+            };
             self.note(&format!(
-                "connection to {host}:{port}: {}: {why}",
+                "connection to {host}:{port}{times}: {}: {why}",
                 verdict.name()
             ));
         }

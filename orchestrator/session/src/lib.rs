@@ -10,6 +10,7 @@ mod pending;
 mod spans;
 mod command;
 mod refused_hosts;
+mod repeats;
 mod relay;
 mod engine;
 mod caller;

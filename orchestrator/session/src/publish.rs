@@ -148,6 +148,13 @@ impl Publisher {
         Ok(())
     }
 
+    /// Sanitizes and records an event for which no front end waits.
+    pub fn record(&self, raw: RawEvent<'_>) {
+        if let Some(body) = self.sanitize(raw) {
+            drop(self.event(body));
+        }
+    }
+
     /// Publishes what both streams still hold back.
     pub async fn finish_output(&self) {
         for stderr in [false, true] {

@@ -11,10 +11,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The refusals for each command in progress, by a number of its own.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RefusedHosts {
     commands: RefCell<HashMap<u64, Denials>>,
     last: Cell<u64>,
+    /// Records the repeated refusals that were only counted.
+    record: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 /// A command in progress. Dropping it ends its reports.
@@ -37,6 +39,11 @@ impl RefusedHosts {
         }
     }
 
+    /// Calls `record` when a command ends.
+    pub fn record_with(&self, record: impl Fn() + 'static) {
+        self.record.replace(Some(Box::new(record)));
+    }
+
     /// Adds a decision of the relay, with the remedy that would open the host.
     pub fn hear(&self, decision: &Decision, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
@@ -53,6 +60,9 @@ impl RefusedHosts {
 impl Listening {
     /// The refusals so far.
     pub fn refused(&self) -> Denials {
+        if let Some(record) = &*self.hosts.record.borrow() {
+            record();
+        }
         self.hosts
             .commands
             .borrow_mut()
@@ -76,6 +86,7 @@ fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -
         verdict,
         why,
         private,
+        ..
     } = decision;
     let (why, remedy) = match verdict {
         ConnectionVerdict::NotListed => (
@@ -121,6 +132,7 @@ mod tests {
             verdict,
             why: Some("because".into()),
             private: Some(format!("{host}:443")),
+            count: 1,
         }
     }
 

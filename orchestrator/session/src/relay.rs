@@ -3,18 +3,50 @@
 use crate::executor::{Connection, ExecutorError};
 use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
+use crate::repeats::{self, Repeats};
 use broker_protocol::ConnectionReport;
 use orchestrator_web::relay::{Decision, Relay};
 use policies::{WebPolicy, network};
 use std::rc::Rc;
 use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
 
-/// A running relay. Dropping it ends it and all its connections.
-pub(crate) struct CarriedNetwork(JoinHandle<()>);
+/// A running relay. Dropping it ends it and all its connections, and records what was only counted.
+pub(crate) struct CarriedNetwork {
+    tasks: [JoinHandle<()>; 2],
+    recorder: Rc<Recorder>,
+}
 
 impl Drop for CarriedNetwork {
     fn drop(&mut self) {
-        self.0.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.recorder.record_counted();
+    }
+}
+
+/// Records decisions, with repeated refusals as a number.
+struct Recorder {
+    repeats: Repeats,
+    write: Box<dyn Fn(Decision)>,
+}
+
+impl Recorder {
+    fn hear(&self, decision: Decision) {
+        if self.repeats.is_new(&decision) {
+            (self.write)(decision);
+        }
+    }
+
+    fn record_counted(&self) {
+        self.repeats.take().into_iter().for_each(&self.write);
+    }
+
+    async fn record_at_intervals(&self) {
+        loop {
+            sleep(repeats::INTERVAL).await;
+            self.record_counted();
+            self.repeats.forget();
+        }
     }
 }
 
@@ -29,26 +61,34 @@ pub(crate) fn start(
     connection: &Connection,
     leases: bool,
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
-    let (hub, refused) = (hub.clone(), refused.clone());
-    carry(connection, move |decision, policy| {
-        refused.hear(&decision, || {
+    let (hub, heard) = (hub.clone(), refused.clone());
+    let hear = move |decision: &Decision, policy: &WebPolicy| {
+        heard.hear(decision, || {
             network::remedy(policy, leases, &decision.host, decision.port)
         });
-        let publisher = hub.of_session();
-        // The records receive it at once; there is no front end to wait for.
-        drop(spawn_local(async move {
-            publisher.publish(RawEvent::Connection(&decision)).await
-        }));
-    })
+    };
+    let carried = carry(connection, hear, move |decision| {
+        hub.of_session().record(RawEvent::Connection(&decision));
+    })?;
+    if let Some(carried) = &carried {
+        let recorder = Rc::downgrade(&carried.recorder);
+        refused.record_with(move || {
+            if let Some(recorder) = recorder.upgrade() {
+                recorder.record_counted();
+            }
+        });
+    }
+    Ok(carried)
 }
 
-/// The same with `observe` in place of the records. The executor's audit still receives each decision.
+/// Starts a relay: `hear` is called with each decision, `record` with those to be recorded, which the executor's audit receives too.
 ///
 /// # Errors
 /// The executor's lists are malformed.
 pub(crate) fn carry(
     connection: &Connection,
-    observe: impl Fn(Decision, &WebPolicy) + 'static,
+    hear: impl Fn(&Decision, &WebPolicy) + 'static,
+    record: impl Fn(Decision) + 'static,
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
     let (Some(network), Some(sockets)) = (&connection.opened().network, connection.take_relay())
     else {
@@ -57,24 +97,33 @@ pub(crate) fn carry(
     let policy = network::from_lists(network)
         .map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
     let report = connection.reporter();
-    let known = policy.clone();
-    let observe = move |decision: Decision| {
-        let Decision {
-            host,
-            port,
-            verdict,
-            ..
-        } = &decision;
+    let write = move |decision: Decision| {
         report(ConnectionReport {
-            host: host.clone(),
-            port: *port,
-            verdict: *verdict,
+            host: decision.host.clone(),
+            port: decision.port,
+            verdict: decision.verdict,
+            count: decision.count,
         });
-        observe(decision, &known);
+        record(decision);
+    };
+    let recorder = Rc::new(Recorder {
+        repeats: Repeats::default(),
+        write: Box::new(write),
+    });
+    let (known, observer) = (policy.clone(), recorder.clone());
+    let observe = move |decision: Decision| {
+        hear(&decision, &known);
+        observer.hear(decision);
     };
     let relay = Relay::new(policy, connection.leases(), observe);
-    Ok(Some(CarriedNetwork(spawn_local(async move {
+    let serving = spawn_local(async move {
         // If a socket cannot be watched, it closes, and programs see their connections refused.
         let _ = relay.serve(sockets).await;
-    }))))
+    });
+    let counting = recorder.clone();
+    let counting = spawn_local(async move { counting.record_at_intervals().await });
+    Ok(Some(CarriedNetwork {
+        tasks: [serving, counting],
+        recorder,
+    }))
 }

@@ -63,7 +63,7 @@ impl RunningService {
         observe: impl Fn(Decision) + 'static,
     ) -> Result<Self, Failed> {
         let connection = Greeting::open(executor, open)?.opened().await?;
-        let network = relay::carry(&connection, move |decision, _| observe(decision))?;
+        let network = relay::carry(&connection, |_, _| {}, observe)?;
         let service = service(connection.opened())?;
         let running = connection
             .start(Request::Service(service), Wants::default())

@@ -69,7 +69,7 @@ impl RefusedConnections {
             print::problem(&format!("refused: {why}"));
         }
         if reasons.len() > SHOWN {
-            print::problem("refused: more hosts; `lazaret log` has all of them");
+            print::problem("refused: more hosts; `lazaret log` has more of them");
         }
     }
 }

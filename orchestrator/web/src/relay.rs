@@ -63,6 +63,8 @@ pub struct Decision {
     pub why: Option<String>,
     /// Where its address is not public, the entry of `private` in a profile that would open it.
     pub private: Option<String>,
+    /// For how many such connections this stands.
+    pub count: u32,
 }
 
 impl Decision {
@@ -285,6 +287,7 @@ impl<R: Resolve + 'static> Relay<R> {
             verdict,
             why,
             private,
+            count: 1,
         });
     }
 }
