@@ -25,12 +25,22 @@ pub struct Accept {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Only report whether there is something that nobody has accepted
+    #[arg(long, conflicts_with = "yes")]
+    check: bool,
+    /// With --check: what this client reads
+    #[arg(long, value_name = "CLIENT", requires = "check")]
+    client: Option<String>,
 }
 
 impl Accept {
     /// Lists the settings, asks, and records them; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let found = agent_settings::findings(&[&options.project_root()?], None)?;
+        let root = options.project_root()?;
+        if self.check {
+            return agent_settings::check(&[&root], self.client.as_deref()).map(|()| exit::OK);
+        }
+        let found = agent_settings::findings(&[&root], None)?;
         if found.is_empty() {
             print::result(
                 b"nothing to accept: the project sets nothing for agents that may undo Lazaret\n",

@@ -16,6 +16,8 @@ pub enum Format {
     Toml,
     /// YAML in block style, as programs write it.
     Yaml,
+    /// A whole text of ours.
+    Text,
 }
 
 /// Why a text cannot be edited.

@@ -2,6 +2,7 @@
 
 use crate::document::{Document, EditError, Format, shape};
 use crate::json::Json;
+use crate::text::Text;
 use crate::toml::Toml;
 use crate::yaml::Yaml;
 use serde_json::Value;
@@ -230,6 +231,7 @@ pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, Edit
         }
         Format::Toml => Box::new(Toml::read(text)?),
         Format::Yaml => Box::new(Yaml::read(text)?),
+        Format::Text => Box::new(Text::read(text)),
     })
 }
 

@@ -5,6 +5,7 @@ mod document;
 mod json;
 mod toml;
 mod yaml;
+mod text;
 pub mod edit;
 pub mod recipes;
 pub mod hook;

@@ -297,12 +297,15 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
         let open = &[
             "Edit, Write, Read, NotebookEdit, Glob, Grep, PowerShell, WebFetch, worktrees",
             "its MCP servers and hooks",
-            "everything, where a project's settings name another shell (`env`)",
+            "everything, where a project's settings name another shell (`env`), unless it is started with `--setting-sources user`",
         ];
-        return in_files(
-            vec![file(Root::Home, settings, Format::Json, vec![shell])],
-            open,
-        );
+        return Recipe {
+            by_hand: Some(CLAUDE_STARTED.into()),
+            ..in_files(
+                vec![file(Root::Home, settings, Format::Json, vec![shell])],
+                open,
+            )
+        };
     }
     let server = server_with(
         programs,
@@ -332,6 +335,10 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
     )
     .unasked()
 }
+
+/// No file of a user's wins over a project's.
+const CLAUDE_STARTED: &str = "A project's `.claude/settings.json` overrides this. Start Claude Code so that it reads no settings of a project \
+                              (~/.bashrc): alias claude='claude --setting-sources user'";
 
 fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
     let edits = vec![set_server(
@@ -446,7 +453,10 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     if way == Way::Shell {
         let shell = Edit::set("shell", programs.lazaret_bash.as_str());
         return in_files(
-            vec![file(Root::Config, paths, Format::Jsonc, vec![shell])],
+            vec![
+                file(Root::Config, paths, Format::Jsonc, vec![shell]),
+                opencode_plugin(programs, &[]),
+            ],
             &[
                 "read, write, edit, patch, grep, glob, list, webfetch",
                 "its plugins and MCP servers",
@@ -457,17 +467,30 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     let server = json!({ "type": "local", "command": command, "enabled": true });
     let mut edits = vec![set_server("mcp", programs, server)];
     edits.extend(OPENCODE_OWN.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
-    let files = vec![file(Root::Config, paths, Format::Jsonc, edits)];
-    let open = &[
-        "task and todo tools, web search, skills",
-        "its plugins and other MCP servers",
-        "what the `permission` of an agent of its own allows",
-        "all its tools, where a project's `opencode.json` allows them, unless OPENCODE_DISABLE_PROJECT_CONFIG is set",
-    ];
-    Recipe {
-        by_hand: Some(OPENCODE_SWITCHED.into()),
-        ..in_files(files, open)
-    }
+    in_files(
+        vec![
+            file(Root::Config, paths, Format::Jsonc, edits),
+            opencode_plugin(programs, &OPENCODE_TOOLS),
+        ],
+        &[
+            "task and todo tools, web search, skills",
+            "its plugins and other MCP servers",
+            "what it does without plugins (`--pure`, OPENCODE_PURE)",
+        ],
+    )
+}
+
+/// A project's settings win over a user's, but a user's plugin is loaded before them.
+fn opencode_plugin(programs: &Programs, own: &[&str]) -> FileRecipe {
+    let text = include_str!("opencode.js")
+        .replace("@LAZARET@", &json!(programs.lazaret).to_string())
+        .replace("@OWN@", &json!(own).to_string());
+    file(
+        Root::Config,
+        &["opencode/plugins/lazaret.js"],
+        Format::Text,
+        vec![Edit::set(crate::text::KEY, text)],
+    )
 }
 
 /// What OpenCode 1.18.33 does itself with files, programs and addresses of the host: the names of its permissions.
@@ -475,9 +498,20 @@ pub const OPENCODE_OWN: [&str; 8] = [
     "bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch",
 ];
 
-/// No file of a user's wins over a project's.
-const OPENCODE_SWITCHED: &str = "A project's `opencode.json` overrides these settings. Put this where your shell starts (~/.profile), so that \
-                                 OpenCode reads no project's: export OPENCODE_DISABLE_PROJECT_CONFIG=1";
+/// The tools behind these permissions.
+const OPENCODE_TOOLS: [&str; 11] = [
+    "bash",
+    "edit",
+    "write",
+    "patch",
+    "apply_patch",
+    "read",
+    "grep",
+    "glob",
+    "list",
+    "lsp",
+    "webfetch",
+];
 
 fn goose(programs: &Programs, _: Way) -> Recipe {
     let server = json!({
@@ -741,6 +775,7 @@ mod tests {
                  \x20   enabled: false\n\n# end\nGOOSE_MODE: auto\n",
                 "extensions:\n    computercontroller:\n        enabled: true\n",
             ],
+            Format::Text => ["", "x", "// theirs\n", "export const X = 1;\n"],
         }
     }
 
@@ -813,6 +848,7 @@ mod tests {
             }
             Format::Yaml if text.trim().is_empty() => Value::Null,
             Format::Yaml => serde_saphyr::from_str(text).unwrap(),
+            Format::Text => text.into(),
         };
         if value == json!({}) || value == json!("") {
             Value::Null

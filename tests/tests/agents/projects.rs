@@ -19,6 +19,7 @@ pub fn tests() -> Vec<Test> {
             a_way_in_looks_above_its_directory_and_behind_no_link,
             an_agent_as_a_whole_is_told_what_the_project_sets,
             status_does_not_say_installed_where_a_project_overrides_it,
+            opencode_ends_where_a_project_overrides_it,
             a_policy_of_a_project_is_not_read,
             options_of_the_environment_are_believed_from_nobody_but_acp,
             a_profile_of_the_environment_opens_no_more,
@@ -369,6 +370,52 @@ fn status_does_not_say_installed_where_a_project_overrides_it() {
             .contains("permission.bash"),
         "{json}"
     );
+}
+
+/// OpenCode lets a project's settings win over a user's, but loads a user's plugins first. The plugin is run here as OpenCode does it.
+fn opencode_ends_where_a_project_overrides_it() {
+    const KILLED: i32 = 128 + 9;
+    if !programs::is_installed("node", "nodejs") {
+        return;
+    }
+    let world = repository(Place::any());
+    world.write(&world.home.join(".config/opencode/opencode.json"), "{}");
+    let install = |what: &str| {
+        let mut command = world.program("lazaret");
+        run(command.args([what, "opencode", "--yes"]), LIMIT).success();
+    };
+    install("install");
+    let plugin = world.home.join(".config/opencode/plugins/lazaret.js");
+    let module = world.home.join(".config/opencode/plugins/lazaret.mjs");
+    fs::copy(&plugin, &module).unwrap();
+    let load = || {
+        let script = format!(
+            "const {{ Lazaret }} = await import('{}');
+             const hooks = await Lazaret({{ directory: process.cwd() }});
+             for (const tool of ['bash', 'write', 'lazaret_bash'])
+               await hooks['tool.execute.before']({{ tool }}).then(() => console.log(tool), () => {{}});",
+            module.display()
+        );
+        let mut node = world.host("node");
+        node.current_dir(&world.project)
+            .args(["--input-type=module", "-e", &script]);
+        run(&mut node, LIMIT)
+    };
+    // Of its own tools, which it switches off, none runs; what others offer does.
+    assert_eq!(load().success(), "lazaret_bash\n");
+    world.put("opencode.json", r#"{"permission":{"bash":"allow"}}"#);
+    let ended = load();
+    assert!(
+        ended.code() == KILLED && ended.errors().contains("`permission.bash`"),
+        "{}",
+        ended.errors()
+    );
+    run(world.program("lazaret").args(["accept", "--yes"]), LIMIT).success();
+    assert_eq!(load().success(), "lazaret_bash\n");
+    world.put(".opencode/plugin/p.js", "");
+    assert_eq!(load().code(), KILLED);
+    install("uninstall");
+    assert!(!plugin.exists());
 }
 
 /// An executor that is somebody else's: it leaves a trace, and speaks no protocol.
