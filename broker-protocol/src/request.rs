@@ -92,6 +92,34 @@ pub enum Occurrence {
     All,
     /// Exactly this many, replaced together.
     Exactly(u32),
+    /// The only one, or of several the one that begins closest to this line, from 1; two that are equally close are an error.
+    Near(u64),
+}
+
+impl Occurrence {
+    /// The one of `places`, the offsets of a text in `content` in ascending order, that begins closest to `line`; `None` if there is
+    /// none, or if two are equally close.
+    pub fn nearest(
+        content: &[u8],
+        places: impl Iterator<Item = usize>,
+        line: u64,
+    ) -> Option<usize> {
+        let (mut at, mut counted) = (1, 0);
+        let mut closest = None;
+        let mut best = u64::MAX;
+        for place in places {
+            let ends = content.get(counted..place).unwrap_or_default();
+            at += ends.iter().filter(|byte| **byte == b'\n').count() as u64;
+            counted = place;
+            let distance = line.abs_diff(at);
+            if distance < best {
+                (best, closest) = (distance, Some(place));
+            } else if distance == best {
+                closest = None;
+            }
+        }
+        closest
+    }
 }
 
 /// Lists a directory.
@@ -363,6 +391,19 @@ impl FileEdit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_closest_to_a_line_is_meant_and_two_of_equal_distance_are_none() {
+        let content = b"x\n.\nx\n.\n.\nx x\n";
+        let places = [0, 4, 10, 12];
+        let nearest = |line| Occurrence::nearest(content, places.into_iter(), line);
+        let found = [0, 1, 2, 3, 4, 5, 6, u64::MAX].map(nearest);
+        assert_eq!(
+            found,
+            [Some(0), Some(0), None, Some(4), Some(4), None, None, None]
+        );
+        assert_eq!(Occurrence::nearest(content, [].into_iter(), 1), None);
+    }
     use crate::command::{Command, Stdin, Terminal};
     use crate::path::Zone;
     use serde_bytes::ByteBuf;

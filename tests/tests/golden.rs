@@ -793,9 +793,14 @@ fn file_edit() -> FileEdit {
         new: "new".into(),
         occurrence,
     };
-    let edits = [Occurrence::Only, Occurrence::All, Occurrence::Exactly(3)]
-        .map(edit)
-        .into();
+    let edits = [
+        Occurrence::Only,
+        Occurrence::All,
+        Occurrence::Exactly(3),
+        Occurrence::Near(7),
+    ]
+    .map(edit)
+    .into();
     FileEdit {
         path: zone("a"),
         edits,

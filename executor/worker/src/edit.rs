@@ -73,7 +73,17 @@ fn apply(content: &[u8], request: &FileEdit) -> Result<Applied, EditError> {
     let mut replaced = Vec::with_capacity(request.edits.len());
     for (at, edit) in request.edits.iter().enumerate() {
         let (old, new) = texts(&content, edit);
-        let places = memmem::find_iter(&content, &*old).count();
+        let near = match edit.occurrence {
+            Occurrence::Near(line) => {
+                Occurrence::nearest(&content, memmem::find_iter(&content, &*old), line)
+            }
+            Occurrence::Only | Occurrence::All | Occurrence::Exactly(_) => None,
+        };
+        let found = || {
+            memmem::find_iter(&content, &*old)
+                .filter(move |place| near.is_none_or(|near| near == *place))
+        };
+        let places = found().count();
         check(places, edit.occurrence, at + 1, || request.path.to_string())?;
         let size = content.len() - places * old.len() + places * new.len();
         if size > EDITED {
@@ -81,8 +91,9 @@ fn apply(content: &[u8], request: &FileEdit) -> Result<Applied, EditError> {
                 path: request.path.to_string(),
             });
         }
-        regions = regions.then(memmem::find_iter(&content, &*old), old.len(), new.len());
-        content = Cow::Owned(replace(&content, &old, &new, size));
+        regions = regions.then(found(), old.len(), new.len());
+        let result = replace(&content, found(), (old.len(), &new), size);
+        content = Cow::Owned(result);
         replaced.push(places as u32);
     }
     Ok(Applied {
@@ -107,8 +118,8 @@ fn check(
             found,
             wanted,
         }),
-        (Occurrence::Only, 1) | (Occurrence::All, _) => Ok(()),
-        (Occurrence::Only, found) => Err(EditError::Ambiguous {
+        (Occurrence::Only | Occurrence::Near(_), 1) | (Occurrence::All, _) => Ok(()),
+        (Occurrence::Only | Occurrence::Near(_), found) => Err(EditError::Ambiguous {
             edit,
             path: path(),
             found,
@@ -116,14 +127,19 @@ fn check(
     }
 }
 
-/// `content` with `new` for each `old`; the result has `size` bytes.
-fn replace(content: &[u8], old: &[u8], new: &[u8], size: usize) -> Vec<u8> {
+/// `content` with `new` for the `old` bytes at each of `places`; the result has `size` bytes.
+fn replace(
+    content: &[u8],
+    places: impl Iterator<Item = usize>,
+    (old, new): (usize, &[u8]),
+    size: usize,
+) -> Vec<u8> {
     let mut result = Vec::with_capacity(size);
     let mut copied = 0;
-    for offset in memmem::find_iter(content, old) {
+    for offset in places {
         result.extend_from_slice(&content[copied..offset]);
         result.extend_from_slice(new);
-        copied = offset + old.len();
+        copied = offset + old;
     }
     result.extend_from_slice(&content[copied..]);
     result

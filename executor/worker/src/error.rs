@@ -150,7 +150,7 @@ pub enum EditError {
     Missing { edit: usize, path: String },
     /// The text occurs more than once.
     #[error(
-        "edit {edit}: the text occurs {found} times in {path}; include more of the text around it, or replace all"
+        "edit {edit}: the text occurs {found} times in {path}; include more of the text around it, name the line of one, or replace all"
     )]
     Ambiguous {
         edit: usize,

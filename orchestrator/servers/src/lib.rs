@@ -15,7 +15,7 @@ mod http;
 mod sse;
 pub mod login;
 mod live;
-mod news;
+mod tool_changes;
 mod servers;
 mod session_servers;
 mod available;

@@ -8,11 +8,11 @@ use crate::http::Remote;
 use crate::live::{CONNECT, Live, Watched};
 use crate::log::Ring;
 use crate::login;
-use crate::news::News;
 use crate::pins::{Changes, Difference, ListedTool, Pins};
 use crate::settings::{Address, Kind, Program, Server, Share};
 use crate::state::State;
 use crate::store::{self, Place};
+use crate::tool_changes::ToolChange;
 use crate::variables;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{
@@ -51,7 +51,7 @@ pub struct Servers {
     received: cell::Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
     /// The server and the tool behind each name in the session.
     names: RefCell<HashMap<String, (usize, String)>>,
-    news: cell::Cell<Option<mpsc::UnboundedReceiver<News>>>,
+    changed_tools: cell::Cell<Option<mpsc::UnboundedReceiver<ToolChange>>>,
 }
 
 /// The state of one server, for people.
@@ -85,7 +85,7 @@ struct Managed {
     /// Watches for the notification that its tools have changed.
     watch: RefCell<Option<Watch>>,
     /// Its place in the session, and where changes of its tools are reported. At most one waits for each list and each acceptance.
-    news: (usize, mpsc::UnboundedSender<News>),
+    changed_tools: (usize, mpsc::UnboundedSender<ToolChange>),
 }
 
 /// What is needed to reach a server.
@@ -114,18 +114,18 @@ impl Servers {
     /// The servers of the session in `session`. Reads their pins, so it has to come before we confine ourselves.
     pub fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
         let (executions, received) = mpsc::unbounded_channel();
-        let (sender, news) = mpsc::unbounded_channel();
+        let (sender, changed_tools) = mpsc::unbounded_channel();
         let mut all = Vec::new();
         for server in servers {
-            let news = (all.len(), sender.clone());
-            all.extend(Managed::new(server, session, redactor, news).map(Rc::new));
+            let changed_tools = (all.len(), sender.clone());
+            all.extend(Managed::new(server, session, redactor, changed_tools).map(Rc::new));
         }
         Self {
             all,
             executions,
             received: cell::Cell::new(Some(received)),
             names: RefCell::default(),
-            news: cell::Cell::new(Some(news)),
+            changed_tools: cell::Cell::new(Some(changed_tools)),
         }
     }
 
@@ -212,13 +212,13 @@ impl Servers {
         tell: impl Fn(String) + 'static,
         renewed: impl Fn() + 'static,
     ) -> Option<Watch> {
-        let mut news = self.news.take()?;
+        let mut changed_tools = self.changed_tools.take()?;
         let servers = self.clone();
         Some(Watch(spawn_local(async move {
-            while let Some(news) = news.recv().await {
-                match news {
-                    News::Differs(text) => tell(text),
-                    News::Accepted { server, tools } => {
+            while let Some(change) = changed_tools.recv().await {
+                match change {
+                    ToolChange::Differs(text) => tell(text),
+                    ToolChange::Accepted { server, tools } => {
                         tell(servers.renew(&session, server, tools).await);
                         renewed();
                     }
@@ -352,7 +352,7 @@ impl Managed {
         server: Server,
         session: &Open,
         redactor: &'static Redactor,
-        news: (usize, mpsc::UnboundedSender<News>),
+        changed_tools: (usize, mpsc::UnboundedSender<ToolChange>),
     ) -> Option<Self> {
         let place = Place::of_server(&server, &session.project);
         let pins = place.pins().and_then(|text| Pins::read(&text, &server));
@@ -389,7 +389,7 @@ impl Managed {
             live: Mutex::default(),
             failures: cell::Cell::new(0),
             watch: RefCell::default(),
-            news,
+            changed_tools,
         })
     }
 
@@ -657,9 +657,9 @@ impl Managed {
                     if changes.are_to_accept() {
                         // Nobody may follow.
                         let _ = self
-                            .news
+                            .changed_tools
                             .1
-                            .send(News::Differs(changes.advice(&self.server.name)));
+                            .send(ToolChange::Differs(changes.advice(&self.server.name)));
                     }
                 }
                 self.changes.replace(changes);
@@ -702,10 +702,10 @@ impl Managed {
         };
         let tools: Vec<_> = listed.iter().filter(is_accepted).cloned().collect();
         if !tools.is_empty() {
-            let (server, news) = &self.news;
+            let (server, changed_tools) = &self.changed_tools;
             let server = *server;
             // Nobody may follow.
-            let _ = news.send(News::Accepted { server, tools });
+            let _ = changed_tools.send(ToolChange::Accepted { server, tools });
         }
     }
 
@@ -714,14 +714,15 @@ impl Managed {
     fn relist(&self, tools: &[ListedTool]) -> Result<(), Failed> {
         self.follow_pins();
         self.compare(tools)?;
-        if self.changes.borrow().are_to_accept() {
-            let waiting = Pins::new(&self.server, tools).text();
-            self.place.write_waiting(&waiting).map_err(|error| {
-                let why = format!("has new tools that cannot be recorded: {error}");
-                self.failed(ErrorKind::Internal, &why)
-            })?;
+        if !self.changes.borrow().are_to_accept() {
+            self.place.forget_waiting();
+            return Ok(());
         }
-        Ok(())
+        let waiting = Pins::new(&self.server, tools).text();
+        self.place.write_waiting(&waiting).map_err(|error| {
+            let why = format!("has new tools that cannot be recorded: {error}");
+            self.failed(ErrorKind::Internal, &why)
+        })
     }
 
     /// Requests its list of tools again when it reports a change, and looks for their acceptance while one is missing.

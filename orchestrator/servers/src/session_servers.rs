@@ -1,9 +1,9 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
-use crate::news::Texts;
 use crate::servers::{Report, Servers, Watch};
 use crate::settings::{self, Server, Whose};
 use crate::store::{self, Place};
+use crate::tool_changes::Notices;
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
 use orchestrator_session::Session;
 use orchestrator_session::executor::Dial;
@@ -158,7 +158,7 @@ pub struct SessionServers {
     tell: fn(&str),
     serving: RefCell<Option<Watch>>,
     following: RefCell<Option<Watch>>,
-    news: Rc<Texts>,
+    notices: Rc<Notices>,
 }
 
 impl SessionServers {
@@ -212,7 +212,7 @@ impl SessionServers {
             tell,
             serving: RefCell::default(),
             following: RefCell::default(),
-            news: Rc::default(),
+            notices: Rc::default(),
         }
     }
 
@@ -254,18 +254,18 @@ impl SessionServers {
 
     /// The same; calls `renewed` after tools were registered.
     pub fn follow_with(&self, session: &Session, renewed: impl Fn() + 'static) {
-        let (tell, news) = (self.tell, self.news.clone());
+        let (tell, notices) = (self.tell, self.notices.clone());
         let follow = move |text: String| {
             tell(&text);
-            news.add(text);
+            notices.add(text);
         };
         self.following
             .replace(self.servers.follow(session.clone(), follow, renewed));
     }
 
     /// What was reported since the last call of this.
-    pub fn take_news(&self) -> Vec<String> {
-        self.news.take()
+    pub fn take_notices(&self) -> Vec<String> {
+        self.notices.take()
     }
 
     /// Adds their tools to the scope of a session without a project, which permits only what it names.

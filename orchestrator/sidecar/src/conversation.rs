@@ -181,11 +181,11 @@ impl ConversationState {
     }
 
     /// What was reported of the servers in its session, since the last call of this.
-    pub fn take_news(&self) -> Vec<String> {
+    pub fn take_notices(&self) -> Vec<String> {
         let session = self.session.borrow();
         session
             .as_ref()
-            .map_or_else(Vec::new, |open| open.servers.take_news())
+            .map_or_else(Vec::new, |open| open.servers.take_notices())
     }
 
     /// Ends its session, if it has one.

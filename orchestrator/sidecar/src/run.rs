@@ -362,10 +362,11 @@ async fn follow(
         let Some(event) = event else { return };
         state.publish(&event, service.case).await;
         let sanitizer = Sanitizer::new(service.redactor);
-        let news = state.take_news();
+        let changed = state.take_notices();
         notices.extend(
-            news.iter()
-                .map(|news| (Notice::ServerChanged, sanitizer.text(news))),
+            changed
+                .iter()
+                .map(|text| (Notice::ServerChanged, sanitizer.text(text))),
         );
         // A run's last event is its end.
         let is_last = matches!(event.body, Body::StreamEnd { .. });

@@ -225,6 +225,7 @@ const EDIT: Fields = &[
         "old",
         &["old_text", "old_string", "oldString", "old_str", "target"],
     ),
+    ("line", &["lineHint", "line_hint"]),
     (
         "new",
         &[
@@ -397,14 +398,8 @@ fn memory_dump(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     }
 }
 
-/// A single replacement beside the path becomes a list of one. A line hint is not needed: a text that occurs several times is an
-/// error that reports it.
+/// A single replacement beside the path becomes a list of one.
 fn flat_edit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
-    input.remove("lineHint");
-    let edits = input.get_mut("edits").and_then(Value::as_array_mut);
-    for edit in edits.into_iter().flatten().filter_map(Value::as_object_mut) {
-        edit.remove("lineHint");
-    }
     let is_flat = |name: &&String| {
         EDIT.iter()
             .any(|(field, aliases)| *name == field || aliases.contains(&name.as_str()))

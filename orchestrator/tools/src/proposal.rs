@@ -209,8 +209,14 @@ fn apply(old: &str, edits: &[Edit]) -> Option<String> {
     let mut text = old.to_owned();
     for edit in edits {
         let found = text.matches(&edit.old).count();
+        if let Occurrence::Near(line) = edit.occurrence {
+            let places = text.match_indices(&edit.old).map(|(place, _)| place);
+            let place = Occurrence::nearest(text.as_bytes(), places, line)?;
+            text.replace_range(place..place + edit.old.len(), &edit.new);
+            continue;
+        }
         let fits = match edit.occurrence {
-            Occurrence::Only => found == 1,
+            Occurrence::Only | Occurrence::Near(_) => found == 1,
             Occurrence::All => found > 0,
             Occurrence::Exactly(count) => found == count as usize,
         };
@@ -227,6 +233,7 @@ fn as_given(number: usize, edit: &Edit) -> Vec<String> {
         Occurrence::Only => "the only place".to_owned(),
         Occurrence::All => "all places".to_owned(),
         Occurrence::Exactly(count) => format!("{count} places"),
+        Occurrence::Near(line) => format!("the place closest to line {line}"),
     };
     let signed = |sign: char, text: &str| -> Vec<String> {
         escape::lines(text)
@@ -419,6 +426,7 @@ fn edit_input(
         Occurrence::Only => json!({ "old": old, "new": new }),
         Occurrence::All => json!({ "old": old, "new": new, "all": true }),
         Occurrence::Exactly(count) => json!({ "old": old, "new": new, "occurrence": count }),
+        Occurrence::Near(line) => json!({ "old": old, "new": new, "line": line }),
     }
 }
 

@@ -217,3 +217,21 @@ fn what_may_not_be_written_may_not_be_edited() {
     assert_eq!(try_one("fifo"), ErrorKind::InvalidInput);
     assert_eq!(try_one("none"), ErrorKind::NotFound);
 }
+
+#[test]
+fn a_line_chooses_among_several_places_but_not_between_two_equally_close() {
+    let near = |line| vec![edit("x", "z", Occurrence::Near(line))];
+    let ground = Ground::new();
+    assert_eq!(ground.edited("x\n.\n.\nx\n", near(3)), "x\n.\n.\nz\n");
+    assert_eq!(ground.edited("x\n.\n.\nx\n", near(2)), "z\n.\n.\nx\n");
+    assert_eq!(ground.edited("x\n", near(90)), "z\n");
+    let lines = vec![edit("x\ny", "z", Occurrence::Near(4))];
+    assert_eq!(ground.edited("x\r\ny\r\nx\r\ny", lines), "x\r\ny\r\nz");
+    ground.put_known("a", "x\n.\nx\n");
+    let ambiguous = ground.edit("a", near(2)).unwrap_err();
+    assert!(
+        ambiguous.message.contains("occurs 2 times"),
+        "{ambiguous:?}"
+    );
+    assert_eq!(ground.content("project/a"), "x\n.\nx\n");
+}

@@ -672,7 +672,7 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
         (
             "file_edit",
             json!({"path": "a", "edits": [{"old": "x", "nwe": ""}]}),
-            "unknown field `edits[0].nwe`, expected one of `all`, `new`, `occurrence`, `old`; did you mean `new`?",
+            "unknown field `edits[0].nwe`, expected one of `all`, `line`, `new`, `occurrence`, `old`; did you mean `new`?",
         ),
         (
             "file_edit",
@@ -922,7 +922,10 @@ fn forms_of_other_systems_become_ours() {
     let edit = json!({"path": "a", "edits": [{"target": "x", "replacement": "y", "lineHint": 3}]});
     assert_eq!(
         plan("edit_file", edit),
-        plan("file_edit", json!({"path": "a", "old": "x", "new": "y"}))
+        plan(
+            "file_edit",
+            json!({"path": "a", "old": "x", "new": "y", "line": 3})
+        )
     );
     let dump = |name: &str| {
         try_plan(

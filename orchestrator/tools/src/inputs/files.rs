@@ -101,6 +101,9 @@ struct Replacement {
     /// Replace every place.
     #[serde(default)]
     all: bool,
+    /// Where there are several places, replace the one closest to this line of the file.
+    #[schemars(range(min = 1))]
+    line: Option<u64>,
 }
 
 impl ToolInput for FileEdit {
@@ -123,7 +126,8 @@ impl ToolInput for FileEdit {
 impl Replacement {
     fn build(self, at: usize) -> Result<Edit, FieldError> {
         let occurrence = match (self.occurrence, self.all) {
-            (None, false) => Occurrence::Only,
+            (None, false) => self.line.map_or(Occurrence::Only, Occurrence::Near),
+            // Then several places are meant, and a line tells nothing.
             (None, true) => Occurrence::All,
             (Some(count), false) => Occurrence::Exactly(count),
             (Some(count), true) => {

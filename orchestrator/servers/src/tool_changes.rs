@@ -10,7 +10,7 @@ const TEXTS_MAX: usize = 32;
 
 /// A change of one server's tools.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ToolChange {
     /// It has tools that nobody has accepted: the text for people.
     Differs(String),
     /// A person has accepted these tools, by this or another process.
@@ -40,9 +40,9 @@ impl Changes {
 
 /// Texts for a front end that displays them later.
 #[derive(Default)]
-pub(crate) struct Texts(RefCell<VecDeque<String>>);
+pub(crate) struct Notices(RefCell<VecDeque<String>>);
 
-impl Texts {
+impl Notices {
     /// Adds one.
     pub fn add(&self, text: String) {
         let mut texts = self.0.borrow_mut();
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_front_end_is_bounded() {
-        let texts = Texts::default();
+        let texts = Notices::default();
         for number in 0..=TEXTS_MAX {
             texts.add(number.to_string());
         }
