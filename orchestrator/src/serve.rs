@@ -527,9 +527,10 @@ impl Opener for Sessions {
     fn tools(&self) -> ToolList<'_> {
         Box::pin(async {
             let registry = registry(self.tools.disabled(), Some(self.policy.clone()));
-            let Ok(mut registry) = registry else {
+            let Ok(registry) = registry else {
                 return Vec::new();
             };
+            let mut registry = registry.with_models();
             self.servers.list(&self.unnarrowed, &mut registry).await;
             registry
                 .list(self.scope.as_ref())

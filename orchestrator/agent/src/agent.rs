@@ -7,19 +7,19 @@ use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
 use crate::hooks::SessionHooks;
 use crate::message::Message;
-use crate::packs::{FINISH, SUBAGENT};
+use crate::packs::FINISH;
 use crate::provider::{Provider, ToolDefinition, no_tools};
 use crate::publish::{Listener, Publisher};
 use crate::run::{End, Parts, Progress, Run};
 use crate::settings::Settings;
 use crate::spans;
-use crate::subagent;
 use crate::transcript::Transcript;
 use broker_protocol::Failed;
 use orchestrator_session::Session;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::catalogue::BATCH;
+use orchestrator_tools::subagent::SUBAGENT;
 use serde_json::Value;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -236,6 +236,15 @@ impl Agent {
             .pack
             .as_ref()
             .and_then(|pack| pack.finish.clone());
+        let tools = self.tools().await;
+        if let Some(pack) = &self.parts.settings.pack
+            && let Some(tool) = pack.missing(&tools)
+        {
+            return Err(ProviderError::PackTool {
+                pack: pack.name.clone(),
+                tool: tool.to_owned(),
+            });
+        }
         Ok(Run {
             parts: &self.parts,
             publisher: publisher.clone(),
@@ -243,7 +252,7 @@ impl Agent {
             ids,
             model,
             system: self.parts.settings.system(),
-            tools: self.tools().await,
+            tools,
             finish,
             max_turns: self.parts.settings.max_turns,
             is_main: true,
@@ -277,9 +286,6 @@ impl Agent {
         {
             tool.schema = finish.schema();
         }
-        if pack.is_none_or(|pack| pack.has(SUBAGENT)) {
-            tools.push(subagent::definition());
-        }
         tools
     }
 }
@@ -288,8 +294,8 @@ impl Agent {
 fn definition(listed: &Value) -> ToolDefinition {
     let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
     let name = text("name");
-    // A batch may contain any call.
-    let is_safe = listed["risk"] == "low" && name != BATCH && name != FINISH;
+    // A batch may contain any call, and a subagent makes calls of its own.
+    let is_safe = listed["risk"] == "low" && ![BATCH, FINISH, SUBAGENT].contains(&name.as_str());
     ToolDefinition {
         name,
         description: text("description"),

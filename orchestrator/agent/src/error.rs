@@ -70,6 +70,12 @@ pub enum ProviderError {
     /// A session may not be opened as requested: the project is not allowed, or the profile does not exist.
     #[error("no session: {0}")]
     SessionRefused(String),
+    /// The run's pack names a tool of a server that the session does not have.
+    #[error(
+        "the pack {pack:?} names the tool {tool:?}, which this session does not have: no such server, or none of its tools, or a \
+         scope, a rule or --disable closes it; `lazaret tools` lists them"
+    )]
+    PackTool { pack: String, tool: String },
     /// A hook of the user's prevented the run.
     #[error("{0}")]
     Hook(String),
@@ -109,6 +115,7 @@ impl ProviderError {
             Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
             Self::Session(_) => "executor_lost",
             Self::SessionRefused(_) => "session_refused",
+            Self::PackTool { .. } => "unknown_tool",
             Self::Hook(_) => "hook_blocked",
             Self::Cancelled => "cancelled",
         }
@@ -134,6 +141,7 @@ impl ProviderError {
             | Self::ScriptEnd { .. }
             | Self::Session(_)
             | Self::SessionRefused(_)
+            | Self::PackTool { .. }
             | Self::Hook(_)
             | Self::Cancelled => false,
         }

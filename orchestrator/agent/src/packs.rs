@@ -1,14 +1,13 @@
 //! Packs: the purpose of a run as configuration. Tools, instructions, how a task ends, and what its result must have.
 
-use orchestrator_tools::catalogue::{Tool, canonical};
+use crate::provider::ToolDefinition;
+use orchestrator_tools::catalogue::{Tool, matches, may_match};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 /// The tool that ends a task.
 pub const FINISH: &str = "finish_task";
-/// The tool that asks another model; the loop carries it out itself.
-pub const SUBAGENT: &str = "subagent";
 /// The packs that are shipped.
 const SHIPPED: [&str; 2] = [
     include_str!("../packs/engineering.toml"),
@@ -23,7 +22,7 @@ const PROMPT_MAX: usize = 64 << 10;
 pub struct Pack {
     /// Its name.
     pub name: String,
-    /// The tools to list to the model; all if absent. A pack only narrows.
+    /// The tools to list to the model, by name or by the beginning of their names before a `*`; all if absent. A pack only narrows.
     pub tools: Option<Vec<String>>,
     /// Instructions, added to those of every run.
     #[serde(default)]
@@ -93,10 +92,7 @@ impl Pack {
     pub fn check(&self) -> Result<(), PackError> {
         let pack = self;
         let name = || pack.name.clone();
-        let own = |tool: &String| {
-            canonical(tool) == Some(tool.as_str()) || tool == SUBAGENT || tool.starts_with("mcp__")
-        };
-        if let Some(tool) = pack.tools.iter().flatten().find(|tool| !own(tool)) {
+        if let Some(tool) = pack.tools.iter().flatten().find(|tool| !may_match(tool)) {
             return Err(PackError::Tool {
                 pack: name(),
                 tool: tool.clone(),
@@ -154,8 +150,16 @@ impl Pack {
             tool => self
                 .tools
                 .as_ref()
-                .is_none_or(|tools| tools.iter().any(|own| own == tool)),
+                .is_none_or(|tools| tools.iter().any(|own| matches(own, tool))),
         }
+    }
+
+    /// The first tool of a server that the pack names and that is not among the `listed` ones. A built-in tool may be missing: a
+    /// scope, a rule or an option has closed it.
+    pub fn missing(&self, listed: &[ToolDefinition]) -> Option<&str> {
+        let has = |tool: &str| listed.iter().any(|listed| matches(tool, &listed.name));
+        let mut of_servers = self.tools.iter().flatten().map(String::as_str);
+        of_servers.find(|tool| tool.starts_with("mcp__") && !has(tool))
     }
 }
 
@@ -231,9 +235,20 @@ mod tests {
             Pack::parse("name = \"docs\"\ntools = [\"file_read\", \"mcp__wiki__find\"]\n").unwrap();
         let found = Pack::named("docs", &[own]).unwrap();
         assert!(found.has("mcp__wiki__find") && !found.has("bash") && !found.has(FINISH));
+        let patterns =
+            Pack::parse("name = \"p\"\ntools = [\"file_*\", \"Grep\", \"mcp__wiki__*\"]\n")
+                .unwrap();
+        assert!(
+            ["file_read", "file_write", "grep", "mcp__wiki__find"]
+                .iter()
+                .all(|tool| patterns.has(tool))
+        );
+        assert!(!patterns.has("glob") && !patterns.has("mcp__other__find"));
+        assert_eq!(patterns.missing(&[]), Some("mcp__wiki__*"));
         for wrong in [
             "tools = []",
             "name = \"x\"\ntools = [\"no_such_tool\"]",
+            "name = \"x\"\ntools = [\"no_such_*\"]",
             "name = \"x\"\nurl = 1",
             "name = \"x\"\n[finish]\nfields = [\"summry\"]",
             "name = \"x\"\n[finish]\nfields = []\nrejected = { nothing = 1 }",

@@ -23,7 +23,7 @@ use orchestrator_agent::provider::Provider;
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_session::Session;
+use orchestrator_session::{Config, Session};
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::scope_file;
 use serde_json::{Map, Value, json};
@@ -321,7 +321,10 @@ async fn session(
         problems,
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.open);
-    let session = Session::start(config);
+    let session = Session::start(Config {
+        registry: config.registry.with_models(),
+        ..config
+    });
     servers.follow(&session);
     let order = order.clone();
     let trust = order.trust;

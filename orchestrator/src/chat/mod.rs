@@ -145,6 +145,7 @@ impl Chat {
             .unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
         let config = Config {
+            registry: config.registry.with_models(),
             max_violations: (max > 0).then_some(max),
             subscribers: vec![log.clone()],
             ..config

@@ -7,6 +7,7 @@ mod hooks;
 mod keyring;
 mod loops;
 mod providers;
+mod subagents;
 mod typing;
 pub mod vendors;
 
@@ -21,6 +22,7 @@ pub fn tests() -> Vec<Test> {
         commands::tests(),
         typing::tests(),
         fallback::tests(),
+        subagents::tests(),
     ]
     .concat()
 }
