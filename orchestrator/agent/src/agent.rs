@@ -22,9 +22,10 @@ use orchestrator_tools::catalogue::BATCH;
 use orchestrator_tools::subagent::SUBAGENT;
 use serde_json::Value;
 use std::cell::Cell;
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::Instrument;
@@ -146,7 +147,7 @@ impl Agent {
         };
         publisher.publish(start).await;
         let mut progress =
-            Progress::new(Budget::new(None, self.parts.settings.answer_tokens, None));
+            Progress::new(Budget::new(None, self.parts.settings.answer_tokens(), None));
         let ended = self
             .perform(order.text, conversation, control, &publisher, &mut progress)
             .await;
@@ -203,7 +204,7 @@ impl Agent {
         let mut going = run.go(conversation, progress);
         let reason = tokio::select! {
             end = &mut going => return end,
-            () = sleep(self.parts.settings.timeout) => EndReason::Timeout,
+            () = after(self.parts.settings.timeout) => EndReason::Timeout,
             () = publisher.client.closed() => EndReason::Cancelled,
         };
         // Calls in progress end as after any cancellation: with a result.
@@ -287,6 +288,14 @@ impl Agent {
             tool.schema = finish.schema();
         }
         tools
+    }
+}
+
+/// Ends after a time limit, if there is one.
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => pending().await,
     }
 }
 

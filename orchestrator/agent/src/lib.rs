@@ -18,6 +18,7 @@ pub mod control;
 pub mod packs;
 pub mod repeat;
 pub mod fallback;
+pub mod limits;
 pub mod settings;
 pub mod conversation;
 pub mod transcript;

@@ -1,5 +1,6 @@
 //! Packs: the purpose of a run as configuration. Tools, instructions, how a task ends, and what its result must have.
 
+use crate::limits::{LimitError, Limits};
 use crate::provider::ToolDefinition;
 use orchestrator_tools::catalogue::{Tool, matches, may_match};
 use serde::Deserialize;
@@ -9,8 +10,9 @@ use thiserror::Error;
 /// The tool that ends a task.
 pub const FINISH: &str = "finish_task";
 /// The packs that are shipped.
-const SHIPPED: [&str; 2] = [
+const SHIPPED: [&str; 3] = [
     include_str!("../packs/engineering.toml"),
+    include_str!("../packs/plan.toml"),
     include_str!("../packs/research.toml"),
 ];
 /// Maximum bytes of a pack's instructions.
@@ -29,6 +31,9 @@ pub struct Pack {
     pub prompt: String,
     /// How the task ends; with text if absent.
     pub finish: Option<Finish>,
+    /// Limits of its runs; they come before those of the user's settings.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// The result of a task: some of the fields of `finish_task`.
@@ -71,6 +76,8 @@ pub enum PackError {
     Field { pack: String, field: String },
     #[error("pack {pack:?}: a prompt of {bytes} bytes; {PROMPT_MAX} are allowed")]
     Prompt { pack: String, bytes: usize },
+    #[error("pack {pack:?}: {error}")]
+    Limit { pack: String, error: LimitError },
     #[error("there is no pack {name:?}; there are {known}")]
     Unknown { name: String, known: String },
 }
@@ -104,6 +111,10 @@ impl Pack {
                 bytes: pack.prompt.len(),
             });
         }
+        pack.limits.check().map_err(|error| PackError::Limit {
+            pack: name(),
+            error,
+        })?;
         if let Some(finish) = &pack.finish {
             let schema = full_schema();
             let rejected = finish.rejected.keys();
@@ -226,7 +237,17 @@ mod tests {
         }
         assert!(!Pack::named("research", &[]).unwrap().has("bash"));
         let unknown = Pack::named("x", &[]).unwrap_err().to_string();
-        assert!(unknown.contains("engineering, research"), "{unknown}");
+        assert!(unknown.contains("engineering, plan, research"), "{unknown}");
+        let plan = Pack::named("plan", &[]).unwrap();
+        let changes = [
+            "bash",
+            "file_write",
+            "file_edit",
+            "run_tests",
+            "batch",
+            FINISH,
+        ];
+        assert!(plan.has("file_read") && !changes.iter().any(|tool| plan.has(tool)));
     }
 
     #[test]
@@ -249,6 +270,7 @@ mod tests {
             "tools = []",
             "name = \"x\"\ntools = [\"no_such_tool\"]",
             "name = \"x\"\ntools = [\"no_such_*\"]",
+            "name = \"x\"\nlimits = { max_turns = 0 }",
             "name = \"x\"\nurl = 1",
             "name = \"x\"\n[finish]\nfields = [\"summry\"]",
             "name = \"x\"\n[finish]\nfields = []\nrejected = { nothing = 1 }",

@@ -50,16 +50,28 @@ impl ModelTurn<'_> {
     pub async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
+        let mut prompt = *prompt;
+        let mut rejected = None;
         loop {
             let span = spans::model_request(self.provider.name(), prompt.model, attempt);
             let asked = Instant::now();
             let (accumulator, begun, result) = self
-                .attempt(prompt, deadline)
+                .attempt(&prompt, deadline)
                 .instrument(span.clone())
                 .await;
             span.in_scope(|| spans::end_request(&result, accumulator.usage(), asked.elapsed()));
             let error = match result {
                 Ok(()) => None,
+                // Nothing of the answer has arrived, so it may be requested again, with less in the request.
+                Err(error @ ProviderError::BadRequest { .. }) if !prompt.minimal && !begun => {
+                    self.announce(&error, attempt, Duration::ZERO).await;
+                    rejected = Some(error);
+                    prompt.minimal = true;
+                    attempt += 1;
+                    continue;
+                }
+                // The first reason is about what the user has set.
+                Err(ProviderError::BadRequest { .. }) if rejected.is_some() => rejected,
                 Err(error) => match self.pause(&error, begun, attempt, deadline) {
                     Some(pause) => {
                         self.announce(&error, attempt, pause).await;

@@ -160,14 +160,17 @@ fn plan(
     if !service.opener.has_project(&order) {
         instructions.push(NO_PROJECT.to_owned());
     }
+    let pack = pack.or_else(|| service.settings.pack.clone());
+    let limits = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
     let settings = Settings {
         weak_model: backend.weak_model.clone(),
         strong_model: backend.strong_model.clone(),
         instructions: instructions.join("\n\n"),
-        pack: pack.or_else(|| service.settings.pack.clone()),
+        pack,
         input_deltas: send.input_deltas,
         ..service.settings.clone()
-    };
+    }
+    .limited(&limits);
     // A client's choice stays until it makes another.
     if send.trust.is_some() {
         state.trust.set(Some(trust));
