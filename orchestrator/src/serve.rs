@@ -220,6 +220,7 @@ impl Serve {
             backends,
             mcp,
             offered,
+            record: log.clone(),
         };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
         let guard = Guard {

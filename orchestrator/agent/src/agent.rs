@@ -33,7 +33,8 @@ use tracing::Instrument;
 /// Makes the runs of an agent.
 pub struct Agent {
     parts: Parts,
-    listeners: Rc<[Rc<dyn Listener>]>,
+    /// Receives the events of all runs, besides the transcript.
+    record: Option<Rc<dyn Listener>>,
     redactor: &'static Redactor,
 }
 
@@ -57,10 +58,6 @@ impl Agent {
         transcript: Option<Rc<Transcript>>,
         redactor: &'static Redactor,
     ) -> Self {
-        let listeners: Vec<Rc<dyn Listener>> = transcript
-            .iter()
-            .map(|one| one.clone() as Rc<dyn Listener>)
-            .collect();
         let parts = Parts {
             session,
             provider,
@@ -71,7 +68,7 @@ impl Agent {
         };
         Self {
             parts,
-            listeners: listeners.into(),
+            record: None,
             redactor,
         }
     }
@@ -80,6 +77,18 @@ impl Agent {
     pub fn with_hooks(mut self, hooks: Option<Rc<SessionHooks>>) -> Self {
         self.parts.hooks = hooks;
         self
+    }
+
+    /// Adds a record of its runs.
+    pub fn with_record(mut self, record: Rc<dyn Listener>) -> Self {
+        self.record = Some(record);
+        self
+    }
+
+    fn listeners(&self) -> Rc<[Rc<dyn Listener>]> {
+        let transcript = self.parts.transcript.clone();
+        let transcript = transcript.map(|one| one as Rc<dyn Listener>);
+        transcript.into_iter().chain(self.record.clone()).collect()
     }
 
     /// The session in which it makes calls.
@@ -104,7 +113,6 @@ impl Agent {
 
     /// Sets another transcript for all later runs.
     pub fn set_transcript(&mut self, transcript: Rc<Transcript>) {
-        self.listeners = Rc::new([transcript.clone() as Rc<dyn Listener>]);
         self.parts.transcript = Some(transcript);
     }
 
@@ -134,7 +142,7 @@ impl Agent {
         let gone = Rc::new(Cell::new(false));
         let publisher = Publisher {
             sanitizer: Sanitizer::new(self.redactor),
-            listeners: self.listeners.clone(),
+            listeners: self.listeners(),
             client: events,
             conversation: order.conversation,
             message: order.message,

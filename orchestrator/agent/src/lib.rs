@@ -13,6 +13,7 @@ pub mod providers;
 pub mod budget;
 pub mod hooks;
 pub mod event;
+pub mod exchange;
 pub mod publish;
 pub mod control;
 pub mod packs;

@@ -297,7 +297,9 @@ async fn prepare(
         None,
         service.redactor,
     );
-    let agent = agent.with_hooks(open.hooks.clone());
+    let agent = agent
+        .with_hooks(open.hooks.clone())
+        .with_record(service.record.clone());
     state.put_session(open);
     Ok(Some(Prepared { agent, notices }))
 }
@@ -381,6 +383,7 @@ async fn follow(
                 body: Body::Notice { kind, message },
                 ..event.clone()
             };
+            service.record.hear(&notice);
             state.publish(&notice, service.case).await;
         }
         match &event.body {
@@ -451,6 +454,7 @@ async fn not_begun(
             timestamp: now(),
             body,
         };
+        service.record.hear(&event);
         state.publish(&event, service.case).await;
     }
     End {

@@ -86,7 +86,8 @@ pub async fn talk(
         transcript.clone(),
         redactor(),
     )
-    .with_hooks(hooks);
+    .with_hooks(hooks)
+    .with_record(log.clone());
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk {

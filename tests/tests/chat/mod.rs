@@ -5,6 +5,7 @@ mod commands;
 mod fallback;
 mod hooks;
 mod keyring;
+mod limits;
 mod loops;
 mod providers;
 mod subagents;
@@ -23,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         typing::tests(),
         fallback::tests(),
         subagents::tests(),
+        limits::tests(),
     ]
     .concat()
 }
