@@ -20,7 +20,8 @@ pub enum Effect {
         /// The address, at most [`limit::CONTENT`] bytes.
         url: String,
     },
-    /// A tool that is not built in: a server's, or one of the application that embeds the client.
+    /// A tool that is not built in: a server's, or one of the application that embeds the client. Also `subagent`, which a client
+    /// with models answers.
     Added {
         /// Its name: 1 to [`limit::TOOL_NAME`] letters, digits, `_` and `-`, and not the name of a built-in tool.
         tool: String,

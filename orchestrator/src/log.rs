@@ -1,6 +1,7 @@
 //! `lazaret log`: shows the logs of earlier runs. It opens no session.
 
 use broker_protocol::Failed;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use orchestrator_options::exit;
 use orchestrator_records::runlog::KINDS;
@@ -38,7 +39,7 @@ pub struct Log {
 #[derive(Args)]
 struct Wanted {
     /// Only lines of this kind
-    #[arg(long, value_name = "KIND", value_parser = KINDS)]
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(KINDS.iter().copied()))]
     kind: Option<String>,
 }
 
@@ -223,8 +224,10 @@ fn row(line: &Value) -> String {
     };
     let words = [
         "tool",
+        "model",
         "error",
         "message",
+        "content",
         "input",
         "result",
         "project",

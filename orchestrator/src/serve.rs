@@ -1,7 +1,7 @@
 //! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its sidecar.
 
 use crate::chat::choice::{self, ModelOptions};
-use crate::chat::config::AgentConfig;
+use crate::chat::config::{AgentConfig, Engines};
 use crate::mcp;
 use crate::socket_file;
 use broker_protocol::{Failed, Open, Scope, Trust, limit};
@@ -109,7 +109,7 @@ pub struct Serve {
     /// Maximum requests per second from one address; a burst may have four times as many
     #[arg(long, value_name = "N", default_value_t = RATE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
-    /// The pack of runs whose client names none: engineering, research, or one of agent.toml
+    /// The pack of runs whose client names none: engineering, research, plan, or one of agent.toml
     #[arg(long, value_name = "NAME")]
     pack: Option<String>,
     /// Tokens of a model's context that must be left; with fewer, it has to answer without tools [default: 8192, at most an eighth]
@@ -172,21 +172,29 @@ impl Serve {
             .map(|name| Pack::named(name, &config.packs))
             .transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
+        let engines = config.search.engines()?;
         let hooks = config.hooks()?;
         let fallback = choice::fallback(&config)?;
         let settings = Settings {
             instructions: config.instructions,
             pack,
             fallback,
-            reserve_tokens: self.context_reserve,
             brief_if_small: !self.tools.says_profile(),
             ..Settings::new("")
+        }
+        .limited(&config.limits);
+        let settings = match self.context_reserve {
+            Some(tokens) => Settings {
+                reserve_tokens: Some(tokens),
+                ..settings
+            },
+            None => settings,
         };
         hooks
             .problems()
             .for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
-        let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
+        let opener = Box::new(Sessions::new(&self, options, engines, hooks, log.clone())?);
         let offered = Listing::default();
         let (mcp, clients) =
             Http::new(self.mcp_settings(options, &opener.policy, offered.clone())?);
@@ -212,6 +220,7 @@ impl Serve {
             backends,
             mcp,
             offered,
+            record: log.clone(),
         };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
         let guard = Guard {
@@ -397,6 +406,7 @@ struct Sessions {
     unnarrowed: Open,
     policy: EffectivePolicy,
     servers: Available,
+    engines: Engines,
     hooks: Rc<Hooks>,
     log: Rc<RunLog>,
 }
@@ -406,6 +416,7 @@ impl Sessions {
     fn new(
         serve: &Serve,
         options: &SessionOptions,
+        engines: Engines,
         hooks: Rc<Hooks>,
         log: Rc<RunLog>,
     ) -> Result<Self, Failed> {
@@ -444,6 +455,7 @@ impl Sessions {
             unnarrowed,
             policy,
             servers,
+            engines,
             hooks,
             log,
         })
@@ -489,6 +501,7 @@ impl Opener for Sessions {
         Ok(Config {
             executor: Some(Box::new(self.endpoint.clone())),
             max_violations: (max > 0).then_some(max),
+            web: config.web.map(|web| self.engines.of(web)),
             subscribers: vec![self.log.clone()],
             ..config
         })
@@ -527,9 +540,10 @@ impl Opener for Sessions {
     fn tools(&self) -> ToolList<'_> {
         Box::pin(async {
             let registry = registry(self.tools.disabled(), Some(self.policy.clone()));
-            let Ok(mut registry) = registry else {
+            let Ok(registry) = registry else {
                 return Vec::new();
             };
+            let mut registry = registry.with_models();
             self.servers.list(&self.unnarrowed, &mut registry).await;
             registry
                 .list(self.scope.as_ref())

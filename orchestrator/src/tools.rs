@@ -18,6 +18,7 @@ use std::path::Path;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
+                        `subagent` is for `chat` and `serve`, which have models.\n\n\
                         Exit code: 0; 2 if the scope is invalid; 125 if the\n\
                         policy cannot be used."
 )]
@@ -36,7 +37,7 @@ impl Tools {
         let policy = options
             .policy()
             .map_err(|error| Failed::internal(error.to_string()))?;
-        let mut registry = tool_options::registry(&self.disable, Some(policy))?;
+        let mut registry = tool_options::registry(&self.disable, Some(policy))?.with_models();
         add_servers(options, &mut registry)?;
         let tools = registry.list(scope.as_ref());
         match self.json {

@@ -7,7 +7,7 @@ use broker_protocol::Framework;
 
 /// Each built-in tool and its other names: those that earlier systems use, and those of Claude Code, Codex, Gemini CLI and
 /// OpenCode. Case and separators do not matter: `multi_edit` is `MultiEdit` too.
-const NAMES: [(&str, &[&str]); 25] = [
+const NAMES: [(&str, &[&str]); 26] = [
     (
         "bash",
         &[
@@ -47,6 +47,7 @@ const NAMES: [(&str, &[&str]); 25] = [
     ("checkpoint", &["create_checkpoint", "record_decision"]),
     ("thinking", &["think"]),
     ("finish_task", &[]),
+    ("subagent", &[]),
     ("view_image", &["image_recognition"]),
     (Framework::TOOL, &[]),
     ("web_search", &["google_web_search"]),
@@ -145,6 +146,7 @@ mod tests {
             "web_search",
             "web_fetch",
             "memory",
+            "subagent",
             "deploy",
             "mcp__fs__read",
             "*",

@@ -9,7 +9,7 @@ use crate::event::{Body, EndReason, Notice};
 use crate::fallback::{MALFORMED_MAX, Poor};
 use crate::message::{Message, Part, ToolCall, text_of};
 use crate::packs::FINISH;
-use crate::provider::Prompt;
+use crate::provider::{Prompt, instead};
 use crate::run::{End, Progress, Run};
 use crate::spans;
 use crate::turn::{ModelTurn, TurnEnd};
@@ -70,6 +70,9 @@ impl Run<'_> {
         progress.usage.add(answer.usage);
         progress.budget.count(answer.usage, &conversation.messages);
         if let Some(error) = error {
+            if self.replace_model(&error, progress).await {
+                return None;
+            }
             return Some(End {
                 text,
                 ..of_error(error)
@@ -137,9 +140,10 @@ impl Run<'_> {
             messages: &conversation.messages,
             tools: &self.tools,
             may_call: progress.closing.is_none(),
-            max_tokens: settings.answer_tokens,
+            max_tokens: settings.max_tokens,
             thinking_tokens: settings.thinking_tokens,
             context_window: model.context_window,
+            minimal: false,
         };
         let turn = ModelTurn {
             provider: &**provider,
@@ -266,6 +270,35 @@ impl Run<'_> {
         Next::Again
     }
 
+    /// Lets another model of the provider answer if there is no such one; returns whether it does.
+    async fn replace_model(&self, error: &ProviderError, progress: &mut Progress) -> bool {
+        let ProviderError::ModelNotFound { model: absent, .. } = error else {
+            return false;
+        };
+        if progress.replaced || progress.fell_back {
+            return false;
+        }
+        let models = tokio::select! {
+            models = self.parts.provider.models() => models.unwrap_or_default(),
+            () = self.control.cancelled() => return false,
+        };
+        let Some(model) = instead(&models) else {
+            return false;
+        };
+        let message = format!(
+            "there is no model {absent:?}; {}, the smallest that calls tools, answers instead",
+            model.id
+        );
+        let kind = Notice::ModelReplaced;
+        self.publisher.publish(Body::Notice { kind, message }).await;
+        progress.budget = self.budget(model);
+        progress.instead = Some((self.parts.provider.clone(), model.clone()));
+        progress.replaced = true;
+        // Nothing was answered in it.
+        progress.turns -= 1;
+        true
+    }
+
     /// Switches to the fallback model, if the user has configured it for this case; returns whether it did.
     async fn fall_back(&self, poor: Poor, progress: &mut Progress) -> bool {
         let fallback = self
@@ -274,7 +307,7 @@ impl Run<'_> {
             .fallback
             .as_ref()
             .filter(|fallback| fallback.when.covers(poor));
-        let Some(fallback) = fallback.filter(|_| self.is_main && progress.instead.is_none()) else {
+        let Some(fallback) = fallback.filter(|_| self.is_main && !progress.fell_back) else {
             return false;
         };
         let (from, to) = (&self.model.id, fallback.provider.name());
@@ -301,6 +334,7 @@ impl Run<'_> {
         if let Ok(model) = model {
             progress.budget = self.budget(&model);
             progress.instead = Some((fallback.provider.clone(), model));
+            progress.fell_back = true;
         }
         falls
     }

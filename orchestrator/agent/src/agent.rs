@@ -7,24 +7,25 @@ use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
 use crate::hooks::SessionHooks;
 use crate::message::Message;
-use crate::packs::{FINISH, SUBAGENT};
+use crate::packs::FINISH;
 use crate::provider::{Provider, ToolDefinition, no_tools};
 use crate::publish::{Listener, Publisher};
 use crate::run::{End, Parts, Progress, Run};
 use crate::settings::Settings;
 use crate::spans;
-use crate::subagent;
 use crate::transcript::Transcript;
 use broker_protocol::Failed;
 use orchestrator_session::Session;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::catalogue::BATCH;
+use orchestrator_tools::subagent::SUBAGENT;
 use serde_json::Value;
 use std::cell::Cell;
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::Instrument;
@@ -32,7 +33,8 @@ use tracing::Instrument;
 /// Makes the runs of an agent.
 pub struct Agent {
     parts: Parts,
-    listeners: Rc<[Rc<dyn Listener>]>,
+    /// Receives the events of all runs, besides the transcript.
+    record: Option<Rc<dyn Listener>>,
     redactor: &'static Redactor,
 }
 
@@ -56,10 +58,6 @@ impl Agent {
         transcript: Option<Rc<Transcript>>,
         redactor: &'static Redactor,
     ) -> Self {
-        let listeners: Vec<Rc<dyn Listener>> = transcript
-            .iter()
-            .map(|one| one.clone() as Rc<dyn Listener>)
-            .collect();
         let parts = Parts {
             session,
             provider,
@@ -70,7 +68,7 @@ impl Agent {
         };
         Self {
             parts,
-            listeners: listeners.into(),
+            record: None,
             redactor,
         }
     }
@@ -79,6 +77,18 @@ impl Agent {
     pub fn with_hooks(mut self, hooks: Option<Rc<SessionHooks>>) -> Self {
         self.parts.hooks = hooks;
         self
+    }
+
+    /// Adds a record of its runs.
+    pub fn with_record(mut self, record: Rc<dyn Listener>) -> Self {
+        self.record = Some(record);
+        self
+    }
+
+    fn listeners(&self) -> Rc<[Rc<dyn Listener>]> {
+        let transcript = self.parts.transcript.clone();
+        let transcript = transcript.map(|one| one as Rc<dyn Listener>);
+        transcript.into_iter().chain(self.record.clone()).collect()
     }
 
     /// The session in which it makes calls.
@@ -103,7 +113,6 @@ impl Agent {
 
     /// Sets another transcript for all later runs.
     pub fn set_transcript(&mut self, transcript: Rc<Transcript>) {
-        self.listeners = Rc::new([transcript.clone() as Rc<dyn Listener>]);
         self.parts.transcript = Some(transcript);
     }
 
@@ -133,7 +142,7 @@ impl Agent {
         let gone = Rc::new(Cell::new(false));
         let publisher = Publisher {
             sanitizer: Sanitizer::new(self.redactor),
-            listeners: self.listeners.clone(),
+            listeners: self.listeners(),
             client: events,
             conversation: order.conversation,
             message: order.message,
@@ -146,7 +155,7 @@ impl Agent {
         };
         publisher.publish(start).await;
         let mut progress =
-            Progress::new(Budget::new(None, self.parts.settings.answer_tokens, None));
+            Progress::new(Budget::new(None, self.parts.settings.answer_tokens(), None));
         let ended = self
             .perform(order.text, conversation, control, &publisher, &mut progress)
             .await;
@@ -203,7 +212,7 @@ impl Agent {
         let mut going = run.go(conversation, progress);
         let reason = tokio::select! {
             end = &mut going => return end,
-            () = sleep(self.parts.settings.timeout) => EndReason::Timeout,
+            () = after(self.parts.settings.timeout) => EndReason::Timeout,
             () = publisher.client.closed() => EndReason::Cancelled,
         };
         // Calls in progress end as after any cancellation: with a result.
@@ -236,6 +245,15 @@ impl Agent {
             .pack
             .as_ref()
             .and_then(|pack| pack.finish.clone());
+        let tools = self.tools().await;
+        if let Some(pack) = &self.parts.settings.pack
+            && let Some(tool) = pack.missing(&tools)
+        {
+            return Err(ProviderError::PackTool {
+                pack: pack.name.clone(),
+                tool: tool.to_owned(),
+            });
+        }
         Ok(Run {
             parts: &self.parts,
             publisher: publisher.clone(),
@@ -243,7 +261,7 @@ impl Agent {
             ids,
             model,
             system: self.parts.settings.system(),
-            tools: self.tools().await,
+            tools,
             finish,
             max_turns: self.parts.settings.max_turns,
             is_main: true,
@@ -277,10 +295,15 @@ impl Agent {
         {
             tool.schema = finish.schema();
         }
-        if pack.is_none_or(|pack| pack.has(SUBAGENT)) {
-            tools.push(subagent::definition());
-        }
         tools
+    }
+}
+
+/// Ends after a time limit, if there is one.
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => pending().await,
     }
 }
 
@@ -288,8 +311,8 @@ impl Agent {
 fn definition(listed: &Value) -> ToolDefinition {
     let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
     let name = text("name");
-    // A batch may contain any call.
-    let is_safe = listed["risk"] == "low" && name != BATCH && name != FINISH;
+    // A batch may contain any call, and a subagent makes calls of its own.
+    let is_safe = listed["risk"] == "low" && ![BATCH, FINISH, SUBAGENT].contains(&name.as_str());
     ToolDefinition {
         name,
         description: text("description"),

@@ -5,12 +5,14 @@ use crate::budget::Budget;
 use crate::event::{Body, Confirm, ErrorInfo, Notice, Output, ToolResult};
 use crate::hook_calls::PassedCall;
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
-use crate::packs::{FINISH, SUBAGENT};
+use crate::packs::FINISH;
 use crate::run::{Progress, Run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots, limit};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
@@ -27,6 +29,7 @@ use orchestrator_tools::result::error_and_result;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use tokio::sync::mpsc;
 
 /// Minimum bytes of a call's answer that the model sees, however full its context is.
 const ANSWER_MIN: usize = 2_000;
@@ -38,16 +41,6 @@ pub(crate) struct Called {
     pub finished: Option<Value>,
     /// Whether that result was insufficient and was rejected too often.
     pub given_up: bool,
-}
-
-/// How a call is carried out.
-enum Decision {
-    /// It ends the task.
-    Finish,
-    /// A subagent answers it.
-    Subagent,
-    /// The session carries it out.
-    Session,
 }
 
 impl Run<'_> {
@@ -165,29 +158,22 @@ impl Run<'_> {
                 input: call.input.clone(),
             })
             .await;
-        let (decision, passed) = match self.let_through(call, malformed).await {
-            Ok(through) => through,
+        let passed = match self.let_through(call, malformed).await {
+            Ok(passed) => passed,
             Err(failed) => return self.refuse(call, failed).await,
         };
-        let call = &passed.call;
-        let answer = match decision {
-            Decision::Subagent => match self.subagent(call).await {
-                Ok(text) => self.answer_here(call, text).await,
-                Err(failed) => self.refuse(call, failed).await,
-            },
-            Decision::Finish | Decision::Session => self.in_session(call, profile).await.0,
-        };
+        let answer = self.in_session(&passed.call, profile).await.0;
         self.after_call(passed, answer).await
     }
 
-    /// Decides how to carry out a call, after hooks may have changed it.
+    /// The call as hooks have left it, if it may be made.
     async fn let_through(
         &self,
         call: &ToolCall,
         malformed: Option<&String>,
-    ) -> Result<(Decision, PassedCall), Failed> {
-        let decision = self.decide(call, malformed)?;
-        Ok((decision, self.before_call(call).await?))
+    ) -> Result<PassedCall, Failed> {
+        self.check(call, malformed)?;
+        self.before_call(call).await
     }
 
     /// The canonical name of a tool, if the tool is listed.
@@ -198,7 +184,8 @@ impl Run<'_> {
             .to_owned()
     }
 
-    fn decide(&self, call: &ToolCall, malformed: Option<&String>) -> Result<Decision, Failed> {
+    /// Refuses a malformed call, and one of a tool that was not listed to the model.
+    fn check(&self, call: &ToolCall, malformed: Option<&String>) -> Result<(), Failed> {
         if let Some(why) = malformed {
             return Err(Failed {
                 kind: ErrorKind::InvalidInput,
@@ -219,11 +206,7 @@ impl Run<'_> {
                 message,
             });
         }
-        Ok(match name {
-            SUBAGENT => Decision::Subagent,
-            FINISH => Decision::Finish,
-            _ => Decision::Session,
-        })
+        Ok(())
     }
 
     /// The tool of a call that was not listed to the model; in a batch, that of one of its calls.
@@ -274,23 +257,6 @@ impl Run<'_> {
             .publish(Body::ToolResult(Box::new(result)))
             .await;
         plain(call, failed.message, true)
-    }
-
-    async fn answer_here(&self, call: &ToolCall, text: String) -> ToolAnswer {
-        let result = ToolResult {
-            tool_id: call.id.clone(),
-            tool_name: self.shown_name(&call.name),
-            status: "success",
-            result: self.publisher.sanitizer.text(&text),
-            error: None,
-            image: None,
-            metadata: Value::Null,
-            found: Findings::default(),
-        };
-        self.publisher
-            .publish(Body::ToolResult(Box::new(result)))
-            .await;
-        plain(call, text, false)
     }
 
     /// The end of a task: checked against the pack, then made as a call, so that the records have it.
@@ -348,8 +314,10 @@ impl Run<'_> {
         call: &ToolCall,
         profile: Option<&'static Profile>,
     ) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
+        let (subagents, mut asked) = mpsc::unbounded_channel();
         let context = CallContext {
             client_id: Some(call.id.as_str().into()),
+            subagents: Some(subagents),
             live: Live::Sanitized,
             cancel: self.control.token(),
             profile,
@@ -361,9 +329,22 @@ impl Run<'_> {
         };
         let mut made = self.parts.session.call(context, invocation);
         let _under_way = self.control.begin(&call.id, made.handle.clone());
-        while let Some(event) = made.next().await {
+        let mut answering = FuturesUnordered::new();
+        loop {
+            let event = tokio::select! {
+                biased;
+                Some(question) = asked.recv() => {
+                    answering.push(self.answer_question(call, question));
+                    continue;
+                }
+                Some(()) = answering.next() => continue,
+                event = made.next() => event,
+            };
+            let Some(event) = event else { break };
             match &*event.body {
                 CallBody::Result(result) if event.part.is_none() => {
+                    // Calls of a subagent whose answer nobody waits for any more end with a result too.
+                    while answering.next().await.is_some() {}
                     return (self.conclude(call, result).await, Some(result.clone()));
                 }
                 _ => self.pass_on(call, &event).await,

@@ -5,6 +5,7 @@ use broker_protocol::Extent;
 use orchestrator_session::{Approval, CallHandle};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct Control {
     cancel: CancellationToken,
-    calls: RefCell<BTreeMap<String, CallInProgress>>,
+    calls: Rc<RefCell<BTreeMap<String, CallInProgress>>>,
 }
 
 /// A call in progress, with its questions that were published and wait for an answer, by the place in a batch.
@@ -62,6 +63,14 @@ pub enum NotAsked {
 }
 
 impl Control {
+    /// Controls a run within this one: cancelling this one cancels it, and answers given here reach its calls.
+    pub(crate) fn child(&self) -> Self {
+        Self {
+            cancel: self.cancel.child_token(),
+            calls: self.calls.clone(),
+        }
+    }
+
     /// Ends the run and every call in progress.
     pub fn cancel(&self) {
         self.cancel.cancel();

@@ -1,4 +1,5 @@
-//! Why a model gave no answer. Decisions depend on the variant, never on the vendor's text.
+//! Why a model gave no answer. Decisions depend on the variant, never on the vendor's text; [`ProviderError::refuses_tools`] is the
+//! one exception.
 
 use broker_protocol::{ErrorKind, Failed};
 use std::time::Duration;
@@ -38,6 +39,9 @@ pub enum ProviderError {
     },
     #[error("the provider rejects the request: {reason}")]
     Invalid { reason: String },
+    /// The server may accept a request with less in it.
+    #[error("the provider rejects the request: {reason}")]
+    BadRequest { reason: String },
     #[error("there is no model {model:?}: {reason}")]
     ModelNotFound { model: String, reason: String },
     #[error("the model {model:?} cannot call tools{}", those(.capable))]
@@ -70,6 +74,12 @@ pub enum ProviderError {
     /// A session may not be opened as requested: the project is not allowed, or the profile does not exist.
     #[error("no session: {0}")]
     SessionRefused(String),
+    /// The run's pack names a tool of a server that the session does not have.
+    #[error(
+        "the pack {pack:?} names the tool {tool:?}, which this session does not have: no such server, or none of its tools, or a \
+         scope, a rule or --disable closes it; `lazaret tools` lists them"
+    )]
+    PackTool { pack: String, tool: String },
     /// A hook of the user's prevented the run.
     #[error("{0}")]
     Hook(String),
@@ -101,7 +111,10 @@ impl ProviderError {
             Self::NoKey { .. } | Self::PlainKey { .. } | Self::Auth { .. } => "auth_error",
             Self::RateLimit { .. } => "rate_limit",
             Self::Overloaded { .. } => "overloaded",
-            Self::BaseUrl(_) | Self::Invalid { .. } | Self::ScriptEnd { .. } => "invalid_request",
+            Self::BaseUrl(_)
+            | Self::Invalid { .. }
+            | Self::BadRequest { .. }
+            | Self::ScriptEnd { .. } => "invalid_request",
             Self::ModelNotFound { .. } => "model_not_found",
             Self::NoTools { .. } => "no_tools",
             Self::Timeout { .. } => "timeout",
@@ -109,6 +122,7 @@ impl ProviderError {
             Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
             Self::Session(_) => "executor_lost",
             Self::SessionRefused(_) => "session_refused",
+            Self::PackTool { .. } => "unknown_tool",
             Self::Hook(_) => "hook_blocked",
             Self::Cancelled => "cancelled",
         }
@@ -125,6 +139,7 @@ impl ProviderError {
             | Self::BaseUrl(_)
             | Self::Auth { .. }
             | Self::Invalid { .. }
+            | Self::BadRequest { .. }
             | Self::ModelNotFound { .. }
             | Self::NoTools { .. }
             | Self::Timeout { .. }
@@ -134,9 +149,16 @@ impl ProviderError {
             | Self::ScriptEnd { .. }
             | Self::Session(_)
             | Self::SessionRefused(_)
+            | Self::PackTool { .. }
             | Self::Hook(_)
             | Self::Cancelled => false,
         }
+    }
+
+    /// Whether a server refuses a request because it has tools. Ollama, and servers that speak like it, say so in no other way than in
+    /// their text. If another one words it like this, the run ends with an error in either case.
+    pub fn refuses_tools(&self) -> bool {
+        matches!(self, Self::BadRequest { reason } if reason.contains("does not support tools"))
     }
 
     /// How long the provider asks us to wait.

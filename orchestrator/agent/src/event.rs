@@ -224,6 +224,8 @@ pub enum Notice {
     QualityGateFailed,
     /// The answers were too poor: another model goes on, and hears all that was said. Or it cannot.
     CloudFallback,
+    /// The provider does not have the named model: the smallest of its models that calls tools answers.
+    ModelReplaced,
     /// The executor was lost; the next call opens a new session.
     ExecutorLost,
     /// No project was named: there are no tools for files and commands.

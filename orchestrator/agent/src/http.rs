@@ -233,7 +233,8 @@ fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Provide
             retry_after,
             reason,
         },
-        400..=499 => ProviderError::Invalid { reason },
+        400 => ProviderError::BadRequest { reason },
+        401..=499 => ProviderError::Invalid { reason },
         300..=399 => ProviderError::Invalid {
             reason: "it redirects, and a key goes nowhere else".into(),
         },
@@ -329,7 +330,7 @@ mod tests {
         assert!(!of_status(429, None, quota).is_transient());
         assert_eq!(
             of_status(400, None, br#"{"error":"why"}"#),
-            ProviderError::Invalid {
+            ProviderError::BadRequest {
                 reason: "why".into()
             }
         );

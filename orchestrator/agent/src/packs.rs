@@ -1,17 +1,18 @@
 //! Packs: the purpose of a run as configuration. Tools, instructions, how a task ends, and what its result must have.
 
-use orchestrator_tools::catalogue::{Tool, canonical};
+use crate::limits::{LimitError, Limits};
+use crate::provider::ToolDefinition;
+use orchestrator_tools::catalogue::{Tool, matches, may_match};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 /// The tool that ends a task.
 pub const FINISH: &str = "finish_task";
-/// The tool that asks another model; the loop carries it out itself.
-pub const SUBAGENT: &str = "subagent";
 /// The packs that are shipped.
-const SHIPPED: [&str; 2] = [
+const SHIPPED: [&str; 3] = [
     include_str!("../packs/engineering.toml"),
+    include_str!("../packs/plan.toml"),
     include_str!("../packs/research.toml"),
 ];
 /// Maximum bytes of a pack's instructions.
@@ -23,13 +24,16 @@ const PROMPT_MAX: usize = 64 << 10;
 pub struct Pack {
     /// Its name.
     pub name: String,
-    /// The tools to list to the model; all if absent. A pack only narrows.
+    /// The tools to list to the model, by name or by the beginning of their names before a `*`; all if absent. A pack only narrows.
     pub tools: Option<Vec<String>>,
     /// Instructions, added to those of every run.
     #[serde(default)]
     pub prompt: String,
     /// How the task ends; with text if absent.
     pub finish: Option<Finish>,
+    /// Limits of its runs; they come before those of the user's settings.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// The result of a task: some of the fields of `finish_task`.
@@ -72,6 +76,8 @@ pub enum PackError {
     Field { pack: String, field: String },
     #[error("pack {pack:?}: a prompt of {bytes} bytes; {PROMPT_MAX} are allowed")]
     Prompt { pack: String, bytes: usize },
+    #[error("pack {pack:?}: {error}")]
+    Limit { pack: String, error: LimitError },
     #[error("there is no pack {name:?}; there are {known}")]
     Unknown { name: String, known: String },
 }
@@ -93,10 +99,7 @@ impl Pack {
     pub fn check(&self) -> Result<(), PackError> {
         let pack = self;
         let name = || pack.name.clone();
-        let own = |tool: &String| {
-            canonical(tool) == Some(tool.as_str()) || tool == SUBAGENT || tool.starts_with("mcp__")
-        };
-        if let Some(tool) = pack.tools.iter().flatten().find(|tool| !own(tool)) {
+        if let Some(tool) = pack.tools.iter().flatten().find(|tool| !may_match(tool)) {
             return Err(PackError::Tool {
                 pack: name(),
                 tool: tool.clone(),
@@ -108,6 +111,10 @@ impl Pack {
                 bytes: pack.prompt.len(),
             });
         }
+        pack.limits.check().map_err(|error| PackError::Limit {
+            pack: name(),
+            error,
+        })?;
         if let Some(finish) = &pack.finish {
             let schema = full_schema();
             let rejected = finish.rejected.keys();
@@ -154,8 +161,16 @@ impl Pack {
             tool => self
                 .tools
                 .as_ref()
-                .is_none_or(|tools| tools.iter().any(|own| own == tool)),
+                .is_none_or(|tools| tools.iter().any(|own| matches(own, tool))),
         }
+    }
+
+    /// The first tool of a server that the pack names and that is not among the `listed` ones. A built-in tool may be missing: a
+    /// scope, a rule or an option has closed it.
+    pub fn missing(&self, listed: &[ToolDefinition]) -> Option<&str> {
+        let has = |tool: &str| listed.iter().any(|listed| matches(tool, &listed.name));
+        let mut of_servers = self.tools.iter().flatten().map(String::as_str);
+        of_servers.find(|tool| tool.starts_with("mcp__") && !has(tool))
     }
 }
 
@@ -222,7 +237,17 @@ mod tests {
         }
         assert!(!Pack::named("research", &[]).unwrap().has("bash"));
         let unknown = Pack::named("x", &[]).unwrap_err().to_string();
-        assert!(unknown.contains("engineering, research"), "{unknown}");
+        assert!(unknown.contains("engineering, plan, research"), "{unknown}");
+        let plan = Pack::named("plan", &[]).unwrap();
+        let changes = [
+            "bash",
+            "file_write",
+            "file_edit",
+            "run_tests",
+            "batch",
+            FINISH,
+        ];
+        assert!(plan.has("file_read") && !changes.iter().any(|tool| plan.has(tool)));
     }
 
     #[test]
@@ -231,9 +256,21 @@ mod tests {
             Pack::parse("name = \"docs\"\ntools = [\"file_read\", \"mcp__wiki__find\"]\n").unwrap();
         let found = Pack::named("docs", &[own]).unwrap();
         assert!(found.has("mcp__wiki__find") && !found.has("bash") && !found.has(FINISH));
+        let patterns =
+            Pack::parse("name = \"p\"\ntools = [\"file_*\", \"Grep\", \"mcp__wiki__*\"]\n")
+                .unwrap();
+        assert!(
+            ["file_read", "file_write", "grep", "mcp__wiki__find"]
+                .iter()
+                .all(|tool| patterns.has(tool))
+        );
+        assert!(!patterns.has("glob") && !patterns.has("mcp__other__find"));
+        assert_eq!(patterns.missing(&[]), Some("mcp__wiki__*"));
         for wrong in [
             "tools = []",
             "name = \"x\"\ntools = [\"no_such_tool\"]",
+            "name = \"x\"\ntools = [\"no_such_*\"]",
+            "name = \"x\"\nlimits = { max_turns = 0 }",
             "name = \"x\"\nurl = 1",
             "name = \"x\"\n[finish]\nfields = [\"summry\"]",
             "name = \"x\"\n[finish]\nfields = []\nrejected = { nothing = 1 }",

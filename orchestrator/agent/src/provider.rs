@@ -40,12 +40,14 @@ pub struct Prompt<'a> {
     pub tools: &'a [ToolDefinition],
     /// Whether it may call them; if not, it has to answer.
     pub may_call: bool,
-    /// Maximum tokens of the answer.
-    pub max_tokens: u32,
+    /// Maximum tokens of the answer, if the user has set it.
+    pub max_tokens: Option<u32>,
     /// Tokens for thoughts; 0 for none.
     pub thinking_tokens: u32,
     /// How many tokens the model reads and writes together, if known.
     pub context_window: Option<u64>,
+    /// Whether to leave out what a server may not know: the server has rejected the request with it.
+    pub minimal: bool,
 }
 
 /// A tool as it is described to a model.
@@ -121,6 +123,20 @@ pub fn choose<'a>(configured: Option<&str>, models: &'a [Model]) -> Option<&'a M
             .then(a.id.cmp(&b.id))
     };
     models.iter().filter(|model| model.chat).min_by(ordered)
+}
+
+/// The model to use where the named one does not exist: the smallest of those that can chat and call tools. Only where sizes are
+/// known, as with models on this machine: of a vendor's models none stands for another.
+pub fn instead(models: &[Model]) -> Option<&Model> {
+    let fits = |model: &&Model| model.chat && model.supports_tools != Some(false);
+    let sized = |model: &'_ Model| model.size_b.is_some();
+    let all = models.iter().filter(fits).filter(|model| sized(model));
+    all.min_by(|one, other| {
+        let size = |model: &Model| model.size_b.unwrap_or(f64::MAX);
+        size(one)
+            .total_cmp(&size(other))
+            .then(one.id.cmp(&other.id))
+    })
 }
 
 #[cfg(test)]

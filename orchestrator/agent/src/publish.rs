@@ -2,6 +2,7 @@
 //! vendor, then sends the event to the transcript and the front end. Events of calls were already sanitized by the session.
 
 use crate::event::{Body, Event, now};
+use crate::exchange::{Exchange, Side};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
 use std::cell::Cell;
@@ -16,6 +17,9 @@ pub const EVENTS: usize = 64;
 pub trait Listener {
     /// Takes an event.
     fn hear(&self, event: &Event);
+
+    /// Takes a request to a model, or its answer.
+    fn record(&self, _: &Exchange) {}
 }
 
 /// Publishes the events of a run.
@@ -49,6 +53,22 @@ impl Publisher {
         if self.client.send(event).await.is_err() {
             self.gone.set(true);
         }
+    }
+
+    /// Records one side of an exchange with a model.
+    pub fn record(&self, provider: &str, model: &str, attempt: u32, side: Side) {
+        let exchange = Exchange {
+            conversation: self.conversation.clone(),
+            message: self.message.clone(),
+            parent: self.parent.clone(),
+            provider: provider.to_owned(),
+            model: self.sanitizer.text(model),
+            attempt,
+            side,
+        };
+        self.listeners
+            .iter()
+            .for_each(|listener| listener.record(&exchange));
     }
 
     /// A stream that sanitizes a text in pieces.

@@ -58,6 +58,10 @@ pub(crate) struct Progress {
     pub reprompts: u32,
     /// The provider and model that replace the run's own.
     pub instead: Option<(Rc<dyn Provider>, Model)>,
+    /// Whether it replaces an absent model of the same provider.
+    pub replaced: bool,
+    /// Whether it is the fallback.
+    pub fell_back: bool,
     /// Number of answers with malformed calls.
     pub malformed: u32,
     /// Why the model may make no more calls.
@@ -87,6 +91,8 @@ impl Progress {
             usage: Usage::default(),
             reprompts: 0,
             instead: None,
+            replaced: false,
+            fell_back: false,
             malformed: 0,
             closing: None,
         }
@@ -117,7 +123,7 @@ impl Run<'_> {
         let settings = &self.parts.settings;
         let budget = Budget::new(
             model.context_window,
-            settings.answer_tokens,
+            settings.answer_tokens(),
             settings.reserve_tokens,
         );
         budget.with_prompt(&self.system, &self.tools)

@@ -1,6 +1,7 @@
 //! The settings of runs, as data.
 
 use crate::fallback::Fallback;
+use crate::limits::Limits;
 use crate::packs::Pack;
 use std::time::Duration;
 
@@ -43,10 +44,10 @@ pub struct Settings {
     pub max_turns: u32,
     /// Time limit of one answer of the model, including retries.
     pub turn_timeout: Duration,
-    /// Time of a run.
-    pub timeout: Duration,
-    /// Most tokens of an answer.
-    pub answer_tokens: u32,
+    /// Time limit of a run; none if absent.
+    pub timeout: Option<Duration>,
+    /// Maximum tokens of an answer, if the user has set it.
+    pub max_tokens: Option<u32>,
     /// Tokens of the context that must be left for another round of calls; the answer's if absent, at most an eighth of the window.
     pub reserve_tokens: Option<u32>,
     /// Whether a model with a small window is shown brief results: not if the user has said how much is shown.
@@ -70,12 +71,32 @@ impl Settings {
             tools: true,
             max_turns: TURNS,
             turn_timeout: TURN_TIMEOUT,
-            timeout: TIMEOUT,
-            answer_tokens: ANSWER_TOKENS,
+            timeout: Some(TIMEOUT),
+            max_tokens: None,
             reserve_tokens: None,
             brief_if_small: true,
             thinking_tokens: 0,
             input_deltas: false,
+        }
+    }
+
+    /// Tokens that an answer may have.
+    pub fn answer_tokens(&self) -> u32 {
+        self.max_tokens.unwrap_or(ANSWER_TOKENS)
+    }
+
+    /// These settings with `limits`, as far as these set anything.
+    pub fn limited(self, limits: &Limits) -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            max_turns: limits.max_turns.unwrap_or(self.max_turns),
+            turn_timeout: limits.turn_timeout_s.map_or(self.turn_timeout, seconds),
+            timeout: limits
+                .timeout_s
+                .map_or(self.timeout, |limit| (limit > 0).then_some(seconds(limit))),
+            max_tokens: limits.max_tokens.or(self.max_tokens),
+            reserve_tokens: limits.context_reserve.or(self.reserve_tokens),
+            ..self
         }
     }
 
@@ -92,5 +113,35 @@ impl Settings {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("\n\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_limits_win_and_no_time_limit_can_be_asked_for() {
+        let user = Limits {
+            max_turns: Some(5),
+            timeout_s: Some(300),
+            ..Limits::default()
+        };
+        let pack = Limits {
+            timeout_s: Some(0),
+            max_tokens: Some(100),
+            ..Limits::default()
+        };
+        let settings = Settings::new("m").limited(&user);
+        assert_eq!(
+            (settings.max_turns, settings.timeout),
+            (5, Some(Duration::from_secs(300)))
+        );
+        let settings = settings.limited(&pack);
+        assert_eq!((settings.max_turns, settings.timeout), (5, None));
+        assert_eq!(
+            (settings.answer_tokens(), settings.turn_timeout),
+            (100, TURN_TIMEOUT)
+        );
     }
 }

@@ -1,17 +1,17 @@
 //! The tool `subagent`: another model, or the same one, answers one question with tools that only read. It sees nothing of the
-//! conversation, and only its answer is kept.
+//! conversation, and only its answer is kept. The session permits the call like any other, then its question comes back here.
 
+use crate::control::Control;
 use crate::conversation::Conversation;
 use crate::event::EndReason;
 use crate::message::{Message, ToolCall};
-use crate::packs::SUBAGENT;
-use crate::provider::{ToolDefinition, no_tools};
+use crate::provider::{Model, ToolDefinition, no_tools};
 use crate::publish::Publisher;
-use crate::run::{Progress, Run};
+use crate::run::{End, Progress, Run};
 use crate::settings::SUBAGENT_TURNS;
 use broker_protocol::{ErrorKind, Failed};
-use serde::Deserialize;
-use serde_json::json;
+use orchestrator_tools::remote::{Execution, Reply};
+use orchestrator_tools::subagent::{ModelStrength, Subagent};
 
 /// The tools that it may call, if the run may.
 const TOOLS: [&str; 7] = [
@@ -23,100 +23,61 @@ const TOOLS: [&str; 7] = [
     "web_fetch",
     "view_image",
 ];
-/// Maximum characters of a question.
-const QUESTION_MAX: usize = 20_000;
 
 const SYSTEM: &str = "\
 You answer one question for another model, with tools that read. Look things up, then answer: short, with paths and lines, or \
 addresses, for what you claim. Nobody sees anything but your last message.";
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Input {
-    question: String,
-    #[serde(default)]
-    model_strength: Strength,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Strength {
-    #[default]
-    Weak,
-    Strong,
-}
-
-/// The tool as it is described to a model.
-pub(crate) fn definition() -> ToolDefinition {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "question": { "type": "string", "minLength": 1, "maxLength": QUESTION_MAX, "description": "The question, with all that is needed to answer it." },
-            "model_strength": { "type": "string", "enum": ["weak", "strong"], "description": "weak if absent: for looking up; strong for what needs thought." }
-        },
-        "required": ["question"],
-        "additionalProperties": false
-    });
-    let description = "Has another model answer one question. It reads files and the web, knows nothing of this conversation, and \
-                       its answer is all that comes back.";
-    ToolDefinition {
-        name: SUBAGENT.to_owned(),
-        description: description.to_owned(),
-        schema,
-        is_safe: false,
-    }
-}
-
 impl Run<'_> {
-    /// Lets a subagent answer.
-    pub async fn subagent(&self, call: &ToolCall) -> Result<String, Failed> {
-        let invalid = |message: String| Failed {
+    /// Answers a question that `call` has asked. If nobody waits for the answer any more, the calls in progress are cancelled first.
+    pub async fn answer_question(&self, call: &ToolCall, question: Execution) {
+        let Execution {
+            input, mut reply, ..
+        } = question;
+        let control = self.control.child();
+        let answered = async {
+            let mut answering = std::pin::pin!(self.subagent(call, input, &control));
+            tokio::select! {
+                answer = &mut answering => answer,
+                () = reply.closed() => {
+                    control.cancel();
+                    answering.await
+                }
+            }
+        };
+        let answer = answered.await.map(|text| Reply {
+            text: text.into_bytes(),
+            ..Reply::default()
+        });
+        // Then the result of the call says so.
+        let _ = reply.send(answer);
+    }
+
+    async fn subagent(
+        &self,
+        call: &ToolCall,
+        input: serde_json::Value,
+        control: &Control,
+    ) -> Result<String, Failed> {
+        // The session has checked it.
+        let asked: Subagent = serde_json::from_value(input).map_err(|error| Failed {
             kind: ErrorKind::InvalidInput,
-            message,
+            message: error.to_string(),
+        })?;
+        let model = tokio::select! {
+            model = self.model_of(asked.model_strength) => model?,
+            () = control.cancelled() => return Err(cancelled()),
         };
-        let input: Input = serde_json::from_value(call.input.clone())
-            .map_err(|error| invalid(error.to_string()))?;
-        if input.question.trim().is_empty() || input.question.chars().count() > QUESTION_MAX {
-            return Err(invalid(format!(
-                "a question has 1 to {QUESTION_MAX} characters"
-            )));
-        }
-        let settings = &self.parts.settings;
-        let named = match input.model_strength {
-            Strength::Weak => &settings.weak_model,
-            Strength::Strong => &settings.strong_model,
-        };
-        let model = match named {
-            Some(id) => self
-                .parts
-                .provider
-                .model(id)
-                .await
-                .map_err(|error| io(error.to_string()))?,
-            None => self.model.clone(),
-        };
-        if model.supports_tools == Some(false) {
-            return Err(io(no_tools(&*self.parts.provider, &model)
-                .await
-                .to_string()));
-        }
-        let publisher = Publisher {
-            parent: Some(call.id.as_str().into()),
-            ..self.publisher.clone()
-        };
-        let tools = self
-            .tools
-            .iter()
-            .filter(|tool| TOOLS.contains(&tool.name.as_str()))
-            .cloned()
-            .collect();
         let run = Run {
             parts: self.parts,
-            publisher,
-            control: self.control,
+            publisher: Publisher {
+                parent: Some(call.id.as_str().into()),
+                ..self.publisher.clone()
+            },
+            control,
             ids: self.ids.clone(),
             system: SYSTEM.to_owned(),
-            tools,
+            tools: self.reading_tools(),
             finish: None,
             max_turns: SUBAGENT_TURNS,
             is_main: false,
@@ -127,20 +88,50 @@ impl Run<'_> {
             messages: Vec::new(),
             ids: self.ids.clone(),
         };
-        conversation.messages.push(Message::user(input.question));
+        conversation.messages.push(Message::user(asked.question));
         let mut progress = Progress::new(run.budget(&run.model));
-        let end = run.go(&mut conversation, &mut progress).await;
-        match (end.error, end.reason) {
-            (Some(error), _) => Err(io(error.to_string())),
-            (None, EndReason::Cancelled) => Err(Failed {
-                kind: ErrorKind::Cancelled,
-                message: "the subagent was cancelled".into(),
-            }),
-            (None, _) if end.text.trim().is_empty() => {
-                Err(io("the subagent has no answer".to_owned()))
-            }
-            (None, _) => Ok(end.text),
+        answer_of(run.go(&mut conversation, &mut progress).await)
+    }
+
+    /// The model that answers.
+    async fn model_of(&self, strength: ModelStrength) -> Result<Model, Failed> {
+        let settings = &self.parts.settings;
+        let named = match strength {
+            ModelStrength::Weak => &settings.weak_model,
+            ModelStrength::Strong => &settings.strong_model,
+        };
+        let model = match named {
+            Some(id) => self.parts.provider.model(id).await,
+            None => Ok(self.model.clone()),
+        };
+        let model = model.map_err(|error| io(error.to_string()))?;
+        match model.supports_tools {
+            Some(false) => Err(io(no_tools(&*self.parts.provider, &model)
+                .await
+                .to_string())),
+            Some(true) | None => Ok(model),
         }
+    }
+
+    fn reading_tools(&self) -> Vec<ToolDefinition> {
+        let reads = |tool: &&ToolDefinition| TOOLS.contains(&tool.name.as_str());
+        self.tools.iter().filter(reads).cloned().collect()
+    }
+}
+
+fn answer_of(end: End) -> Result<String, Failed> {
+    match (end.error, end.reason) {
+        (Some(error), _) => Err(io(error.to_string())),
+        (None, EndReason::Cancelled) => Err(cancelled()),
+        (None, _) if end.text.trim().is_empty() => Err(io("the subagent has no answer".to_owned())),
+        (None, _) => Ok(end.text),
+    }
+}
+
+fn cancelled() -> Failed {
+    Failed {
+        kind: ErrorKind::Cancelled,
+        message: "the subagent was cancelled".into(),
     }
 }
 

@@ -7,6 +7,8 @@ use crate::control::Control;
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::event::Body;
+use crate::exchange::Side;
+use crate::message::{Part, text_of};
 use crate::provider::{Prompt, Provider};
 use crate::publish::Publisher;
 use crate::spans;
@@ -50,18 +52,33 @@ impl ModelTurn<'_> {
     pub async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
+        let mut prompt = *prompt;
+        let mut rejected = None;
         loop {
             let span = spans::model_request(self.provider.name(), prompt.model, attempt);
             let asked = Instant::now();
+            self.record_request(&prompt, attempt);
             let (accumulator, begun, result) = self
-                .attempt(prompt, deadline)
+                .attempt(&prompt, deadline)
                 .instrument(span.clone())
                 .await;
             span.in_scope(|| spans::end_request(&result, accumulator.usage(), asked.elapsed()));
             let error = match result {
                 Ok(()) => None,
+                // Nothing of the answer has arrived, so it may be requested again, with less in the request.
+                Err(error @ ProviderError::BadRequest { .. }) if !prompt.minimal && !begun => {
+                    self.record_answer(&prompt, attempt, None, Some(&error), asked);
+                    self.announce(&error, attempt, Duration::ZERO).await;
+                    rejected = Some(error);
+                    prompt.minimal = true;
+                    attempt += 1;
+                    continue;
+                }
+                // The first reason is about what the user has set.
+                Err(ProviderError::BadRequest { .. }) if rejected.is_some() => rejected,
                 Err(error) => match self.pause(&error, begun, attempt, deadline) {
                     Some(pause) => {
+                        self.record_answer(&prompt, attempt, None, Some(&error), asked);
                         self.announce(&error, attempt, pause).await;
                         tokio::select! {
                             () = sleep(pause) => {}
@@ -73,11 +90,46 @@ impl ModelTurn<'_> {
                     None => Some(error),
                 },
             };
-            return TurnEnd {
-                answer: accumulator.finish(taken, self.publisher.redactor()),
-                error,
-            };
+            let answer = accumulator.finish(taken, self.publisher.redactor());
+            self.record_answer(&prompt, attempt, Some(&answer), error.as_ref(), asked);
+            return TurnEnd { answer, error };
         }
+    }
+
+    fn record_request(&self, prompt: &Prompt<'_>, attempt: u32) {
+        let side = Side::Request {
+            messages: prompt.messages.len(),
+            tools: prompt.tools.len(),
+            may_call: prompt.may_call,
+            minimal: prompt.minimal,
+        };
+        self.publisher
+            .record(self.provider.name(), prompt.model, attempt, side);
+    }
+
+    fn record_answer(
+        &self,
+        prompt: &Prompt<'_>,
+        attempt: u32,
+        answer: Option<&Answer>,
+        error: Option<&ProviderError>,
+        asked: Instant,
+    ) {
+        let parts = answer.map_or(&[][..], |answer| &answer.parts);
+        let call = |part: &Part| match part {
+            Part::ToolCall(call) => Some(self.publisher.sanitizer.text(&call.name)),
+            Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+        };
+        let side = Side::Answer {
+            text: self.publisher.sanitizer.text(&text_of(parts)),
+            calls: parts.iter().filter_map(call).collect(),
+            stop: answer.and_then(|answer| answer.stop),
+            usage: answer.map(|answer| answer.usage).unwrap_or_default(),
+            wall_ms: u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX),
+            error: error.map(ProviderError::code),
+        };
+        self.publisher
+            .record(self.provider.name(), prompt.model, attempt, side);
     }
 
     /// How long to wait before the next attempt; `None` if there is to be none.

@@ -4,7 +4,7 @@ use crate::chunk::{Chunk, Chunks};
 use crate::error::ProviderError;
 use crate::http::{Http, Key};
 use crate::lines::{Events, Lines};
-use crate::provider::{Model, Prompt, Provider};
+use crate::provider::{Model, Prompt, Provider, no_tools};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
@@ -133,11 +133,13 @@ impl<W: Wire> HttpProvider<W> {
     async fn stream(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
         self.check_key()?;
         let (path, body) = self.wire.request(prompt);
-        let mut response = self
-            .http
-            .post(path, &body)
-            .await
-            .map_err(|error| name_model(error, prompt))?;
+        let mut response = match self.http.post(path, &body).await {
+            Ok(response) => response,
+            Err(error) if error.refuses_tools() && !prompt.tools.is_empty() => {
+                return Err(no_tools(self, &self.wire.model(prompt.model)).await);
+            }
+            Err(error) => return Err(name_model(error, prompt)),
+        };
         let mut reader = Reader::new(self.wire.framing(), self.wire.decoder());
         let mut out = Vec::new();
         while let Some(piece) = self.http.piece(&mut response).await? {

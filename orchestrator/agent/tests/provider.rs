@@ -337,7 +337,7 @@ fn an_answer_has_a_time_limit_and_so_has_a_run() {
     );
     let steps = Steps::new(vec![vec![text("slow"), Step::Hang]]);
     let short = Settings {
-        timeout: Duration::from_secs(5),
+        timeout: Some(Duration::from_secs(5)),
         ..settings(false)
     };
     let (end, events, _) = run(steps, short, "x");

@@ -617,9 +617,10 @@ fn request<W: Wire>(wire: &W, may_call: bool) -> Value {
         messages: &messages,
         tools: &tools,
         may_call,
-        max_tokens: 100,
+        max_tokens: Some(100),
         thinking_tokens: 0,
         context_window: Some(9000),
+        minimal: false,
     };
     wire.request(&prompt).1
 }

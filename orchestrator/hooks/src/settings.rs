@@ -2,8 +2,7 @@
 
 use crate::template::{Template, TemplateError};
 use orchestrator_agent::hooks::HookEvent;
-use orchestrator_agent::packs::SUBAGENT;
-use orchestrator_tools::catalogue::canonical;
+use orchestrator_tools::catalogue::{matches, may_match};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -125,13 +124,10 @@ impl HookEntry {
             });
         }
         // A hook that never matches would be mistaken for a protection.
-        let is_tool = |tool: &str| {
-            tool.ends_with('*')
-                || canonical(tool).is_some()
-                || tool == SUBAGENT
-                || tool.starts_with("mcp__")
-        };
-        match tools.iter().find(|tool| !is_tool(tool)) {
+        match tools
+            .iter()
+            .find(|tool| !tool.ends_with('*') && !may_match(tool))
+        {
             Some(tool) => Err(SettingsError::Tool {
                 name: name(),
                 tool: tool.clone(),
@@ -157,10 +153,6 @@ impl HookEntry {
 
     /// Whether it runs for `event`, of a call of `tool` if the event is about one.
     pub fn hears(&self, event: HookEvent, tool: Option<&str>) -> bool {
-        let matches = |pattern: &String, tool: &str| match pattern.strip_suffix('*') {
-            Some(beginning) => tool.starts_with(beginning),
-            None => canonical(pattern).unwrap_or(pattern) == tool,
-        };
         let wanted = match (&self.tools, tool) {
             (Some(tools), Some(tool)) => tools.iter().any(|pattern| matches(pattern, tool)),
             (None, _) | (_, None) => true,

@@ -53,13 +53,33 @@ pub fn find(
     let Some((text, source)) = text(vendor, file, keyring)? else {
         return Ok(None);
     };
-    let key = Key::new(&text).ok_or(KeyError::NotALine)?;
+    let key = learned("MODEL_KEY", &text)?;
+    Ok(Some(FoundKey { key, source }))
+}
+
+/// The key in `file`, which from now on is removed from everything that is shown or recorded, by `name`.
+///
+/// # Errors
+/// If it cannot be read or used.
+pub fn in_file(name: &str, file: &Path) -> Result<Key, KeyError> {
+    learned(name, &from_file(file)?)
+}
+
+fn from_file(path: &Path) -> Result<String, KeyError> {
+    key_file::read(path).map_err(|error| KeyError::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn learned(name: &str, text: &str) -> Result<Key, KeyError> {
+    let key = Key::new(text).ok_or(KeyError::NotALine)?;
     let secret = Secret {
-        name: "MODEL_KEY".to_owned(),
+        name: name.to_owned(),
         value: key.expose().as_bytes().to_vec(),
     };
     redactor().learn(secret)?;
-    Ok(Some(FoundKey { key, source }))
+    Ok(key)
 }
 
 fn text(
@@ -68,12 +88,7 @@ fn text(
     keyring: &Keyring,
 ) -> Result<Option<(String, KeySource)>, KeyError> {
     if let Some(path) = file {
-        let read = key_file::read(path);
-        let text = read.map_err(|error| KeyError::File {
-            path: path.to_owned(),
-            error,
-        })?;
-        return Ok(Some((text, KeySource::File)));
+        return Ok(Some((from_file(path)?, KeySource::File)));
     }
     let Some(names) = vendor.key_names() else {
         return Ok(None);

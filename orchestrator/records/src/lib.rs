@@ -4,6 +4,7 @@
 pub mod state_directory;
 pub mod kept;
 pub mod runlog_files;
+mod agent_lines;
 pub mod runlog;
 pub mod audit_chain;
 pub mod transcripts;

@@ -1,7 +1,7 @@
 //! The run log: the requests to Lazaret in one run, and its answers, as lines of JSON.
 //!
 //! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds since
-//! 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It is a subscriber of the
+//! 1970, one of [`static@KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It is a subscriber of the
 //! front ends' event stream, so it contains what they show. `payload.id` is the client's ID of a call in `lazaret session`;
 //! `payload.call` is the call's ID in the broker's audit, within the session of the last `session_start`.
 //!
@@ -9,8 +9,12 @@
 //! calls it is written 20 milliseconds after the event, for several calls together. Texts in it are at most 2,000 characters long. A
 //! log that cannot be written is reported once and given up: what must not be missing is in the audit.
 
+use crate::agent_lines;
 use crate::runlog_files::{self, BYTES_MAX};
 use broker_protocol::{Challenge, LayerState, Opened};
+use orchestrator_agent::event as agent;
+use orchestrator_agent::exchange::Exchange;
+use orchestrator_agent::publish::Listener;
 use orchestrator_session::{Approval, Body, CallResult, Decision, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
@@ -23,11 +27,16 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// Every kind of line.
-pub const KINDS: [&str; 11] = [
+pub static KINDS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| [&OF_SESSION[..], &agent_lines::KINDS].concat());
+
+/// Kinds of lines that sessions have.
+const OF_SESSION: [&str; 11] = [
     "session_start",
     "register",
     "unregister",
@@ -58,10 +67,18 @@ pub struct RunLog {
     bytes: Cell<u64>,
     calls: Cell<u64>,
     errors: Cell<u64>,
-    waiting: RefCell<Vec<(f64, Event)>>,
+    waiting: RefCell<Vec<(f64, Waiting)>>,
     /// Whether [`RunLog::write_later`] runs and is notified of waiting lines.
     is_late: Cell<bool>,
     arrived: Notify,
+}
+
+/// An entry that waits to be written.
+enum Waiting {
+    /// An event of a session.
+    Event(Event),
+    /// Kind and payload of a line of an agent's run.
+    Run(&'static str, Value),
 }
 
 #[derive(Serialize)]
@@ -79,17 +96,22 @@ impl Subscriber for RunLog {
             self.errors
                 .set(self.errors.get() + u64::from(result.error.is_some()));
         }
-        if self.file.borrow().is_none() {
-            return;
+        if self.file.borrow().is_some() {
+            self.add(Waiting::Event(event.clone()));
         }
-        let mut waiting = self.waiting.borrow_mut();
-        waiting.push((now(), event.clone()));
-        if self.is_late.get() && waiting.len() < WAITING_MAX {
-            self.arrived.notify_one();
-        } else {
-            drop(waiting);
-            self.write();
+    }
+}
+
+impl Listener for RunLog {
+    fn hear(&self, event: &agent::Event) {
+        if let Some((kind, payload)) = agent_lines::of_event(event) {
+            self.add(Waiting::Run(kind, payload));
         }
+    }
+
+    fn record(&self, exchange: &Exchange) {
+        let (kind, payload) = agent_lines::of_exchange(exchange);
+        self.add(Waiting::Run(kind, payload));
     }
 }
 
@@ -113,6 +135,20 @@ impl RunLog {
             waiting: RefCell::default(),
             is_late: Cell::new(false),
             arrived: Notify::new(),
+        }
+    }
+
+    fn add(&self, line: Waiting) {
+        if self.file.borrow().is_none() {
+            return;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push((now(), line));
+        if self.is_late.get() && waiting.len() < WAITING_MAX {
+            self.arrived.notify_one();
+        } else {
+            drop(waiting);
+            self.write();
         }
     }
 
@@ -152,8 +188,12 @@ impl RunLog {
     }
 
     fn write(&self) {
-        for (ts, event) in self.waiting.take() {
-            let Some((kind, mut payload)) = self.line(&event) else {
+        for (ts, waiting) in self.waiting.take() {
+            let (line, step) = match waiting {
+                Waiting::Event(event) => (self.line(&event), event.call),
+                Waiting::Run(kind, payload) => (Some((kind, payload)), 0),
+            };
+            let Some((kind, mut payload)) = line else {
                 continue;
             };
             if self.bytes.get() > BYTES_MAX {
@@ -170,7 +210,7 @@ impl RunLog {
             self.append(&Line {
                 ts,
                 kind,
-                step: event.call,
+                step,
                 payload,
             });
             if self.bytes.get() > BYTES_MAX {
@@ -178,7 +218,7 @@ impl RunLog {
                 self.append(&Line {
                     ts,
                     kind: "log_full",
-                    step: event.call,
+                    step,
                     payload,
                 });
             }
@@ -340,11 +380,11 @@ mod tests {
             body,
         };
         while log.bytes.get() <= BYTES_MAX {
-            log.hear(&event);
+            Subscriber::hear(&log, &event);
         }
         let full = log.bytes.get();
         assert!(full <= BYTES_MAX + 4096, "{full}");
-        log.hear(&event);
+        Subscriber::hear(&log, &event);
         assert_eq!(log.bytes.get(), full);
         log.end("full");
         let text = std::fs::read_to_string(&path).unwrap();

@@ -203,7 +203,7 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
 /// What a list says of a run: null what is not there, or not within 64 KiB of the beginning or the end.
 #[derive(Debug, Default)]
 pub struct Outline {
-    /// Its first line.
+    /// Where its first session begins, or its first line if no session is within that.
     pub first: Value,
     /// The first line of a call.
     pub call: Value,
@@ -230,11 +230,17 @@ pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     let end = end.strip_suffix(b"\n").unwrap_or(&end);
     // A line that a death has cut, or that is not all in this part, is null.
     let value = |line: &[u8]| serde_json::from_slice::<Value>(line).unwrap_or_default();
+    let is = |line: &Value, kinds: &[&str]| kinds.iter().any(|kind| line["kind"] == *kind);
+    let first: Vec<Value> = begin
+        .split(|byte| *byte == b'\n')
+        .map(value)
+        .take_while(|line| !is(line, &["tool_call"]))
+        .collect();
+    let start = first.iter().find(|line| is(line, &["session_start"]));
     let mut from_begin = begin.split(|byte| *byte == b'\n').map(value);
     let mut from_end = end.rsplit(|byte| *byte == b'\n').map(value);
-    let is = |line: &Value, kinds: &[&str]| kinds.iter().any(|kind| line["kind"] == *kind);
     Ok(Some(Outline {
-        first: from_begin.next().unwrap_or_default(),
+        first: start.or(first.first()).cloned().unwrap_or_default(),
         call: from_begin
             .find(|line| is(line, &["tool_call"]))
             .unwrap_or_default(),

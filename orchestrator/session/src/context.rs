@@ -3,6 +3,7 @@
 use crate::call_permit::CallPermit;
 use broker_protocol::{Request, Wants};
 use orchestrator_tools::profile::Profile;
+use orchestrator_tools::remote::Executions;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +32,8 @@ pub struct CallContext {
     pub profile: Option<&'static Profile>,
     /// Where the call's result reports what was found in the project.
     pub found: FoundIn,
+    /// Receives the questions of `subagent`, if the front end has models to answer them.
+    pub subagents: Option<Executions>,
     /// Ends the call.
     pub cancel: CancellationToken,
 }
@@ -94,6 +97,7 @@ impl CallContext {
             permit: None,
             found: FoundIn::Text,
             profile: None,
+            subagents: None,
             cancel: CancellationToken::new(),
         }
     }

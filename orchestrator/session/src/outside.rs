@@ -1,4 +1,4 @@
-//! Calls that the executor permits but does not carry out: web requests, and tools of clients or servers.
+//! Calls that the executor permits but does not carry out: web requests, tools of clients or servers, and subagents.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -6,18 +6,19 @@ use crate::executor::Connection;
 use crate::publish::RawEvent;
 use crate::request;
 use crate::spans;
-use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request};
+use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request, limit};
 use orchestrator_tools::input_error::InputError;
 use orchestrator_tools::metadata::Details;
 use orchestrator_tools::registry::ClientTool;
-use orchestrator_tools::remote::{Execution, Reply};
+use orchestrator_tools::remote::{Execution, Executions, Reply};
 use orchestrator_tools::render::Finished;
 use orchestrator_tools::result::{ForeignText, ToolResult};
+use orchestrator_tools::subagent::{SUBAGENT, Subagent};
 use orchestrator_tools::subject::Subject;
 use orchestrator_tools::web_results;
 use orchestrator_web::WebError;
 use orchestrator_web::request::{Fetch, View, WebRequest};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -57,7 +58,47 @@ pub(crate) async fn remote(
 ) -> ToolResult {
     match request_permission(engine, connection, caller, tool.effect(input.clone())).await {
         Ok(number) => {
-            let text = execute(engine, caller, tool, input)
+            let owner = Owner {
+                tool: tool.name(),
+                executions: &tool.executions,
+                timeout_s: tool.timeout_s,
+            };
+            let text = execute(engine, caller, owner, input)
+                .instrument(spans::outside())
+                .await;
+            show(engine, connection, caller, number, text, max).await
+        }
+        Err(result) => *result,
+    }
+}
+
+/// Lets the front end's models answer a question after the executor permits it. Shows `max` bytes of the answer.
+pub(crate) async fn subagent(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    asked: Subagent,
+    max: usize,
+) -> ToolResult {
+    let Some(executions) = &caller.context.subagents else {
+        // The registry of such a front end does not have the tool.
+        let message = "this front end has no models".into();
+        return ToolResult::failed(
+            SUBAGENT,
+            Failed {
+                kind: ErrorKind::Internal,
+                message,
+            },
+        );
+    };
+    match request_permission(engine, connection, caller, asked.effect()).await {
+        Ok(number) => {
+            let owner = Owner {
+                tool: SUBAGENT,
+                executions,
+                timeout_s: limit::TIMEOUT_S,
+            };
+            let text = execute(engine, caller, owner, json!(asked))
                 .instrument(spans::outside())
                 .await;
             show(engine, connection, caller, number, text, max).await
@@ -167,17 +208,24 @@ async fn publish_hits(caller: &Caller, hits: &[String]) {
     }
 }
 
+/// Who carries out a call, and how long that may take.
+struct Owner<'a> {
+    tool: &'a str,
+    executions: &'a Executions,
+    timeout_s: u32,
+}
+
 /// Passes a call to the owner of its tool and waits for the answer.
-async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Value) -> ForeignText {
+async fn execute(engine: &Engine, caller: &Caller, owner: Owner<'_>, input: Value) -> ForeignText {
     let begun = Instant::now();
-    let limit_s = tool.timeout_s.min(engine.scope_timeout_s(tool.name()));
+    let limit_s = owner.timeout_s.min(engine.scope_timeout_s(owner.tool));
     let (reply, answer) = oneshot::channel();
     let execution = Execution {
         call: caller.number,
         asker: caller.context.asker.clone(),
         client_id: caller.context.client_id.clone(),
         part: caller.context.part.map(|part| part.index),
-        tool: tool.name().to_owned(),
+        tool: owner.tool.to_owned(),
         input,
         reply,
     };
@@ -190,7 +238,7 @@ async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Val
         message: format!("the tool did not answer within {limit_s} s"),
     };
     // If this cannot be sent, it is dropped with its reply channel, and the wait below ends.
-    let _ = tool.executions.send(execution);
+    let _ = owner.executions.send(execution);
     let reply = tokio::select! {
         answer = timeout(Duration::from_secs(limit_s.into()), answer) => match answer {
             Ok(answer) => answer.unwrap_or_else(|_| Err(gone())),

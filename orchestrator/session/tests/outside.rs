@@ -117,6 +117,70 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     });
 }
 
+#[test]
+fn a_question_to_a_subagent_is_permitted_first_and_only_a_front_end_with_models_has_the_tool() {
+    let asking = |session: &Session, subagents| {
+        let context = CallContext {
+            subagents,
+            ..CallContext::new("test".into())
+        };
+        let invocation = Invocation::Tool {
+            name: "subagent".into(),
+            input: json!({"question": "why?", "model_strength": "strong"}),
+        };
+        session.call(context, invocation)
+    };
+    let (script, seen) = answering(plain, true);
+    let mut with_models = config();
+    with_models.registry = with_models.registry.with_models();
+    with(script, with_models, async |session, _| {
+        let (executions, mut received) = unbounded_channel();
+        let made = asking(&session, Some(executions));
+        tokio::task::spawn_local(async move {
+            let execution = received.recv().await.unwrap();
+            let text = execution.input.to_string().into_bytes();
+            let answer = Reply {
+                text,
+                ..Reply::default()
+            };
+            execution.reply.send(Ok(answer)).unwrap();
+        });
+        let (_, result) = finish(made).await;
+        assert_eq!(
+            (text(&result).as_str(), result.tool()),
+            (
+                r#"{"model_strength":"strong","question":"why?"}"#,
+                "subagent"
+            )
+        );
+        // Nobody is there to answer.
+        assert_eq!(kind(&finish(asking(&session, None)).await.1), "internal");
+    });
+    let requests = seen.requests();
+    let [Request::Effect(Effect::Added { tool, risk, input })] = &requests[..] else {
+        panic!("{requests:?}")
+    };
+    assert_eq!((tool.as_str(), *risk), ("subagent", Risk::Low));
+    assert!(input.contains("why?"));
+    // The controls: without models there is no such tool, and a scope closes it.
+    let (script, seen) = answering(plain, true);
+    with(script, config(), async |session, _| {
+        assert_eq!(
+            kind(&finish(asking(&session, None)).await.1),
+            "unknown_tool"
+        );
+    });
+    let mut scoped = config();
+    scoped.registry = scoped.registry.with_models();
+    scoped.open.scope = Some(Scope::default());
+    with(answering(plain, true).0, scoped, async |session, _| {
+        let (executions, _received) = unbounded_channel();
+        let made = asking(&session, Some(executions));
+        assert_eq!(kind(&finish(made).await.1), "denied_policy");
+    });
+    assert!(seen.requests().is_empty());
+}
+
 /// A third party writes names and values alike, and in a batch they are one level further inside.
 #[test]
 fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {

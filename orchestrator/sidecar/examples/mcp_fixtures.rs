@@ -7,7 +7,9 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{ErrorKind, Failed, Open, Trust};
+use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
 use orchestrator_mcp::{Http, Listing};
 use orchestrator_servers::SessionServers;
@@ -37,6 +39,13 @@ const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 /// How long the suite wants a tool to take between two messages.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Nothing is recorded.
+struct NoRecord;
+
+impl Listener for NoRecord {
+    fn hear(&self, _: &Event) {}
+}
+
 fn main() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -52,6 +61,7 @@ fn main() {
         backends,
         mcp,
         offered: Listing::default(),
+        record: Rc::new(NoRecord),
     };
     let case = WireCase::Camel;
     let service = Service::new(

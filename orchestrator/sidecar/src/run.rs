@@ -23,7 +23,7 @@ use orchestrator_agent::provider::Provider;
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_session::Session;
+use orchestrator_session::{Config, Session};
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::scope_file;
 use serde_json::{Map, Value, json};
@@ -160,14 +160,17 @@ fn plan(
     if !service.opener.has_project(&order) {
         instructions.push(NO_PROJECT.to_owned());
     }
+    let pack = pack.or_else(|| service.settings.pack.clone());
+    let limits = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
     let settings = Settings {
         weak_model: backend.weak_model.clone(),
         strong_model: backend.strong_model.clone(),
         instructions: instructions.join("\n\n"),
-        pack: pack.or_else(|| service.settings.pack.clone()),
+        pack,
         input_deltas: send.input_deltas,
         ..service.settings.clone()
-    };
+    }
+    .limited(&limits);
     // A client's choice stays until it makes another.
     if send.trust.is_some() {
         state.trust.set(Some(trust));
@@ -294,7 +297,9 @@ async fn prepare(
         None,
         service.redactor,
     );
-    let agent = agent.with_hooks(open.hooks.clone());
+    let agent = agent
+        .with_hooks(open.hooks.clone())
+        .with_record(service.record.clone());
     state.put_session(open);
     Ok(Some(Prepared { agent, notices }))
 }
@@ -321,7 +326,10 @@ async fn session(
         problems,
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.open);
-    let session = Session::start(config);
+    let session = Session::start(Config {
+        registry: config.registry.with_models(),
+        ..config
+    });
     servers.follow(&session);
     let order = order.clone();
     let trust = order.trust;
@@ -376,6 +384,7 @@ async fn follow(
                 body: Body::Notice { kind, message },
                 ..event.clone()
             };
+            service.record.hear(&notice);
             state.publish(&notice, service.case).await;
         }
         match &event.body {
@@ -446,6 +455,7 @@ async fn not_begun(
             timestamp: now(),
             body,
         };
+        service.record.hear(&event);
         state.publish(&event, service.case).await;
     }
     End {

@@ -15,6 +15,7 @@ use futures_util::future::join_all;
 use orchestrator_agent::control::NotAsked;
 use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
+use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
 use orchestrator_mcp::{Http, Listing};
 use orchestrator_text::redact::Redactor;
@@ -53,6 +54,8 @@ pub struct Sources {
     pub mcp: Http,
     /// The tools that it offers to them, once they are known.
     pub offered: Listing,
+    /// Records the runs.
+    pub record: Rc<dyn Listener>,
 }
 
 /// The server's state. It stays on one thread.
@@ -64,6 +67,8 @@ pub struct Service {
     /// Answers MCP clients.
     pub mcp: Http,
     offered: Listing,
+    /// Records the runs.
+    pub record: Rc<dyn Listener>,
     /// The tools of a session that no client narrows, once they are known.
     pub tools: SetOnce<Vec<Value>>,
     /// The settings of runs, before a client's request changes them.
@@ -100,12 +105,14 @@ impl Service {
             backends,
             mcp,
             offered,
+            record,
         } = sources;
         Rc::new(Self {
             opener,
             backends,
             mcp,
             offered,
+            record,
             tools: SetOnce::new(),
             settings,
             packs,

@@ -2,11 +2,15 @@
 
 use broker_protocol::Failed;
 use orchestrator_agent::fallback::FallbackWhen;
+use orchestrator_agent::http::Key;
+use orchestrator_agent::limits::Limits;
 use orchestrator_agent::packs::Pack;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
+use orchestrator_keys::find;
 use orchestrator_keys::keyring::Keyring;
 use orchestrator_records::state_directory;
+use orchestrator_web::{BRAVE_KEY, WebClient};
 use policies::{directories, source};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,6 +27,10 @@ pub struct AgentConfig {
     pub provider: Option<String>,
     /// Instructions for every run.
     pub instructions: String,
+    /// Limits of every run whose pack sets no others.
+    pub limits: Limits,
+    /// The search engines, where the environment names none.
+    pub search: SearchConfig,
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The provider that takes over when a model's answers are too poor.
     pub cloud_fallback: Option<FallbackConfig>,
@@ -32,6 +40,43 @@ pub struct AgentConfig {
     pub hooks: Vec<HookEntry>,
     /// `false`: do not look for keys in the desktop keyring.
     pub keyring: Keyring,
+}
+
+/// Search engines for `web_search`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchConfig {
+    /// The address of a SearXNG instance.
+    pub searxng_url: Option<String>,
+    /// A file of mode 0600 with the key for Brave.
+    pub brave_key_file: Option<PathBuf>,
+}
+
+/// The search engines with their key.
+#[derive(Clone)]
+pub struct Engines {
+    searxng: Option<String>,
+    brave: Option<Key>,
+}
+
+impl SearchConfig {
+    /// Reads the key. Has to come before we confine ourselves.
+    pub fn engines(&self) -> Result<Engines, Failed> {
+        let key = |file: &PathBuf| find::in_file(BRAVE_KEY, file);
+        let brave = self.brave_key_file.as_ref().map(key).transpose();
+        Ok(Engines {
+            searxng: self.searxng_url.clone(),
+            brave: brave.map_err(|error| Failed::invalid(format!("search: {error}")))?,
+        })
+    }
+}
+
+impl Engines {
+    /// The client with these engines.
+    pub fn of(&self, web: WebClient) -> WebClient {
+        let brave = self.brave.as_ref().map(|key| key.expose().to_owned());
+        web.or_engines(self.searxng.clone(), brave)
+    }
 }
 
 /// Another provider, and when it takes over a run.
@@ -70,6 +115,10 @@ impl AgentConfig {
         }
         let text = source::read_named(&path, MAX).map_err(|error| wrong(error.to_string()))?;
         let config: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        config
+            .limits
+            .check()
+            .map_err(|error| wrong(format!("limits: {error}")))?;
         for pack in &config.packs {
             pack.check().map_err(|error| wrong(error.to_string()))?;
         }

@@ -16,6 +16,7 @@ use crate::servers;
 use broker_protocol::{Failed, Trust, limit};
 use clap::Args;
 use orchestrator_agent::conversation::Conversation;
+use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
@@ -39,7 +40,6 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Spare cells that the executor keeps ready between calls.
 const SPARE: u8 = 1;
@@ -83,7 +83,7 @@ pub struct Chat {
     /// Print every event as a line of JSON
     #[arg(long)]
     json: bool,
-    /// The pack of the runs: engineering, research, or one of agent.toml
+    /// The pack of the runs: engineering, research, plan, or one of agent.toml
     #[arg(long, value_name = "NAME")]
     pack: Option<String>,
     /// Continue a conversation, by its ID or `last`
@@ -95,16 +95,18 @@ pub struct Chat {
     /// Write no transcript of the conversation
     #[arg(long)]
     no_transcript: bool,
-    /// Maximum number of turns; after them the model has to answer without tools
-    #[arg(long, value_name = "N", default_value_t = orchestrator_agent::settings::TURNS,
-        value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    max_turns: u32,
-    /// Time limit of one answer of the model in seconds
-    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    turn_timeout: u64,
-    /// Time limit of a run in seconds
-    #[arg(long, value_name = "S", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
+    /// Maximum number of turns; after them the model has to answer without tools [default: by the pack and agent.toml, then 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TURNS_MAX)))]
+    max_turns: Option<u32>,
+    /// Time limit of one answer of the model in seconds [default: by the pack and agent.toml, then 120]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=TURN_TIMEOUT_MAX_S))]
+    turn_timeout: Option<u64>,
+    /// Time limit of a run in seconds; 0 for none [default: by the pack and agent.toml, then 1800]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(0..=TIMEOUT_MAX_S))]
+    timeout: Option<u64>,
+    /// Maximum tokens of one answer [default: by the pack and agent.toml, then the provider's; 8192 for claude]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
     /// Tokens of the model's context that must be left; with fewer, it has to answer without tools [default: 8192, at most an eighth]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context_reserve: Option<u32>,
@@ -145,6 +147,8 @@ impl Chat {
             .unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
         let config = Config {
+            registry: config.registry.with_models(),
+            web: config.web.map(|web| beginning.engines.of(web)),
             max_violations: (max > 0).then_some(max),
             subscribers: vec![log.clone()],
             ..config
@@ -210,6 +214,7 @@ impl Chat {
     fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
+        let engines = config.search.engines()?;
         let hooks = config.hooks()?;
         hooks
             .problems()
@@ -230,6 +235,7 @@ impl Chat {
             conversation,
             id,
             first,
+            engines,
             hooks,
             trust,
             json,
@@ -244,21 +250,28 @@ impl Chat {
             .map(|name| Pack::named(name, &config.packs))
             .transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Settings {
+        let asked = Limits {
+            max_turns: self.max_turns,
+            turn_timeout_s: self.turn_timeout,
+            timeout_s: self.timeout,
+            max_tokens: self.max_tokens,
+            context_reserve: self.context_reserve,
+        };
+        let of_pack = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
+        let settings = Settings {
             fallback: choice::fallback(&config)?,
             weak_model: chosen.config.weak_model.clone(),
             strong_model: chosen.config.strong_model.clone(),
             instructions: config.instructions,
             pack,
-            max_turns: self.max_turns,
-            turn_timeout: Duration::from_secs(self.turn_timeout),
-            timeout: Duration::from_secs(self.timeout),
-            reserve_tokens: self.context_reserve,
             brief_if_small: !self.tools.says_profile(),
             thinking_tokens: self.thinking,
             input_deltas: self.input_events,
             ..Settings::new("")
-        })
+        };
+        Ok([config.limits, of_pack, asked]
+            .iter()
+            .fold(settings, Settings::limited))
     }
 
     /// The file of the transcript; `None` if nothing is recorded.

@@ -2,6 +2,7 @@
 
 use crate::chat::choice::Chosen;
 use crate::chat::command;
+use crate::chat::config::Engines;
 use crate::chat::ended::{code, provider_failed, say_limit};
 use crate::chat::talk::Talk;
 use broker_protocol::{Failed, Trust};
@@ -39,6 +40,7 @@ pub struct Beginning {
     pub id: String,
     /// The user's first message, if the command line or standard input gave it.
     pub first: Option<String>,
+    pub engines: Engines,
     pub hooks: Rc<Hooks>,
     pub trust: Trust,
     /// Whether events are printed as JSON.
@@ -84,7 +86,8 @@ pub async fn talk(
         transcript.clone(),
         redactor(),
     )
-    .with_hooks(hooks);
+    .with_hooks(hooks)
+    .with_record(log.clone());
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk {

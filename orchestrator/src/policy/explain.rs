@@ -82,7 +82,7 @@ fn decidable(
     context: &PlanContext<'_>,
     hosts: &WebPolicy,
 ) -> Result<Vec<DecidableCall>, Failed> {
-    let entry = Registry::default().get(tool)?;
+    let entry = Registry::default().with_models().get(tool)?;
     let (tool, risk) = (entry.name().to_owned(), entry.risk());
     let mut first = DecidableCall {
         tool,

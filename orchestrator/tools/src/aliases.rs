@@ -249,14 +249,10 @@ const BROWSER: &str =
     "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
 
 /// Tools of other agents without a counterpart here, each with the reason.
-pub static NOT_SUPPORTED: [(&str, &str); 16] = [
+pub static NOT_SUPPORTED: [(&str, &str); 15] = [
     (
         "apply_patch",
         "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`",
-    ),
-    (
-        "subagent",
-        "Lazaret runs tools and no models; open a further session for another agent",
     ),
     (
         "trigger_hot_swap",

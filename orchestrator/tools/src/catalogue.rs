@@ -8,6 +8,7 @@ use crate::input_error::{FieldError, InputError};
 use crate::inputs;
 use crate::plan::{Plan, PlanContext, Planned};
 use crate::schema::Schema;
+use crate::subagent::{SUBAGENT, Subagent};
 use crate::timeouts::AskedTimes;
 use broker_protocol::{Request, Risk};
 use orchestrator_web::request::TIMEOUT_MAX_S;
@@ -71,7 +72,7 @@ pub const BATCH: &str = "batch";
 pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
 
 /// All built-in tools, in the order in which they are listed.
-pub static TOOLS: [Tool; 25] = [
+pub static TOOLS: [Tool; 26] = [
     row::<inputs::Bash>("bash", Category::Exec, Risk::High),
     row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
     row::<inputs::FileWrite>("file_write", Category::File, Risk::Medium),
@@ -93,6 +94,7 @@ pub static TOOLS: [Tool; 25] = [
     row::<inputs::Checkpoint>("checkpoint", Category::Agent, Risk::Low),
     row::<inputs::Thinking>("thinking", Category::Agent, Risk::Low),
     row::<inputs::FinishTask>("finish_task", Category::Agent, Risk::Low),
+    row::<Subagent>(SUBAGENT, Category::Agent, Risk::Low),
     row::<inputs::ViewImage>("view_image", Category::File, Risk::Low),
     row::<inputs::RunTests>("run_tests", Category::Exec, Risk::High),
     row::<inputs::WebSearch>("web_search", Category::Web, Risk::Low),
@@ -204,6 +206,27 @@ impl Tool {
 /// The canonical name of a built-in tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
     Tool::find(name).map(|tool| tool.name)
+}
+
+/// Whether `pattern` names the tool `name`: one of its names, or the beginning of its name before a `*`.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => canonical(pattern).unwrap_or(pattern) == name,
+    }
+}
+
+/// Whether a pattern matches a built-in tool, or may match one of a server.
+pub fn may_match(pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => {
+            let is_fit = |name: &str| name.starts_with(beginning);
+            beginning.starts_with("mcp__")
+                || is_fit("mcp__")
+                || TOOLS.iter().any(|tool| is_fit(tool.name))
+        }
+        None => pattern.starts_with("mcp__") || canonical(pattern).is_some(),
+    }
 }
 
 /// The name of a tool in the executor and in rules.

@@ -11,6 +11,7 @@ pub mod denials;
 pub mod findings;
 pub mod timeouts;
 pub mod state;
+pub mod subagent;
 pub mod plan;
 pub mod input;
 pub mod inputs;

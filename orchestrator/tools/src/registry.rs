@@ -9,6 +9,7 @@ use crate::input_error::{FieldError, meant};
 use crate::name;
 use crate::remote::Executions;
 use crate::schema::{Schema, SchemaError};
+use crate::subagent::SUBAGENT;
 use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
 use orchestrator_text::clean::Cleaner;
 use orchestrator_text::utf8::beginning;
@@ -29,12 +30,18 @@ pub const TIMEOUT_S: u32 = 60;
 /// Longest time limit that a registered tool may have, in seconds.
 pub const TIMEOUT_MAX_S: u32 = 600;
 
+/// Why there is no `subagent` where no model runs.
+const NO_MODELS: &str = "there are no models here that could answer; `lazaret chat` and `lazaret serve` have some, or open a \
+                         further session for another agent";
+
 /// The tools of a session.
 #[derive(Default)]
 pub struct Registry {
     registered: BTreeMap<String, Arc<ClientTool>>,
     servers: BTreeSet<String>,
     disabled: BTreeSet<String>,
+    /// Whether the front end has models to answer a subagent's question.
+    has_models: bool,
     /// Hides tools whose every call it denies.
     policy: Option<EffectivePolicy>,
 }
@@ -337,6 +344,12 @@ impl Registry {
         if self.disabled.contains(entry.name()) {
             return Err(RegistryError::Disabled(entry.name().to_owned()));
         }
+        if !self.is_served(&entry) {
+            return Err(RegistryError::NotSupported {
+                name: SUBAGENT,
+                why: NO_MODELS,
+            });
+        }
         Ok(entry)
     }
 
@@ -382,6 +395,16 @@ impl Registry {
         }
     }
 
+    /// With `subagent`: for a front end that has models and answers its questions.
+    pub fn with_models(mut self) -> Self {
+        self.has_models = true;
+        self
+    }
+
+    fn is_served(&self, entry: &Entry) -> bool {
+        self.has_models || entry.name() != SUBAGENT
+    }
+
     fn is_denied(&self, entry: &Entry) -> bool {
         let name = policy_name(entry.name());
         let deny = |policy: &EffectivePolicy| {
@@ -400,7 +423,9 @@ impl Registry {
         let permits =
             |scope: &Scope, name: &str| scope.permits(name) && scope.permits(policy_name(name));
         let is_shown = |entry: &Entry| {
-            let open = !self.disabled.contains(entry.name()) && !self.is_denied(entry);
+            let open = !self.disabled.contains(entry.name())
+                && self.is_served(entry)
+                && !self.is_denied(entry);
             open && scope.is_none_or(|scope| permits(scope, entry.name()))
         };
         let mut shown: Vec<Entry> = TOOLS
@@ -485,9 +510,10 @@ impl Entry {
     /// Whether its call may still run when the executor no longer has a request of it.
     pub fn leaves_executor(&self) -> bool {
         match self {
-            // An image may be on the web, and so may the calls in a batch.
+            // An image may be on the web, and so may the calls in a batch. A subagent makes calls of its own.
             Entry::BuiltIn(tool) => {
-                tool.category == Category::Web || [BATCH, "view_image"].contains(&tool.name)
+                tool.category == Category::Web
+                    || [BATCH, SUBAGENT, "view_image"].contains(&tool.name)
             }
             Entry::Registered(_) => true,
         }

@@ -1,4 +1,4 @@
-//! Calls of registered tools: the owner of the tool carries them out.
+//! Calls that their front end carries out: those of registered tools, and `subagent`.
 
 use broker_protocol::Failed;
 use orchestrator_web::image::Image;

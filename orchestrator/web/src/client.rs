@@ -30,6 +30,14 @@ impl WebClient {
     pub fn new(policy: Result<WebPolicy, PolicyError>, engines: SearchEngines) -> Self {
         Self::with_resolver(policy, engines, System)
     }
+
+    /// Also uses these engines of the user's settings: a SearXNG instance and a key for Brave, where the environment has none.
+    pub fn or_engines(self, searxng: Option<String>, brave_key: Option<String>) -> Self {
+        Self {
+            engines: self.engines.or(searxng, brave_key),
+            ..self
+        }
+    }
 }
 
 impl<R: Resolve> WebClient<R> {

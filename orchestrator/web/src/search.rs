@@ -46,6 +46,15 @@ impl SearchEngines {
             brave: value(BRAVE_URL).unwrap_or_else(|| BRAVE.to_owned()),
         }
     }
+
+    /// Adds the given engines where there are none of their kind.
+    pub(crate) fn or(self, searxng: Option<String>, brave_key: Option<String>) -> Self {
+        Self {
+            searxng: self.searxng.or(searxng),
+            brave_key: self.brave_key.or(brave_key),
+            ..self
+        }
+    }
 }
 
 /// A search engine, or several behind one address.

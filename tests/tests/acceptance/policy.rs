@@ -66,6 +66,7 @@ pub fn example(tool: &str) -> Value {
         "goal_complete" | "finish_task" => json!({ "summary": "x" }),
         "thinking" => json!({ "thought": "x" }),
         "run_tests" => json!({ "framework": "cargo" }),
+        "subagent" => json!({ "question": "x" }),
         "web_search" => json!({ "query": "x" }),
         // Nobody may go there, which is found after the executor's leave.
         "web_fetch" => json!({ "url": "http://127.0.0.1:9/" }),
@@ -1123,13 +1124,16 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
             .collect()
     };
     let all: BTreeSet<String> = listed(false);
-    assert!(all.contains("bash") && all == listed(true));
+    // A session without models lists all the others.
+    let models = names(&["subagent"]);
+    assert!(all.contains("bash") && &all - &models == listed(true));
     own_policy(
         &world,
         "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', equals = 'x' }]\n",
     );
     let without = &all - &names(&["bash", "run_tests"]);
-    assert_eq!((&listed(false), &listed(true)), (&without, &without));
+    let session = &without - &models;
+    assert_eq!((&listed(false), &listed(true)), (&without, &session));
 }
 
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.

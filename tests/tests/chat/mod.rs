@@ -5,8 +5,10 @@ mod commands;
 mod fallback;
 mod hooks;
 mod keyring;
+mod limits;
 mod loops;
 mod providers;
+mod subagents;
 mod typing;
 pub mod vendors;
 
@@ -21,6 +23,8 @@ pub fn tests() -> Vec<Test> {
         commands::tests(),
         typing::tests(),
         fallback::tests(),
+        subagents::tests(),
+        limits::tests(),
     ]
     .concat()
 }

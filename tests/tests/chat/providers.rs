@@ -2,10 +2,10 @@
 
 use super::chats::{Printed, chat};
 use super::vendors::Vendor;
-use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
+use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd, SeenRequest};
 use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
 use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once, run};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,6 +22,9 @@ pub fn tests() -> Vec<Test> {
             a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error,
             errors_are_typed_and_not_repeated,
             a_model_without_tools_is_an_error_before_anything_is_sent,
+            a_server_that_refuses_tools_is_not_asked_again,
+            a_rejected_request_is_repeated_once_with_less_in_it,
+            the_smallest_capable_model_stands_for_one_that_is_absent_and_says_so,
             a_key_goes_to_its_provider_and_nowhere_else,
             a_key_that_others_can_read_is_not_taken,
             no_other_process_has_the_keys,
@@ -274,17 +277,19 @@ fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
 
 fn errors_are_typed_and_not_repeated() {
     let cases = [
-        (400, "invalid_request", 1),
+        // Asked for once more with less in the request.
+        (400, "invalid_request", 2),
         (401, "auth_error", 1),
-        (404, "model_not_found", 1),
+        // Without sizes no other model is chosen.
+        (404, "model_not_found", 2),
         (413, "invalid_request", 1),
     ];
     for vendor in [Vendor::Claude, Vendor::OpenAi, Vendor::OpenAiChat] {
-        for (status, code, exit) in cases {
+        for (status, code, asked) in cases {
             let why = json!({"error": {"message": "because \u{1b}[2J"}});
             let server = ModelServer::start(vec![Reply::status(status, &why)]);
             let printed = Printed::of(chat(&world(), vendor, &server).arg("x"));
-            printed.finished.expect(exit);
+            printed.finished.expect(1);
             let error = printed.one("error");
             assert_eq!(error["code"], code, "{vendor:?} {status}");
             let message = error["message"].as_str().unwrap();
@@ -292,7 +297,7 @@ fn errors_are_typed_and_not_repeated() {
                 message.contains("because") && !message.contains('\u{1b}'),
                 "{message}"
             );
-            assert_eq!(server.asked().len(), 1);
+            assert_eq!(server.asked().len(), asked, "{vendor:?} {status}");
         }
     }
     // Nobody listens.
@@ -343,6 +348,108 @@ fn a_model_without_tools_is_an_error_before_anything_is_sent() {
             .iter()
             .all(|asked| !asked.line.contains("/api/chat"))
     );
+}
+
+fn a_server_that_refuses_tools_is_not_asked_again() {
+    let body = |capable: bool| match capable {
+        true => json!({"capabilities": ["completion", "tools"]}),
+        false => json!({"capabilities": ["completion"]}),
+    };
+    let listed =
+        json!({"models": [{"name": "small", "model": "small"}, {"name": "able", "model": "able"}]});
+    let refused = json!({"error": "registry.ollama.ai/library/a-model does not support tools"});
+    let server = ModelServer::start(vec![
+        Reply::status(200, &body(true)),
+        Reply::status(400, &refused),
+        Reply::status(200, &listed),
+        Reply::status(200, &body(false)),
+        Reply::status(200, &body(true)),
+    ]);
+    let printed = Printed::of(chat(&world(), Vendor::Ollama, &server).arg("x"));
+    printed.finished.expect(4);
+    let error = printed.one("error");
+    assert_eq!(error["code"], "no_tools");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("able") && !message.contains("small"),
+        "{message}"
+    );
+    let asked = server.asked();
+    let chats = asked.iter().filter(|one| one.line.contains("/api/chat"));
+    assert_eq!(chats.count(), 1);
+}
+
+fn a_rejected_request_is_repeated_once_with_less_in_it() {
+    let vendor = Vendor::Claude;
+    let why = json!({"error": {"message": "cache_control: unknown field"}});
+    let server = ModelServer::start(vec![Reply::status(400, &why), vendor.answer("hi", &[])]);
+    let world = world();
+    let mut command = chat(&world, vendor, &server);
+    let printed = Printed::of(command.args(["--thinking", "2000", "x"]));
+    printed.finished.success();
+    assert_eq!(printed.text(), "hi");
+    assert_eq!(printed.one("retry")["code"], "invalid_request");
+    let asked = server.asked();
+    let has = |at: usize, text: &str| asked[at].body.to_string().contains(text);
+    assert!(has(0, "cache_control") && has(0, "thinking"));
+    assert!(!has(1, "cache_control") && asked[1].body.get("thinking").is_none());
+    assert!(has(1, "\"bash\""), "it keeps its tools");
+}
+
+/// Models on this machine, of which `m` is none; the smallest one makes vectors, and the next one calls no tools.
+fn local_models(asked: &SeenRequest) -> Reply {
+    let sizes = [
+        ("vectors", "0.1B"),
+        ("mute", "1B"),
+        ("able", "8.0B"),
+        ("big", "70B"),
+    ];
+    let model = asked.body["model"].as_str().unwrap_or_default();
+    let size = sizes.iter().find(|(name, _)| *name == model);
+    let absent = json!({"error": "model 'm' not found"});
+    match (asked.line.contains("/api/tags"), size) {
+        (true, _) => {
+            let entry = |(name, size): &(&str, &str)| json!({"model": name, "details": {"parameter_size": size}});
+            let all: Vec<Value> = sizes.iter().map(entry).collect();
+            Reply::status(200, &json!({"models": all}))
+        }
+        (false, None) => Reply::status(404, &absent),
+        (false, Some(_)) if asked.line.contains("/api/chat") => {
+            Vendor::Ollama.answer(&format!("I am {model}."), &[])
+        }
+        (false, Some((name, size))) => {
+            let capabilities = match *name {
+                "vectors" => json!(["embedding"]),
+                "mute" => json!(["completion"]),
+                _ => json!(["completion", "tools"]),
+            };
+            let shown = json!({"capabilities": capabilities, "details": {"parameter_size": size}});
+            Reply::status(200, &shown)
+        }
+    }
+}
+
+fn the_smallest_capable_model_stands_for_one_that_is_absent_and_says_so() {
+    let world = world();
+    let answered = |model: &str| {
+        let server = ModelServer::answering("127.0.0.1", local_models);
+        let mut command = world.lazaret("chat");
+        command.args(["--json", "--provider", "ollama", "--model", model]);
+        Printed::of(command.args(["--base-url", &server.url(), "x"]))
+    };
+    let printed = answered("m");
+    printed.finished.success();
+    assert_eq!(printed.text(), "I am able.");
+    let notice = printed.one("notice");
+    assert_eq!(notice["kind"], "model_replaced");
+    let message = notice["message"].as_str().unwrap();
+    assert!(
+        message.contains("\"m\"") && message.contains("able"),
+        "{message}"
+    );
+    let printed = answered("big");
+    assert_eq!(printed.text(), "I am big.");
+    assert!(printed.all("notice").is_empty());
 }
 
 /// Every file below a folder that holds `text`.

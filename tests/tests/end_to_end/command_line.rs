@@ -194,7 +194,7 @@ fn each_wrong_thing_has_its_code_and_its_name() {
             "switched off",
         ),
         (
-            &["call", "--disable", "subagent", "bash", bash],
+            &["call", "--disable", "navigate", "bash", bash],
             2,
             "not supported",
         ),

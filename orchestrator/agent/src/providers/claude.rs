@@ -5,6 +5,7 @@ use crate::error::{ProviderError, brief};
 use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt};
+use crate::settings::ANSWER_TOKENS;
 use crate::wire::{ANTHROPIC_KEY, Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 
@@ -47,13 +48,16 @@ impl Wire for Claude {
     }
 
     fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+        let max_tokens = prompt.max_tokens.unwrap_or(ANSWER_TOKENS);
         let mut body = json!({
             "model": prompt.model,
-            "max_tokens": prompt.max_tokens,
+            "max_tokens": max_tokens,
             "stream": true,
-            "messages": messages(prompt.messages),
+            "messages": messages(prompt.messages, !prompt.minimal),
         });
-        if !prompt.system.is_empty() {
+        if !prompt.system.is_empty() && prompt.minimal {
+            body["system"] = prompt.system.into();
+        } else if !prompt.system.is_empty() {
             body["system"] = json!([{ "type": "text", "text": prompt.system, "cache_control": { "type": "ephemeral" } }]);
         }
         if !prompt.tools.is_empty() {
@@ -67,11 +71,10 @@ impl Wire for Claude {
                 body["tool_choice"] = json!({ "type": "none" });
             }
         }
-        if prompt.thinking_tokens > 0 {
+        if prompt.thinking_tokens > 0 && !prompt.minimal {
             body["thinking"] =
                 json!({ "type": "enabled", "budget_tokens": prompt.thinking_tokens });
-            body["max_tokens"] =
-                (u64::from(prompt.max_tokens) + u64::from(prompt.thinking_tokens)).into();
+            body["max_tokens"] = (u64::from(max_tokens) + u64::from(prompt.thinking_tokens)).into();
         }
         ("/v1/messages", body)
     }
@@ -107,7 +110,7 @@ impl Wire for Claude {
 }
 
 /// Converts the messages. User messages and answers to calls both have the role of the user, so neighbours are merged.
-fn messages(messages: &[Message]) -> Vec<Value> {
+fn messages(messages: &[Message], is_cached: bool) -> Vec<Value> {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let (role, blocks) = match message {
@@ -125,7 +128,9 @@ fn messages(messages: &[Message]) -> Vec<Value> {
         }
     }
     // The next request begins with the same messages, so the vendor caches them up to here.
-    if let Some(last) = all.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
+    if let Some(last) = all.last_mut().and_then(|(_, blocks)| blocks.last_mut())
+        && is_cached
+    {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
     all.into_iter()

@@ -73,10 +73,13 @@ impl Wire for Ollama {
             "messages": messages(prompt),
             "options": { "num_ctx": prompt.context_window.unwrap_or(WINDOW).min(WINDOW_MAX) },
         });
+        if let Some(tokens) = prompt.max_tokens {
+            body["options"]["num_predict"] = tokens.into();
+        }
         if !prompt.tools.is_empty() && prompt.may_call {
             body["tools"] = prompt.tools.iter().map(openai_chat::tool).collect();
         }
-        if prompt.thinking_tokens > 0 {
+        if prompt.thinking_tokens > 0 && !prompt.minimal {
             body["think"] = true.into();
         }
         ("/api/chat", body)

@@ -51,9 +51,21 @@ impl Wire for OpenAiChat {
         let mut body = json!({
             "model": prompt.model,
             "stream": true,
-            "stream_options": { "include_usage": true },
             "messages": messages(prompt),
         });
+        if !prompt.minimal {
+            body["stream_options"] = json!({ "include_usage": true });
+        }
+        if let Some(tokens) = prompt.max_tokens {
+            // The vendor has renamed the field, and servers that imitate it have not.
+            let is_vendors = openai_models::is_known(prompt.model);
+            let field = if is_vendors {
+                "max_completion_tokens"
+            } else {
+                "max_tokens"
+            };
+            body[field] = tokens.into();
+        }
         if !prompt.tools.is_empty() && prompt.may_call {
             body["tools"] = prompt.tools.iter().map(tool).collect();
         }

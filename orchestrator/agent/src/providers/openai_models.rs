@@ -74,6 +74,13 @@ pub fn of_name(id: &str) -> Model {
     }
 }
 
+/// Whether it is a model of the vendor's, by its name.
+pub fn is_known(id: &str) -> bool {
+    WINDOWS
+        .iter()
+        .any(|(beginning, _)| id.starts_with(beginning))
+}
+
 /// Whether a model thinks, so that its encrypted thoughts have to be returned to it.
 pub fn thinks(id: &str) -> bool {
     ["o1", "o3", "o4", "gpt-5"]

@@ -51,7 +51,10 @@ impl Wire for OpenAiResponses {
         if !prompt.tools.is_empty() && prompt.may_call {
             body["tools"] = prompt.tools.iter().map(tool).collect();
         }
-        if openai_models::thinks(prompt.model) {
+        if let Some(tokens) = prompt.max_tokens {
+            body["max_output_tokens"] = tokens.into();
+        }
+        if openai_models::thinks(prompt.model) && !prompt.minimal {
             body["include"] = json!(["reasoning.encrypted_content"]);
             if prompt.thinking_tokens > 0 {
                 body["reasoning"] = json!({ "summary": "auto" });

@@ -196,6 +196,7 @@ fn example(tool: &str) -> Value {
         "goal_switch" => json!({"action": "pause"}),
         "goal_complete" | "finish_task" => json!({"summary": "x"}),
         "thinking" => json!({"thought": "x"}),
+        "subagent" => json!({"question": "x"}),
         "web_search" => json!({"query": "x"}),
         "web_fetch" => json!({"url": "https://example.org/"}),
         _ => json!({}),

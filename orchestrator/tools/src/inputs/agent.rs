@@ -1,9 +1,10 @@
-//! Tools for the agent itself: batches, thoughts, images, test suites and the end of a task.
+//! Tools for the agent itself: batches, thoughts, subagents, images, test suites and the end of a task.
 
 use super::web::target;
 use crate::input::{ToolInput, seconds};
-use crate::input_error::InputError;
+use crate::input_error::{FieldError, InputError};
 use crate::plan::{Invocation, Plan, PlanContext};
+use crate::subagent::Subagent;
 use broker_protocol::{Bash, Framework, Stdin};
 use orchestrator_web::request::{TIMEOUT_S, View, WebRequest};
 use orchestrator_web::target::is_web_address;
@@ -69,6 +70,21 @@ pub struct Thinking {
 impl ToolInput for Thinking {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         Ok(Plan::Thought)
+    }
+}
+
+impl ToolInput for Subagent {
+    fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
+        if self.question.trim().is_empty() {
+            let rule = "a question".to_owned();
+            return Err(FieldError::Rule {
+                name: "question".into(),
+                rule,
+                found: "white space".into(),
+            }
+            .into());
+        }
+        Ok(Plan::Subagent(self))
     }
 }
 
