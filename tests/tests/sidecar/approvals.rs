@@ -385,7 +385,7 @@ fn a_batch_is_answered_without_part_where_the_meaning_is_clear() {
     let sidecar = Sidecar::start(&world, &turns, &[]);
     let mut client = sidecar.client();
     begin(&mut client, "c");
-    let mut ask = |client: &mut WebSocket| [(); 2].map(|()| client.next_of("chat:tool-confirm"));
+    let ask = |client: &mut WebSocket| [(); 2].map(|()| client.next_of("chat:tool-confirm"));
     let first = ask(&mut client);
     let id = &first[0]["toolId"];
     approve(&mut client, json!({"toolId": id, "approved": true}));
