@@ -26,7 +26,7 @@ use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
 use executor_cell::project::{
-    self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+    self, CreatedRecord, Misplaced, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
 };
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
@@ -369,6 +369,7 @@ pub fn open(
         watch,
         root_lock,
         modes,
+        misplaced: Misplaced::default(),
         has_worked: false,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
