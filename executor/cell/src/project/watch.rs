@@ -148,7 +148,7 @@ impl RepositoryWatch {
     fn restore(&mut self, spec: &SandboxSpec) -> bool {
         let changes = &self.changes;
         let is_due = |place: &usize| changes.has(*place);
-        if !(0..self.all.len() - 1).any(|place| is_due(&place)) {
+        if !(0..self.all.len() - 1).any(|place| is_due(&place)) && !self.others.are_kept() {
             return true;
         }
         let memory = spec
@@ -176,3 +176,4 @@ impl RepositoryWatch {
         true
     }
 }
+        self.others.restore();
