@@ -29,6 +29,14 @@ pub enum Target {
 impl Call<'_> {
     /// `fchmodat2` and its relatives.
     pub fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
+        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        if !self.settings_locks.is_empty()
+            && let Target::Path(fd, path, flags) = target
+            && flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) == 0
+            && let Some(kept) = self.keep_mode(&self.object(fd, path, true)?, mode)?
+        {
+            return Ok(kept);
+        }
         let object = self.marked(target)?;
         if is(&fstat(&object)?, libc::S_IFLNK) {
             return Err(Errno::EOPNOTSUPP);
