@@ -644,6 +644,10 @@ fn build(
     let mut spec = spec.map_err(OpenError::Plan)?;
     roots::hide_state(&spec, user).inspect_err(|_| spec.scratch.remove())?;
     if let Some(linked) = linked {
+        if spec.policy.project == Access::Write {
+            // Without it, git in a cell says so.
+            let _ = linked.make_logs();
+        }
         spec.link(linked);
     }
     spec.show_image(shown);
