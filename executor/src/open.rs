@@ -918,7 +918,8 @@ fn look_through(
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
 fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
-    spec.give_git_settings(&user.git_files().1);
+    let (home, files) = user.git_files();
+    spec.give_git_settings(&home, &files);
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }
