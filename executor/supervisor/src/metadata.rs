@@ -38,10 +38,14 @@ impl Call<'_> {
             return Ok(kept);
         }
         let object = self.marked(target)?;
-        if is(&fstat(&object)?, libc::S_IFLNK) {
+        let stat = fstat(&object)?;
+        if is(&stat, libc::S_IFLNK) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        // Such a file would wait for somebody to run it.
+        if mode.contains(Mode::S_ISGID) && !is(&stat, libc::S_IFDIR) {
+            return Err(Errno::EPERM);
+        }
         fchmodat(
             AT_FDCWD,
             by_descriptor(&object).as_str(),
