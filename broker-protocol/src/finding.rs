@@ -73,11 +73,13 @@ pub enum FindingKind {
     Unexamined,
     /// A lock.
     Lock,
+    /// A setting of the user's git that a command's commits were made without.
+    CommitSetting,
 }
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 18] = [
+    pub const ALL: [FindingKind; 19] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
@@ -96,6 +98,7 @@ impl FindingKind {
         FindingKind::Journal,
         FindingKind::Unexamined,
         FindingKind::Lock,
+        FindingKind::CommitSetting,
     ];
 
     /// The name in JSON.
@@ -119,6 +122,7 @@ impl FindingKind {
             FindingKind::Journal => "journal",
             FindingKind::Unexamined => "unexamined",
             FindingKind::Lock => "lock",
+            FindingKind::CommitSetting => "commit_setting",
         }
     }
 }

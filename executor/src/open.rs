@@ -26,7 +26,7 @@ use executor_cell::account::Capacity;
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
 use executor_cell::project::{
-    self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+    self, CreatedRecord, Misplaced, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
 };
 use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
@@ -369,6 +369,7 @@ pub fn open(
         watch,
         root_lock,
         modes,
+        misplaced: Misplaced::default(),
         has_worked: false,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
@@ -643,6 +644,10 @@ fn build(
     let mut spec = spec.map_err(OpenError::Plan)?;
     roots::hide_state(&spec, user).inspect_err(|_| spec.scratch.remove())?;
     if let Some(linked) = linked {
+        if spec.policy.project == Access::Write {
+            // Without it, git in a cell says so.
+            let _ = linked.make_logs();
+        }
         spec.link(linked);
     }
     spec.show_image(shown);
@@ -913,7 +918,8 @@ fn look_through(
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
 fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
-    spec.give_git_settings(&user.git_files().1);
+    let (home, files) = user.git_files();
+    spec.give_git_settings(&home, &files);
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }

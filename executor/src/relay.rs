@@ -7,7 +7,7 @@ use broker_protocol::{
 };
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
-use executor_cell::project::conclude;
+use executor_cell::project::describe_refusals;
 use executor_cell::report::{End, Message, Report};
 use executor_layers::spec::SandboxSpec;
 use executor_supervisor::{MESSAGES_MAX, Refusal, named};
@@ -473,9 +473,9 @@ impl Command {
 }
 
 impl Finished {
-    /// What was denied to the command, and what was found after it; takes away what it has misplaced.
-    pub fn conclude(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
-        let (refused, found) = conclude(&self.refusals, spec);
+    /// What was denied to the command, and what was found after it besides what it has misplaced.
+    pub fn described(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
+        let (refused, found) = describe_refusals(&self.refusals, spec);
         (self.denied(refused, spec), found)
     }
 

@@ -17,10 +17,13 @@ use broker_protocol::{
     Usage, Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{CreatedRecord, RepositoryWatch, RootModes, conclude};
+use executor_cell::project::{
+    CreatedRecord, Misplaced, RepositoryWatch, RootModes, describe_refusals,
+};
 use executor_layers::central_owner::RootLock;
 use executor_layers::relay::Online;
 use executor_layers::spec::SandboxSpec;
+use executor_supervisor::Refusal;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
@@ -44,6 +47,7 @@ pub struct Session {
     pub root_lock: Option<RootLock>,
     /// The modes and access lists of the roots, which no call changes.
     pub modes: RootModes,
+    pub misplaced: Misplaced,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
     pub has_worked: bool,
     /// What was found in the project and not sent yet.
@@ -213,7 +217,7 @@ impl Session {
         let profile = self
             .profiles
             .with_missing_program(&finished, &self.spec.policy);
-        let (mut denied, found) = finished.conclude(&self.spec);
+        let (mut denied, found) = finished.described(&self.spec);
         if profile.is_none() {
             let programs = self.profiles.in_search_path(&finished, &self.spec);
             programs
@@ -221,6 +225,7 @@ impl Session {
                 .for_each(|denial| denied.push_new(denial));
         }
         self.found.extend(found);
+        self.misplaced.add(&finished.refusals);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
     }
@@ -259,9 +264,8 @@ impl Session {
         let of_background = self.background.take_ended();
         let is_over = of_background.is_some() || !ended.is_empty();
         if is_over {
-            let (_, found) = conclude(&of_background.unwrap_or_default(), &self.spec);
-            self.found.extend(found);
-            let found = self.look_at_repositories(alone);
+            self.take_refusals(&of_background.unwrap_or_default());
+            let found = self.look_at_project(alone);
             self.found.extend(found);
         }
         // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
@@ -290,14 +294,22 @@ impl Session {
         Ok(frames)
     }
 
-    /// Checks for changes to the project's repositories since the last check; `alone`: no command that works there is running.
-    pub fn look_at_repositories(&mut self, alone: bool) -> Vec<Finding> {
+    /// Takes in what was found by a command for which no call waits, and what it has misplaced.
+    pub fn take_refusals(&mut self, refusals: &[Refusal]) {
+        self.found.extend(describe_refusals(refusals, &self.spec).1);
+        self.misplaced.add(refusals);
+    }
+
+    /// Checks what commands have changed since the last check: who may use the roots, what they have misplaced, the project's
+    /// repositories; `alone`: no command that works there is running.
+    pub fn look_at_project(&mut self, alone: bool) -> Vec<Finding> {
         if !std::mem::replace(&mut self.has_worked, !alone) {
             return Vec::new();
         }
         let (spec, user) = (&self.spec, &self.profiles.user);
         // Before anything else: nothing is found in a root that cannot be entered.
         let mut findings = self.modes.give_back();
+        findings.extend(self.misplaced.take(spec));
         let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
         let ask_indexes =
             |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::relay::Command;
 use crate::session::Session;
 use broker_protocol::{Ended, Layer};
-use executor_cell::project::{conclude, leave_unreported};
+use executor_cell::project::leave_unreported;
 use executor_layers::scratch::Scratch;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Session {
             .iter_mut()
             .for_each(|created| created.update(&self.spec, true));
         if is_busy {
-            let found = self.look_at_repositories(true);
+            let found = self.look_at_project(true);
             self.found.extend(found);
         }
         // Nobody is left to report it to.
@@ -63,14 +63,15 @@ impl Session {
             .iter_mut()
             .for_each(|command| command.end(Ended::Cancelled));
         let until = Instant::now() + LAST_SWEEP;
+        let mut refusals = Vec::new();
         for command in running {
             if !command.exits_until(until) {
                 command.kill();
                 command.exits_until(Instant::now() + LAST_SWEEP);
             }
-            // What they have misplaced is taken away as after any call.
-            self.found
-                .extend(conclude(command.refusals(), &self.spec).1);
+            refusals.extend_from_slice(command.refusals());
         }
+        // What they have misplaced is taken away as after any call.
+        self.take_refusals(&refusals);
     }
 }

@@ -46,14 +46,16 @@ impl Session {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
         };
-        if let Some(watch) = &mut self.watch {
-            for held in paths
-                .iter()
-                .filter(|held| held.leased().access() == Access::Write)
-            {
+        for held in paths
+            .iter()
+            .filter(|held| held.leased().access() == Access::Write)
+        {
+            let root = held.leased().path();
+            self.modes.cover(held);
+            if let Some(watch) = &mut self.watch {
                 watch
                     .others
-                    .cover_granted(held.leased().path(), &held.objects().repositories);
+                    .cover_granted(root, &held.objects().repositories);
             }
         }
         // A call has no key if all its hosts are leased to the session.

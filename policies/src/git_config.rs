@@ -4,8 +4,6 @@
 //! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
 //! and never something else.
 
-use std::collections::BTreeSet;
-
 /// Most bytes of a file that is looked at.
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
@@ -84,56 +82,24 @@ pub fn git_config_worktree(bytes: &[u8]) -> Option<String> {
     worktree
 }
 
-/// Whose commits git makes, as far as a file says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GitIdentity {
-    /// `user.name`
-    pub name: Option<String>,
-    /// `user.email`
-    pub email: Option<String>,
-}
-
-/// What the `user` section of an account's settings says; `None` if the file includes others, which may say something else for some
-/// repositories, or if more of the format would have to be understood.
-pub fn git_identity(bytes: &[u8]) -> Option<GitIdentity> {
-    let mut identity = GitIdentity::default();
-    plain_values(bytes, |section, name, value| {
-        match (section, name) {
-            ("user", "name") => identity.name = Some(plain(value)?),
-            ("user", "email") => identity.email = Some(plain(value)?),
-            (section, _) if section.starts_with("include") => return None,
-            (_, _) => {}
-        }
-        Some(())
-    })?;
-    Some(identity)
-}
-
-/// The names of the filter drivers of which a file says anything: each `[filter "NAME"]` or `[filter.NAME]`. Reads headers only, and rather
-/// finds one too many.
-pub fn git_filter_drivers(bytes: &[u8]) -> BTreeSet<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let name_of = |line: &str| {
-        let header = line.trim_start().strip_prefix('[')?.trim_start();
-        let (section, rest) = header.split_at_checked("filter".len())?;
-        let name = match rest.trim_start().strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"')?.0.to_owned(),
-            // In this form git takes the name in lower case.
-            None => rest
-                .strip_prefix('.')?
-                .split_once(']')?
-                .0
-                .to_ascii_lowercase(),
-        };
-        let is_plain = |name: &str| !name.contains('\\') && !name.chars().any(char::is_control);
-        Some(name).filter(|name| section.eq_ignore_ascii_case("filter") && is_plain(name))
-    };
-    text.lines().filter_map(name_of).collect()
-}
-
 /// Gives `take` each setting: its section, its name in lower case, and its value as it is written. `None` if `take` says so, or at a
 /// line that is none of a section, a setting or a comment.
 fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<()>) -> Option<()> {
+    plain_settings(bytes, |(section, sub), name, value| {
+        let section = if sub.is_some() {
+            format!("{section}.*")
+        } else {
+            section.to_owned()
+        };
+        take(&section, name, value)
+    })
+}
+
+/// The same, with each section as its name, in lower case, and what stands in quotes after that.
+pub(crate) fn plain_settings(
+    bytes: &[u8],
+    mut take: impl FnMut((&str, Option<&str>), &str, &str) -> Option<()>,
+) -> Option<()> {
     let text = std::str::from_utf8(bytes)
         .ok()
         .filter(|text| text.len() <= GIT_CONFIG_MAX)?;
@@ -148,14 +114,15 @@ fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<(
             return None;
         }
         if let Some(rest) = body.strip_prefix('[') {
-            section = Some(section_of(rest.strip_suffix(']')?)?);
+            section = Some(header_of(rest.strip_suffix(']')?)?);
             continue;
         }
-        let Some((section, (name, value))) = section.as_deref().zip(body.split_once('=')) else {
+        let Some(((section, sub), (name, value))) = section.as_ref().zip(body.split_once('='))
+        else {
             continue;
         };
         take(
-            section,
+            (section, *sub),
             &name.trim_matches([' ', '\t']).to_ascii_lowercase(),
             value.trim_matches([' ', '\t']),
         )?;
@@ -164,7 +131,7 @@ fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<(
 }
 
 /// A plain value, which may be in quotes.
-fn plain(value: &str) -> Option<String> {
+pub(crate) fn plain(value: &str) -> Option<String> {
     let value = value
         .strip_prefix('"')
         .and_then(|value| value.strip_suffix('"'))
@@ -179,6 +146,12 @@ fn is_plain(value: &str) -> bool {
 
 /// `core`, or `remote.*` for any remote.
 fn section_of(header: &str) -> Option<String> {
+    let (name, sub) = header_of(header)?;
+    Some(name + if sub.is_some() { ".*" } else { "" })
+}
+
+/// A section's name in lower case, and what stands in quotes after it.
+fn header_of(header: &str) -> Option<(String, Option<&str>)> {
     let (name, sub) = match header.split_once(' ') {
         Some((name, sub)) => (name, Some(sub.strip_prefix('"')?.strip_suffix('"')?)),
         None => (header, None),
@@ -187,7 +160,7 @@ fn section_of(header: &str) -> Option<String> {
     if !plain || sub.is_some_and(|sub| sub.contains(['"', '\\'])) {
         return None;
     }
-    Some(name.to_ascii_lowercase() + if sub.is_some() { ".*" } else { "" })
+    Some((name.to_ascii_lowercase(), sub))
 }
 
 /// `name = value`, with nothing in the value that would have to be read in another way than it stands.
@@ -254,14 +227,6 @@ mod tests {
     }
 
     #[test]
-    fn filter_drivers_are_found_in_each_form_of_their_header() {
-        let text = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n[Filter \"a b\"] clean = x\n [filter.Crypt]\n\tsmudge = y\n\
-            [filters \"no\"]\n[core]\n\tx = [filter \"no\"]\n[filter]\n\tclean = z\n[filter \"b\\\\c\"]\n";
-        let found: Vec<_> = git_filter_drivers(text.as_bytes()).into_iter().collect();
-        assert_eq!(found, ["a b", "crypt", "lfs"]);
-    }
-
-    #[test]
     fn a_worktree_is_named_plainly_or_not_at_all() {
         let submodule = "[core]\n\trepositoryformatversion = 0\n\tworktree = ../../../sub\n[remote \"o\"]\n\turl = \"x\"\n";
         assert_eq!(
@@ -290,41 +255,6 @@ mod tests {
         let long = |length: usize| "[core]\nworktree = a\n".to_owned() + &"\n".repeat(length - 20);
         assert!(git_config_worktree(long(GIT_CONFIG_MAX).as_bytes()).is_some());
         assert!(git_config_worktree(long(GIT_CONFIG_MAX + 1).as_bytes()).is_none());
-    }
-
-    #[test]
-    fn an_identity_is_read_where_a_file_says_it_plainly() {
-        let identity = |name: &str, email: &str| {
-            Some(GitIdentity {
-                name: Some(name.into()),
-                email: Some(email.into()),
-            })
-        };
-        for (text, want) in [
-            (
-                "[user]\n\tname = A \u{c9}\n\temail = a@h.invalid\n[alias]\n\tx = !a; b\n",
-                identity("A \u{c9}", "a@h.invalid"),
-            ),
-            (
-                "[User]\nName=\"A B\"\nEMAIL=x\n[user]\nname = C\n",
-                identity("C", "x"),
-            ),
-            (
-                "# [user]\n[core]\n\teditor = vim # x\n",
-                Some(GitIdentity::default()),
-            ),
-            ("", Some(GitIdentity::default())),
-            ("[user]\nname = A\n[include]\npath = x\n", None),
-            (
-                "[user]\nname = A\n[includeIf \"gitdir:~/w/\"]\npath = x\n",
-                None,
-            ),
-            ("[user]\nname = A \\\nB\n", None),
-            ("[user]\nname = \"A\" # x\n", None),
-            ("[user] name = A\n", None),
-        ] {
-            assert_eq!(git_identity(text.as_bytes()), want, "{text}");
-        }
     }
 
     #[test]

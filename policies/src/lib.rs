@@ -34,6 +34,7 @@ pub mod repository;
 pub mod pattern;
 pub mod secret;
 pub mod secrets;
+pub mod git_account;
 pub mod git_config;
 
 pub use broker_protocol::Channel;
@@ -43,10 +44,10 @@ pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, 
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
 pub use fold::one_spelling;
-pub use git_config::{
-    GIT_CONFIG_MAX, GitIdentity, git_config_worktree, git_filter_drivers, git_identity,
-    is_harmless_git_config, names_no_path,
+pub use git_account::{
+    IdentitySetting, git_commit_settings, git_filter_drivers, git_identity, git_includes,
 };
+pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config, names_no_path};
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};

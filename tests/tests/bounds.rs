@@ -154,7 +154,10 @@ fn a_root_that_a_command_closes_is_open_again(place: Place) {
         let mut session = Session::open(&world);
         let said = session.bash(&close).result.to_string();
         assert_eq!(mode(&root), before, "{said}");
-        assert!(said.contains("changed who may use this root"), "{said}");
+        assert!(
+            said.contains("changed who may use this directory"),
+            "{said}"
+        );
         session.bash("true").success();
         session.close(LIMIT);
         assert_eq!(

@@ -4,7 +4,7 @@
 use crate::kept_world::KeptWorld;
 use lazaret_tests::session::Answer;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
 use serde_json::json;
 use std::process::Command;
 
@@ -18,7 +18,8 @@ pub fn tests() -> Vec<Test> {
         file_tools_make_no_repository,
         what_calls_leave_in_repositories_that_they_made_is_judged,
         no_index_of_a_repository_within_the_project_writes_outside,
-        granted_trees_are_watched_as_the_project_is
+        granted_trees_are_watched_as_the_project_is,
+        repositories_stay_repositories
     ]
 }
 
@@ -492,4 +493,72 @@ fn granted_trees_are_watched_as_the_project_is(place: Place) {
         &format!("cd '{at}/app'; {BAD_INDEX}; git restore . || true"),
     );
     assert!(data.join("sprung.txt").exists(), "the control");
+}
+
+/// Ways to have git pass over a repository, for the one above it.
+const PASSED_OVER: [&str; 6] = [
+    "rm .git/HEAD",
+    "rm -rf .git/refs",
+    "rm -rf .git/objects",
+    "chmod 0 .git",
+    "chmod 0 .git/objects .git/refs",
+    "rm .git/HEAD; mkdir .git/HEAD; rm -rf .git/refs; chmod 0 .git",
+];
+
+/// In the project, in a repository within it, and in a tree that is granted for writing.
+fn repositories_stay_repositories(place: Place) {
+    let world = World::new(place);
+    let data = world.outside.join("data");
+    world.make_folder(&data);
+    let at = data.display().to_string();
+    let make = format!("git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m x");
+    on_host(
+        &world,
+        &format!("{make}; mkdir in; cd in; {make}; cd '{at}'; {make}; mkdir app; cd app; {make}"),
+    );
+    let kept = KeptWorld::of(world);
+    let all = format!(". in '{at}/app'");
+    let found = |world: &World| {
+        let script = format!(
+            "for d in {all}; do git -C $d rev-parse --absolute-git-dir 2>&1; git -C $d symbolic-ref HEAD 2>&1; done || true"
+        );
+        on_host(world, &script)
+    };
+    let before = found(kept.restore());
+    for attack in PASSED_OVER {
+        let attack = format!("for d in {all}; do (cd $d; {attack}); done");
+        let control = kept.restore();
+        run(control.host("bash").args(["-c", &attack]), LIMIT);
+        if found(control) == before {
+            // Root enters what is closed.
+            println!("{attack}: no attack for this user");
+            assert!(
+                place.user == User::Root && attack.contains("chmod"),
+                "the control of {attack}"
+            );
+            continue;
+        }
+        let world = kept.restore();
+        let mut command = world.lazaret("run");
+        command.args(["--write", &at, "-v", "--", "bash", "-c", &attack]);
+        let said = run(&mut command, LIMIT).errors();
+        assert_eq!(found(world), before, "{attack}: {said}");
+    }
+    // Who may use a granted tree is kept too.
+    let mode = |world: &World| on_host(world, &format!("stat -c %a '{at}'"));
+    for change in ["chmod 0", "chmod 777"] {
+        let world = kept.restore();
+        let before = mode(world);
+        let mut command = world.lazaret("run");
+        let script = format!("{change} '{at}'");
+        command.args(["--write", &at, "-v", "--", "bash", "-c", &script]);
+        let said = run(&mut command, LIMIT).errors();
+        assert_eq!(mode(world), before, "{change}: {said}");
+        assert!(
+            said.contains("root mode") && said.contains("given back"),
+            "{said}"
+        );
+        on_host(world, &script);
+        assert_ne!(mode(world), before, "the control");
+    }
 }

@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         two_thousand_repositories_are_no_matter,
         too_many_names_are_said_once,
         names_that_take_long_hold_up_nobody,
+        what_a_command_has_closed_is_taken_too,
         what_cannot_be_taken_is_named,
         what_lies_on_another_file_system_is_named,
         what_is_taken_can_be_moved_back
@@ -466,6 +467,71 @@ for n in range({depth}):
     assert!(is_told || place.tier == Tier::Flat, "{}", answer.result);
 }
 
+/// What a command has made and then closed to its owner: a directory above, its root, both roots, or itself.
+const CLOSED: [(&str, &str); 7] = [
+    (
+        "mkdir d; echo x > d/lefthook.yml; chmod 500 d",
+        "d/lefthook.yml",
+    ),
+    (
+        "mkdir d; echo x > d/lefthook.yml; chmod 0 d",
+        "d/lefthook.yml",
+    ),
+    (
+        "mkdir -p d/e/f; echo x > d/e/f/lefthook.yml; chmod 0 d/e/f d/e d",
+        "d/e/f/lefthook.yml",
+    ),
+    ("echo x > lefthook.yml; chmod 0 .", "lefthook.yml"),
+    (
+        "mkdir d; echo x > d/lefthook.yml; chmod 0 \"$C\" d .",
+        "d/lefthook.yml",
+    ),
+    (
+        "mkdir a; echo x > a/post-commit; mv a .husky; chmod 500 .husky",
+        ".husky",
+    ),
+    (
+        "mkdir a; echo x > a/post-commit; mv a .husky; chmod 0 .husky .",
+        ".husky",
+    ),
+];
+
+fn what_a_command_has_closed_is_taken_too(place: Place) {
+    for (script, path) in CLOSED {
+        let opens = "chmod 755 . \"$C\"; for d in d d/e d/e/f .husky; do test ! -d $d || chmod 700 $d; done";
+        let script = |world: &World| format!("C='{}'; {script}", world.central.display());
+        let open = |world: &World| {
+            run(
+                world
+                    .host("bash")
+                    .env("C", &world.central)
+                    .args(["-c", opens]),
+                LIMIT,
+            )
+            .success();
+            is_there(world, path)
+        };
+        let control = World::ablated(place, OPEN);
+        Session::open(&control).bash(&script(&control));
+        assert!(open(&control), "the control of {path}");
+        let world = World::ablated(place, LOOKED_AT);
+        let mut session = Session::open(&world);
+        let answer = session.bash(&script(&world));
+        assert!(
+            names(&answer, path, "in quarantine"),
+            "{}: {}",
+            script(&world),
+            answer.result
+        );
+        // What else was closed is as the command left it.
+        if path == "d/lefthook.yml" {
+            let left = fs::metadata(world.project.join("d")).unwrap().mode() & 0o777;
+            assert!([0o500, 0].contains(&left), "{left:o}");
+        }
+        assert!(!open(&world), "{}", script(&world));
+    }
+}
+
 /// What cannot be taken, each with the command, what the host does before it, and the path.
 fn what_cannot_be_taken_is_named(place: Place) {
     let full = "cd \"$C\"; mkdir -p .lazaret/quarantine; cd .lazaret/quarantine; for n in $(seq 256); do echo x > $n; done";
@@ -476,16 +542,6 @@ fn what_cannot_be_taken_is_named(place: Place) {
             "lefthook.yml",
         ),
         ("echo x > lefthook.yml", full, "lefthook.yml"),
-        (
-            "mkdir d; echo x > d/lefthook.yml; chmod 500 d",
-            ":",
-            "d/lefthook.yml",
-        ),
-        (
-            "mkdir d; echo x > d/lefthook.yml; chmod 0 d",
-            ":",
-            "d/lefthook.yml",
-        ),
     ];
     for (script, before, path) in cases {
         let world = World::ablated(place, LOOKED_AT);
@@ -504,15 +560,11 @@ fn what_cannot_be_taken_is_named(place: Place) {
             "{script}, {before}: {}",
             answer.result
         );
-        run(
-            world
-                .host("bash")
-                .args(["-c", "test ! -d d || chmod 700 d"]),
-            LIMIT,
-        )
-        .success();
-        assert_eq!(is_there(&world, path), !gone, "{script}, {before}");
-        assert!(before == ":" || !gone, "{script}, {before}");
+        assert!(
+            !gone && is_there(&world, path),
+            "{script}, {before}: {}",
+            answer.result
+        );
     }
     // More than a result can name one by one.
     let world = World::ablated(place, LOOKED_AT);

@@ -18,7 +18,7 @@ mod watch;
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
 pub use other_repositories::OtherRepositories;
-pub use quarantine::conclude;
+pub use quarantine::{Misplaced, describe_refusals};
 pub use root_modes::RootModes;
 pub use tracked_secrets::ProjectRepository;
 pub use unreported::{leave_unreported, take_unreported};

@@ -49,7 +49,7 @@ impl SandboxSpec {
         }
         content.extend_from_slice(HEAD);
         content.extend(lines);
-        self.home_files.push((FILE, content));
+        self.home_files.push((FILE.into(), content));
     }
 }
 

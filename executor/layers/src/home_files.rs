@@ -3,13 +3,13 @@
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes `files`, each with its path below the cells' home, which is presently at `home`.
 ///
 /// # Errors
 /// The kernel's.
-pub fn write(home: &Path, files: &[(&'static str, Vec<u8>)]) -> io::Result<()> {
+pub fn write(home: &Path, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
     for (path, content) in files {
         let file = home.join(path);
         DirBuilder::new()

@@ -43,6 +43,7 @@ pub mod git_identity;
 pub mod undo_directory;
 pub mod central_owner;
 pub mod stale_temporaries;
+pub mod opened_way;
 pub mod take_back;
 pub mod ablation;
 pub mod error;

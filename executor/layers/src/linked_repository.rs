@@ -13,13 +13,14 @@ use nix::unistd::Uid;
 use policies::{GIT_CONFIG_MAX, git_config_worktree};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Subdirectories of a common directory to which all its worktrees write.
-const SHARED_DIRECTORIES: [&str; 4] = ["objects", "refs", "logs", "rr-cache"];
+const SHARED_DIRECTORIES: [&str; 4] = ["objects", "refs", LOGS, "rr-cache"];
+const LOGS: &str = "logs";
 /// Files in it that git replaces, with their temporary names: `git pack-refs`, `git fetch --depth`, `git gc`.
 const SHARED_FILES: [&str; 9] = [
     "packed-refs",
@@ -46,7 +47,9 @@ pub struct LinkedRepository {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum NotLinked {
-    #[error("nothing in it leads back to the project")]
+    #[error(
+        "nothing in it leads back to the project: `core.worktree` in its settings, or `git_directories` in your policy, opens it"
+    )]
     NoWayBack,
     #[error("it is no repository")]
     NoRepository,
@@ -88,6 +91,17 @@ impl LinkedRepository {
         Some(open)
     }
 
+    /// Makes the directory of the logs of its refs, as git would with the first commit: cells may write in it, and not beside it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn make_logs(&self) -> io::Result<()> {
+        match fs::create_dir(self.common.join(LOGS)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+    }
+
     /// The directories to which all worktrees write, as far as they exist.
     pub(crate) fn shared_directories(&self) -> impl Iterator<Item = PathBuf> + '_ {
         SHARED_DIRECTORIES
@@ -125,7 +139,7 @@ pub fn find(
     closed: impl Fn(&Path) -> Option<String>,
 ) -> Link {
     let file = project.join(".git");
-    let Some(target) = text_file(&file).and_then(|_| links::target_in(&file, b"gitdir:")) else {
+    let Some(target) = target_of(&file) else {
         return Link::Inside;
     };
     let Ok(own) = fs::canonicalize(project.join(&target)) else {
@@ -167,7 +181,7 @@ fn check(
         return Err(NotLinked::NoRepository);
     };
     present.push(head);
-    present.extend(text_file(file));
+    present.extend(fs::symlink_metadata(file));
     let user = Uid::effective().as_raw();
     if present.iter().any(|metadata| metadata.uid() != user) {
         return Err(NotLinked::OtherUser);
@@ -221,6 +235,16 @@ fn leads_to(own: &Path, project: &Path) -> bool {
     worktree
         .and_then(|worktree| fs::canonicalize(worktree).ok())
         .is_some_and(|worktree| worktree == project)
+}
+
+/// Where a `.git` leads that is no directory: as a file, or as a link.
+fn target_of(git: &Path) -> Option<PathBuf> {
+    let metadata = fs::symlink_metadata(git).ok()?;
+    if metadata.is_symlink() {
+        fs::read_link(git).ok()
+    } else {
+        text_file(git).and_then(|_| links::target_in(git, b"gitdir:"))
+    }
 }
 
 /// Metadata of a regular file that is not a link.
@@ -305,6 +329,47 @@ mod tests {
     }
 
     const GIT: &str = "main/.git";
+
+    #[test]
+    fn a_link_is_verified_as_a_file_is() {
+        let host = Host::new();
+        fs::create_dir_all(host.at("plain")).unwrap();
+        let link = |target: &str| {
+            let _ = fs::remove_file(host.at("plain/.git"));
+            std::os::unix::fs::symlink(target, host.at("plain/.git")).unwrap();
+        };
+        link("../main/.git");
+        assert_eq!(
+            host.find("plain", &[]),
+            host.refused(GIT, NotLinked::NoWayBack)
+        );
+        assert_eq!(host.find("plain", &[GIT]), host.linked(GIT, GIT));
+        host.put("main/.git/config", "[core]\n\tworktree = ../../plain\n");
+        assert_eq!(host.find("plain", &[]), host.linked(GIT, GIT));
+        // The entry of a worktree names the file of that worktree, and no link.
+        link("../main/.git/worktrees/wt");
+        assert_eq!(
+            host.find("plain", &[]),
+            host.refused("main/.git/worktrees/wt", NotLinked::NoWayBack)
+        );
+        for inside in ["store", "../none"] {
+            link(inside);
+            assert_eq!(host.find("plain", &[]), Link::Inside, "{inside}");
+        }
+    }
+
+    #[test]
+    fn logs_are_made_once_and_replace_nothing() {
+        let host = Host::new();
+        let linked = LinkedRepository {
+            common: host.at(GIT),
+            own: host.at(GIT),
+        };
+        linked.make_logs().unwrap();
+        host.put("main/.git/logs/HEAD", "x");
+        linked.make_logs().unwrap();
+        assert_eq!(fs::read(host.at("main/.git/logs/HEAD")).unwrap(), b"x");
+    }
 
     #[test]
     fn a_worktree_and_a_submodule_are_found() {

@@ -13,7 +13,7 @@ use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use policies::{Access, EffectivePolicy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -61,7 +61,9 @@ pub struct SandboxSpec {
     /// Memory that they share too: which directories were there, and what calls have made.
     pub directories: Option<DirectoryMemory>,
     /// Files in the cells' home when it is new: the path of each below it, and its content.
-    pub home_files: Vec<(&'static str, Vec<u8>)>,
+    pub home_files: Vec<(PathBuf, Vec<u8>)>,
+    /// Settings of the account's git that have no effect in cells.
+    pub without_effect: BTreeSet<&'static str>,
     /// The directories of the zones to which the session's scope restricts commands, if it does.
     pub command_directories: Option<Vec<ZonePath>>,
     /// The environment of a cell, as `NAME=value` strings.
@@ -152,6 +154,7 @@ impl SandboxSpec {
             created: None,
             directories: None,
             home_files: Vec::new(),
+            without_effect: BTreeSet::new(),
             command_directories: None,
             environment,
             tracer: None,

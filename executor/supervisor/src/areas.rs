@@ -128,6 +128,15 @@ impl Areas {
         areas.next().map(|(_, area, access)| (*area, *access))
     }
 
+    /// The root of the area that contains a path, where names may be changed.
+    pub(crate) fn root_of(&self, real: &Path) -> Option<&Path> {
+        let (root, _, access) = self
+            .areas
+            .iter()
+            .find(|(root, ..)| real.starts_with(root))?;
+        (*access == Access::Write).then_some(root.as_path())
+    }
+
     /// Whether a root is this directory or lies below it: moving a directory above a mount moves the mount.
     pub(crate) fn lie_below(&self, directory: &Path) -> bool {
         self.areas

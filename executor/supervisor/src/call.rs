@@ -10,6 +10,7 @@ use crate::new_names::NewNames;
 use crate::object::{errno, is};
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
+use crate::settings_locks::SettingsLocks;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -35,6 +36,7 @@ pub struct Call<'a> {
     pub own_descriptors: &'a OwnedFd,
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,
+    pub settings_locks: &'a SettingsLocks,
     pub empty_directories: &'a EmptyDirectories,
     pub loopback: &'a RefCell<Loopback>,
     pub socket_names: &'a RefCell<SocketNames>,

@@ -31,6 +31,7 @@ mod private_tmp;
 mod names;
 mod metadata;
 mod repository;
+mod settings_locks;
 mod new_repositories;
 mod made_directories;
 mod made_repositories;

@@ -29,11 +29,23 @@ pub enum Target {
 impl Call<'_> {
     /// `fchmodat2` and its relatives.
     pub fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
+        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        if !self.settings_locks.is_empty()
+            && let Target::Path(fd, path, flags) = target
+            && flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) == 0
+            && let Some(kept) = self.keep_mode(&self.object(fd, path, true)?, mode)?
+        {
+            return Ok(kept);
+        }
         let object = self.marked(target)?;
-        if is(&fstat(&object)?, libc::S_IFLNK) {
+        let stat = fstat(&object)?;
+        if is(&stat, libc::S_IFLNK) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        // Such a file would wait for somebody to run it.
+        if mode.contains(Mode::S_ISGID) && !is(&stat, libc::S_IFDIR) {
+            return Err(Errno::EPERM);
+        }
         fchmodat(
             AT_FDCWD,
             by_descriptor(&object).as_str(),

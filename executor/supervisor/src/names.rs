@@ -271,7 +271,11 @@ impl Call<'_> {
         from: &Path,
         to: &Path,
     ) -> Result<Option<Answer>> {
-        let replaced = match self.replace_in_repository(old, new, from, to) {
+        let replaced = match self.keep_settings(old, new, from, to) {
+            Ok(None) => self.replace_in_repository(old, new, from, to),
+            other => other,
+        };
+        let replaced = match replaced {
             Ok(None) => self.replace_package_config(old, new, from, to),
             other => other,
         };

@@ -17,6 +17,7 @@ use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
 use executor_layers::known_directories::{IDENTITY_LEN, Identity};
 use executor_layers::leased_mounts::open_without_links;
+use executor_layers::opened_way::OpenedWay;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
@@ -216,7 +217,13 @@ impl NewName {
     }
 
     fn state(&self, rules: &AccessRules) -> State {
-        let verdict = match self.find() {
+        let found = self.find();
+        // The call may have closed a directory on the way.
+        let way = matches!(found, Err(Errno::EACCES))
+            .then(|| OpenedWay::open(rules.areas.root_of(&self.path)?, &self.path).ok())
+            .flatten();
+        let found = if way.is_some() { self.find() } else { found };
+        let verdict = match found {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
             Ok(None) => Ok(()),
             // Where it cannot be looked at, it is only known what its path allows.

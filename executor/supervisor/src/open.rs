@@ -232,6 +232,9 @@ impl Call<'_> {
         if let Some(locked) = self.lock_rerere(found, &real, how.flags)? {
             return Ok(locked);
         }
+        if let Some(locked) = self.lock_settings(found, &real, how.flags)? {
+            return Ok(locked);
+        }
         let verdict = self.may_appear(found, &real, libc::S_IFREG);
         if let Err(refused) = self
             .rules

@@ -223,25 +223,30 @@ impl Call<'_> {
 
     /// Creates a file that no cell has ever had open.
     fn create_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
-        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        fchmod(&file, mode)?;
-        let path = by_descriptor(&file);
-        let file = File::from(file);
-        (&file).write_all(text).map_err(errno)?;
-        linkat(
-            AT_FDCWD,
-            path.as_str(),
-            &found.parent,
-            &found.name_for_kernel(),
-            AtFlags::AT_SYMLINK_FOLLOW,
-        )?;
-        self.rules.remember(real, &file)
+        self.rules.remember(real, open_own(found, text, mode)?)
     }
 }
 
+/// Creates a file that no cell has ever had open, and that nobody records.
+pub fn open_own(found: &Found, text: &[u8], mode: Mode) -> Result<File> {
+    let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    fchmod(&file, mode)?;
+    let path = by_descriptor(&file);
+    let file = File::from(file);
+    (&file).write_all(text).map_err(errno)?;
+    linkat(
+        AT_FDCWD,
+        path.as_str(),
+        &found.parent,
+        &found.name_for_kernel(),
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )?;
+    Ok(file)
+}
+
 /// The content of a file, if it is a regular one of at most `max` bytes.
-fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
+pub fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
     if !is(&fstat(object)?, libc::S_IFREG) {
         return Ok(None);
     }

@@ -10,6 +10,7 @@ use crate::loopback::Loopback;
 use crate::new_names::NewNames;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
+use crate::settings_locks::SettingsLocks;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -34,6 +35,8 @@ pub struct Supervisor<'a> {
     terminals: Terminals,
     /// Where git keeps the worktrees that the program has added.
     worktrees: Worktrees,
+    /// The locks that its git has on settings.
+    settings_locks: SettingsLocks,
     empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
@@ -75,6 +78,7 @@ impl<'a> Supervisor<'a> {
             listener,
             terminals,
             worktrees,
+            settings_locks: SettingsLocks::default(),
             empty_directories,
             loopback,
             socket_names: RefCell::default(),
@@ -94,6 +98,7 @@ impl<'a> Supervisor<'a> {
             proc,
             terminals,
             worktrees,
+            settings_locks,
             empty_directories,
             loopback,
             socket_names,
@@ -114,6 +119,7 @@ impl<'a> Supervisor<'a> {
             own_descriptors,
             terminals,
             worktrees,
+            settings_locks,
             empty_directories,
             loopback,
             socket_names,

@@ -8,7 +8,13 @@ pub fn tests() -> Vec<Test> {
         ordinary_work_with_branches_works,
         commits_carry_the_users_name,
         what_a_filter_of_the_users_should_change_is_not_committed_as_it_is,
-        a_renamed_branch_has_its_name_whatever_git_says,
+        the_identity_is_that_of_each_place,
+        settings_that_commits_are_made_without_are_said_once,
+        settings_are_written_as_they_are,
+        a_lock_of_settings_is_no_way_into_them,
+        a_worktree_of_a_bare_repository_is_committed_in,
+        a_repository_behind_a_link_is_opened_as_one_behind_a_file,
+        a_shared_repository_is_worked_in,
         branches_come_and_go_with_names_that_a_shell_may_make,
         a_checkout_leaves_out_what_the_host_acts_on_by_name,
         a_checkout_does_not_change_what_was_there,
@@ -97,21 +103,6 @@ fn ordinary_work_with_branches_works(place: Place) {
     );
 }
 
-/// Git also writes settings of branches, which are closed: it renames first, and ends with an error then.
-fn a_renamed_branch_has_its_name_whatever_git_says(place: Place) {
-    let world = repository(place);
-    let renamed = in_cell(&world, "git branch -m plain other");
-    assert_eq!(renamed.code(), 128, "{}", renamed.errors());
-    assert!(
-        renamed.errors().contains("update of config-file failed"),
-        "{}",
-        renamed.errors()
-    );
-    in_cell(&world, "git branch -q -D other").success();
-    let branches = on_host(&world, "git branch --format='%(refname:short)'").text();
-    assert_eq!(branches, "made\nmain\nrefused\n");
-}
-
 /// Also in a repository without a name of its own, which most are; and never under a name that may be for other repositories.
 fn commits_carry_the_users_name(place: Place) {
     let world = World::new(place);
@@ -131,10 +122,7 @@ fn commits_carry_the_users_name(place: Place) {
         "{}",
         printed.errors()
     );
-    world.write(
-        &settings,
-        "[user]\n\tname = Ann\n\temail = a@h\n[includeIf \"gitdir:~/work/\"]\n\tpath = work\n",
-    );
+    world.write(&settings, "[user]\n\tname = Ann\n\temail = \"a\" # x\n");
     let printed = in_cell(
         &world,
         "git init -q q; cd q; git commit -q --allow-empty -m x",
@@ -144,6 +132,247 @@ fn commits_carry_the_users_name(place: Place) {
         "{}",
         printed.errors()
     );
+}
+
+/// As outside: by where a repository lies, by its branch, and by what another file says.
+fn the_identity_is_that_of_each_place(place: Place) {
+    let world = World::new(place);
+    let project = world.project.display().to_string();
+    world.write(
+        &world.home.join(".gitconfig"),
+        format!(
+            "[user]\n\tname = Ann\n\temail = a@h\n[includeIf \"gitdir:{project}/work/\"]\n\tpath = work\n\
+             [includeIf \"gitdir:~/none/\"]\n\tpath = none\n[includeIf \"onbranch:b\"]\n\tpath = ~/branch\n[include]\n\tpath = more\n"
+        ),
+    );
+    world.write(
+        &world.home.join("work"),
+        "[user]\n\temail = w@h\n[alias]\n\tx = y\n",
+    );
+    world.write(&world.home.join("none"), "[user]\n\temail = n@h\n");
+    world.write(&world.home.join("branch"), "[user]\n\temail = b@h\n");
+    world.write(&world.home.join("more"), "[user]\n\tname = Ann B\n");
+    let script = "for d in plain work work/deep; do git init -q -b main $d; git -C $d commit -q --allow-empty -m x; git -C $d log -1 --format='%an <%ae>'; done
+        cd plain; git checkout -q -b b; git commit -q --allow-empty -m y; git log -1 --format='%an <%ae>'; git config alias.x || true";
+    let want = on_host(&world, script).text();
+    assert_eq!(want, "Ann B <a@h>\nAnn B <w@h>\nAnn B <w@h>\nAnn B <b@h>\n");
+    on_host(&world, "rm -rf plain work");
+    let printed = in_cell(&world, script);
+    assert_eq!(printed.success(), want, "{}", printed.errors());
+}
+
+/// What a command's commits lack is said with the first, and with no other call.
+fn settings_that_commits_are_made_without_are_said_once(place: Place) {
+    let world = repository(place);
+    let said = |session: &mut Session, script: &str| {
+        let answer = session.bash(script);
+        answer.success();
+        answer.result["metadata"]["found"].to_string()
+    };
+    let commit = "git commit -q --allow-empty -m x";
+    let mut session = Session::open(&world);
+    assert_eq!(said(&mut session, commit), "null", "the control");
+    session.close(LIMIT);
+    world.write(
+        &world.home.join(".gitconfig"),
+        "[include]\n\tpath = more\n[commit]\n\tgpgSign = true\n",
+    );
+    world.write(&world.home.join("more"), "[core]\n\thooksPath = ~/hooks\n");
+    let mut session = Session::open(&world);
+    assert_eq!(said(&mut session, "git status; echo x > x"), "null");
+    let first = said(&mut session, commit);
+    for part in [
+        "commit_setting",
+        "core.hooksPath",
+        "commit.gpgsign",
+        "not signed",
+    ] {
+        assert!(first.contains(part), "{first}");
+    }
+    assert_eq!(said(&mut session, commit), "null");
+}
+
+/// Git writes settings anew where it changes nothing, as for a submodule or a branch without settings.
+fn settings_are_written_as_they_are(place: Place) {
+    let world = repository(place);
+    let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
+            git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub
+            git -C sub -c user.name=t -c user.email=t@t commit -q --allow-empty -m later";
+    on_host(&world, add);
+    let settings = |world: &World| {
+        on_host(
+            world,
+            "sha256sum .git/config .git/modules/sub/config; stat -c %a .git/config",
+        )
+        .text()
+    };
+    let before = settings(&world);
+    let work = "git submodule update; git -C sub log --format=%s | wc -l; git submodule update --init --recursive
+            git submodule sync; git config core.bare false; git branch -D plain 2>&1; git branch -m refused other; ls .git/*.lock .git/modules/sub/*.lock 2>&1 | grep -v cannot || true";
+    let printed = in_cell(&world, work);
+    let text = printed.success();
+    assert!(
+        text.contains("\n1\n") && text.contains("Deleted branch plain"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("lock") && !printed.errors().contains("config"),
+        "{text}{}",
+        printed.errors()
+    );
+    assert_eq!(settings(&world), before);
+    // What changes something is refused, whole.
+    for change in [
+        "git config user.name Other",
+        "git config core.hooksPath x",
+        "git config --unset core.bare",
+        "git remote add o /x",
+        "git config -f .git/modules/sub/config core.fsmonitor x",
+    ] {
+        let refused = in_cell(&world, change);
+        assert_ne!(refused.code(), 0, "{change}");
+        assert_eq!(settings(&world), before, "{change}: {}", refused.errors());
+    }
+    let left = on_host(&world, "ls .git .git/modules/sub | grep lock || true").text();
+    assert_eq!(left, "");
+}
+
+/// What a command does with the lock of settings, after which a git of the user's renames it in place of its own.
+const LOCKS: [&str; 6] = [
+    "trap > .git/config.lock",
+    "exec 3> .git/config.lock; trap >&3",
+    "true 3> .git/config.lock; trap > .git/config.lock",
+    "true 3> .git/config.lock; trap > x; mv -f x .git/config.lock",
+    "true 3> .git/config.lock; rm .git/config.lock; trap > x; ln x .git/config.lock",
+    "exec 3> .git/config.lock; trap > /proc/self/fd/3; mv .git/config.lock .git/config",
+];
+
+fn a_lock_of_settings_is_no_way_into_them(place: Place) {
+    let kept = KeptWorld::of(repository(place));
+    let renames = |world: &World| {
+        let rename =
+            "test ! -e .git/config.lock || mv .git/config.lock .git/config; git status >/dev/null";
+        run(world.host("bash").args(["-c", rename]), LIMIT);
+        world.project.join("sprung").exists()
+    };
+    for lock in LOCKS {
+        let control = kept.restore();
+        run(
+            control
+                .host("bash")
+                .args(["-c", &format!("{TRAP}\n{lock}")]),
+            LIMIT,
+        );
+        assert!(renames(control), "the control of {lock}");
+        let world = kept.restore();
+        run(&mut world.cell(&format!("{TRAP}\n{lock}")), LIMIT);
+        assert!(!renames(world), "{lock}");
+        on_host(world, "git status; git log -1");
+    }
+}
+
+/// A bare repository has no logs, and git in a worktree of it makes them.
+fn a_worktree_of_a_bare_repository_is_committed_in(place: Place) {
+    let world = World::new(place);
+    let (project, outside) = (world.project.display(), world.outside.display());
+    let make = format!(
+        "cd '{outside}'; git init -q -b main seed; cd seed; {IDENTITY}; echo x > f; git add f; git commit -qm one; cd ..
+         git clone -q --bare seed bare.git; rmdir '{project}'; git -C bare.git worktree add -q '{project}' main; test ! -e bare.git/logs"
+    );
+    on_host(
+        &world,
+        &format!(
+            "{make}; cd '{project}'; git config user.name T; git config user.email t@t.invalid"
+        ),
+    );
+    let work = "echo y >> f; git commit -qam two; git checkout -q -b topic; git commit -q --allow-empty -m three; git branch -D main; git log --format=%s";
+    let printed = in_cell(&world, work);
+    assert!(
+        printed.success().ends_with("three\ntwo\none\n"),
+        "{}",
+        printed.errors()
+    );
+    assert!(
+        on_host(&world, "git status --porcelain; git reflog")
+            .text()
+            .contains("three")
+    );
+}
+
+/// A link opens no directory by itself: its settings name the project, or the user's policy names it.
+fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
+    let world = World::new(place);
+    let (project, outside) = (world.project.display(), world.outside.display());
+    on_host(
+        &world,
+        &format!(
+            "git init -q -b main; {IDENTITY}; echo x > f; git add f; git commit -qm one; mv .git '{outside}/store'; ln -s '{outside}/store' .git; git status"
+        ),
+    );
+    let work = "echo y >> f; git commit -qam two; git log --format=%s";
+    let closed = in_cell(&world, work);
+    assert_ne!(closed.code(), 0);
+    let why = run(
+        world
+            .lazaret("run")
+            .args(["-v", "--", "bash", "-c", "git status"]),
+        LIMIT,
+    )
+    .errors();
+    assert!(
+        why.contains("nothing in it leads back to the project"),
+        "{why}"
+    );
+    on_host(&world, &format!("git config core.worktree '{project}'"));
+    let printed = in_cell(&world, work);
+    assert_eq!(printed.success(), "two\none\n", "{}", printed.errors());
+    for closed in ["config", "hooks/post-commit"] {
+        let refused = in_cell(
+            &world,
+            &format!("mkdir -p .git/hooks; echo x >> .git/{closed}"),
+        );
+        assert_ne!(refused.code(), 0, "{closed}");
+    }
+    let moved = in_cell(&world, "rm .git || mv .git x || ln -sfn . .git");
+    assert_ne!(moved.code(), 0);
+    assert!(
+        on_host(&world, "git log --format=%s; readlink .git")
+            .text()
+            .ends_with("/store\n")
+    );
+}
+
+/// Its directories have S_ISGID and are open to a group; a file never gets the bit.
+fn a_shared_repository_is_worked_in(place: Place) {
+    let world = World::new(place);
+    on_host(
+        &world,
+        &format!(
+            "git init -q -b main --shared=group; {IDENTITY}; echo x > f; git add f; git commit -qm one"
+        ),
+    );
+    let work = "for n in 1 2 3 4 5 6 7 8; do echo $n > f; git commit -qam $n; done; git checkout -q -b deep/er/topic; git gc -q; git log --format=%s | wc -l
+        mkdir d; chmod 2775 d; stat -c %a d; python3 -c 'import os; os.fchmod(os.open(\"d\", 0), 0o2770)'; stat -c %a d";
+    let printed = in_cell(&world, work);
+    assert_eq!(printed.success(), "9\n2775\n2770\n", "{}", printed.errors());
+    let modes = on_host(
+        &world,
+        "stat -c %A .git/refs/heads/deep .git/refs/heads/deep/er",
+    )
+    .text();
+    assert!(modes.lines().all(|mode| mode == "drwxrwsr-x"), "{modes}");
+    for file in [
+        "chmod 2755 f",
+        "chmod g+s f",
+        "python3 -c 'import os; os.fchmod(os.open(\"f\", 0), 0o2755)'",
+        "install -m 2755 f g",
+        "chmod 4755 d",
+    ] {
+        assert_ne!(in_cell(&world, file).code(), 0, "{file}");
+    }
+    let bits =
+        "find . -path ./.git -prune -o -type f -perm /6000 -print; find . -perm /4000 -print";
+    assert_eq!(on_host(&world, bits).text(), "");
 }
 
 /// Without a word git leaves out a filter that it does not know, and commits the content of large files, or of files that are secret.

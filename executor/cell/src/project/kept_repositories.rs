@@ -4,13 +4,14 @@
 //! may remove a repository's parts; in the namespaced tier removals are not supervised, as `rm -r` of a large tree would be slow. So the
 //! parts are restored here, before the result: `HEAD` as it was after the last call, and empty directories.
 
+use executor_layers::opened_way::unlock;
 use executor_layers::stale_temporaries::{DIGITS, PREFIX};
 use executor_supervisor::CreatedFiles;
 use executor_sys::random;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
-use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 use policies::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
 use std::fs::File;
@@ -62,16 +63,14 @@ impl KeptRepository {
         if CreatedFiles::identity(&directory).as_ref() != Some(&self.identity) {
             return Err(Errno::ESTALE);
         }
-        unlock(&directory, ".", &fstat(&directory)?)?;
+        // Git does not recognise a repository that it cannot enter.
+        unlock(&directory)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         for name in &self.directories {
-            match fstatat(&directory, *name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            match openat(&directory, *name, flags, Mode::empty()) {
                 Err(Errno::ENOENT) => mkdirat(&directory, *name, Mode::from_bits_truncate(0o755))?,
-                stat => {
-                    let stat = stat?;
-                    if is(&stat, libc::S_IFDIR) {
-                        unlock(&directory, name, &stat)?;
-                    }
-                }
+                Err(Errno::ENOTDIR) => {}
+                part => drop(unlock(&part?)?),
             }
         }
         match head_of(&directory) {
@@ -106,22 +105,6 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
         OpenHow::new()
             .flags(flags)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS),
-    )
-}
-
-/// Gives the owner access again to the directory `name` in `directory`, where a command may have taken it: git does not recognise
-/// one that it cannot enter, and nothing is removed from one that cannot be written.
-pub fn unlock(directory: &OwnedFd, name: &str, stat: &FileStat) -> Result<()> {
-    let mode = Mode::from_bits_truncate(stat.st_mode & 0o7777);
-    if mode.contains(Mode::S_IRWXU) {
-        return Ok(());
-    }
-    let path = format!("{}/{name}", by_descriptor(directory));
-    fchmodat(
-        AT_FDCWD,
-        path.as_str(),
-        mode | Mode::S_IRWXU,
-        FchmodatFlags::FollowSymlink,
     )
 }
 

@@ -5,16 +5,15 @@
 //! (`executor_layers::discovery`). Until the call has ended, programs act on a file that a command writes.
 
 use super::created_record::{inspect, is_recent, read_short, state};
-use super::kept_repositories::unlock;
 use super::locks::Locks;
 use super::repository_changes::with_existing_parent;
 use broker_protocol::{Finding, FindingKind};
 use executor_layers::leased_mounts::open_without_links;
+use executor_layers::opened_way::unlock;
 use executor_layers::worker::REFERENCES_MAX;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
-use nix::sys::stat::fstat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
@@ -405,7 +404,7 @@ fn remove(path: &Path) -> Result<()> {
 fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
     let directory = open_without_links(parent)?;
-    unlock(&directory, ".", &fstat(&directory)?)?;
+    unlock(&directory)?;
     Ok((directory, name.to_owned()))
 }
 

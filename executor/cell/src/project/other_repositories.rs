@@ -5,6 +5,7 @@
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
 use super::created_record::{inspect, is_recent, state};
+use super::kept_repositories::KeptRepository;
 use super::left_files::{LeftFiles, NewLocks, of_repository, set_aside};
 use broker_protocol::{Finding, FindingKind};
 use executor_layers::protected::REPOSITORIES_MAX;
@@ -37,8 +38,9 @@ pub struct OtherRepositories {
 #[derive(Debug)]
 struct Other {
     directory: PathBuf,
-    /// What is left there, where nothing else looks for that.
+    /// What is left there, and what makes it a repository, where nothing else looks for that.
     left: Option<LeftFiles>,
+    kept: Option<KeptRepository>,
     /// The state of its index at the last look, and of the files on which that is based.
     index: IndexState,
     shared: Vec<String>,
@@ -93,14 +95,39 @@ impl OtherRepositories {
         }
     }
 
-    /// Covers those in a tree that is granted for writing.
+    /// Covers those in a tree that is granted for writing; what makes them repositories is kept as it is now.
     pub fn cover_granted<'r>(
         &mut self,
         root: &Path,
-        repositories: impl IntoIterator<Item = &'r PathBuf>,
+        repositories: impl IntoIterator<Item = &'r PathBuf> + Clone,
     ) {
-        self.roots.push(root.to_owned());
-        self.cover(repositories, |directory| Some(LeftFiles::of_git(directory)));
+        if !self.roots.iter().any(|known| known == root) {
+            self.roots.push(root.to_owned());
+        }
+        self.cover(repositories.clone(), |directory| {
+            Some(LeftFiles::of_git(directory))
+        });
+        let granted: BTreeSet<&PathBuf> = repositories.into_iter().collect();
+        for other in &mut self.all {
+            if granted.contains(&other.directory)
+                && let Some(kept) = KeptRepository::of(&other.directory)
+            {
+                other.kept = Some(kept);
+            }
+        }
+    }
+
+    /// Whether any is kept a repository.
+    pub(super) fn are_kept(&self) -> bool {
+        self.all.iter().any(|other| other.kept.is_some())
+    }
+
+    /// Restores the parts that make those in granted trees repositories.
+    pub(super) fn restore(&mut self) {
+        for kept in self.all.iter_mut().filter_map(|other| other.kept.as_mut()) {
+            // If it fails, the user's git will report it.
+            let _ = kept.restore();
+        }
     }
 
     /// What calls have left since the last check; `alone`: no command is running any more. Those in which nothing `has_changed`
@@ -195,11 +222,12 @@ impl OtherRepositories {
 impl Other {
     fn new(directory: &Path, left: Option<LeftFiles>, is_made: bool) -> Self {
         let directory = directory.to_owned();
-        let (index, shared) = (Vec::new(), Vec::new());
+        let (index, shared, kept) = (Vec::new(), Vec::new(), None);
         let (is_unsure, is_due, is_left) = (false, false, false);
         let mut new = Self {
             directory,
             left,
+            kept,
             index,
             shared,
             is_unsure,

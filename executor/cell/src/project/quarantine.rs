@@ -3,12 +3,15 @@
 //! Only the object that the call's supervisor names is taken, and only where that still lies; and nothing that was protected when the session
 //! opened. What cannot be taken is reported, and stays. Nothing is taken without a result that names it.
 //!
-//! *Does not*: cross file systems, change modes to reach something, or wait for the lock on names longer than 50 ms.
+//! A command may close directories to keep it from being taken: they are opened for that, and closed again.
+//!
+//! *Does not*: cross file systems, or wait for the lock on names longer than 50 ms.
 
 use super::left_files::of_repository;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Denial, Finding, FindingKind, Zone};
 use executor_layers::leased_mounts::open_without_links;
+use executor_layers::opened_way::OpenedWay;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
 use executor_supervisor::{CreatedFiles, Refusal, RenameLock, born, describe, found};
@@ -31,43 +34,88 @@ use std::time::Duration;
 const NAME: &str = "quarantine";
 /// Maximum number of objects in it.
 const TAKEN_MAX: usize = 256;
+/// Maximum number of objects that could not be taken yet and are tried again.
+const WAITING_MAX: usize = TAKEN_MAX;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
 /// How often the lock is tried for, each time after a millisecond.
 const LOCK_TRIES: usize = 50;
 
-/// Describes the refusals of a call for its result, and takes away what the call has misplaced: returns what was refused, and what was
-/// found.
-pub fn conclude(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
-    let is_misplaced = refusals.iter().any(|refusal| refusal.misplaced().is_some());
-    let memory = spec.created.as_ref().filter(|_| is_misplaced);
-    let names = memory
-        .and_then(|memory| memory.try_clone().ok())
-        .map(CreatedFiles::of);
-    let lock = OnceCell::new();
-    let lock = || {
-        lock.get_or_init(|| names.as_ref().and_then(lock_of))
-            .is_some()
-    };
-    let findings = refusals
-        .iter()
-        .filter_map(|refusal| match refusal.misplaced() {
-            Some((identity, path)) => Some(describe_taking(
-                path,
-                take(identity, path, &lock, spec),
-                spec,
-            )),
-            None => found(refusal),
+/// What calls have misplaced and nobody has taken away yet.
+#[derive(Debug, Default)]
+pub struct Misplaced(Vec<MisplacedObject>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct MisplacedObject {
+    identity: Vec<u8>,
+    path: PathBuf,
+    /// Whether it was reported that it could not be taken.
+    is_said: bool,
+}
+
+impl Misplaced {
+    /// Adds what is misplaced among the refusals of a call.
+    pub fn add(&mut self, refusals: &[Refusal]) {
+        let objects = refusals.iter().filter_map(Refusal::misplaced);
+        self.0
+            .extend(objects.map(|(identity, path)| MisplacedObject {
+                identity: identity.to_owned(),
+                path: path.to_owned(),
+                is_said: false,
+            }));
+        // The oldest goes, and what nobody was told of stays.
+        while self.0.len() > WAITING_MAX
+            && let Some(oldest) = self.0.iter().position(|object| object.is_said)
+        {
+            self.0.remove(oldest);
+        }
+    }
+
+    /// Takes all of it away. The roots must be open to their owner: nothing is found below one that cannot be entered. What
+    /// cannot be taken now, as another command closes directories meanwhile, is tried again after the next call.
+    pub fn take(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let memory = spec.created.as_ref();
+        let names = memory
+            .and_then(|memory| memory.try_clone().ok())
+            .map(CreatedFiles::of);
+        let lock = OnceCell::new();
+        let lock = || {
+            lock.get_or_init(|| names.as_ref().and_then(lock_of))
+                .is_some()
+        };
+        let mut findings = Vec::new();
+        self.0.retain_mut(|object| {
+            let taken = take(&object.identity, &object.path, &lock, spec);
+            let stays = taken.as_ref().is_err_and(may_be_taken_later);
+            if !stays || !object.is_said {
+                let is_news = !object.is_said || taken.is_ok();
+                findings.extend(is_news.then(|| describe_taking(&object.path, taken, spec)));
+            }
+            object.is_said = true;
+            stays
         });
-    let findings = findings.collect();
-    (
-        refusals
-            .iter()
-            .filter_map(|refusal| describe(refusal, spec))
-            .collect(),
-        findings,
-    )
+        findings
+    }
+}
+
+/// Whether what cannot be taken may be taken after a later call.
+fn may_be_taken_later(errno: &Errno) -> bool {
+    !matches!(errno, Errno::ENOENT | Errno::ESTALE | Errno::EPERM)
+}
+
+/// Describes the refusals of a call for its result: what was refused, and what was found besides what it has misplaced.
+pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
+    let refused = refusals
+        .iter()
+        .filter_map(|refusal| describe(refusal, spec));
+    let others = refusals
+        .iter()
+        .filter(|refusal| refusal.misplaced().is_none());
+    (refused.collect(), others.filter_map(found).collect())
 }
 
 fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Finding {
@@ -107,6 +155,9 @@ fn take(
         return Err(Errno::EPERM);
     }
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
+    // What a command has closed, it may have closed for this.
+    let root = roots(spec).find(|root| path.starts_with(root));
+    let _open = OpenedWay::open(root.ok_or(Errno::EPERM)?, path)?;
     let parent = open_without_links(parent)?;
     let quarantine = open_quarantine(spec)?;
     if !lock() {
@@ -168,6 +219,11 @@ fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
 
 /// Whether calls may change names there, and Lazaret keeps nothing there.
 fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
+    lies_below(path, roots(spec), &spec.central.join(undo_directory::NAME))
+}
+
+/// The directories below which calls may change names.
+fn roots(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
     let zones = [Zone::Project, Zone::Central].into_iter();
     let zones = zones
         .filter(|zone| spec.command_access(*zone) == Access::Write)
@@ -176,8 +232,7 @@ fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
         .linked
         .iter()
         .filter(|_| spec.policy.project == Access::Write);
-    let roots = zones.chain(linked.map(|linked| linked.common.as_path()));
-    lies_below(path, roots, &spec.central.join(undo_directory::NAME))
+    zones.chain(linked.map(|linked| linked.common.as_path()))
 }
 
 /// Whether a path lies below one of `roots` and not in `own`, with no `..` on the way; links are not followed.
@@ -238,6 +293,33 @@ fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::AttemptKind;
+    use executor_supervisor::Cause;
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_new_is_kept() {
+        let refusals = |from: usize, count: usize| -> Vec<Refusal> {
+            let target = |number: usize| [&[0; 24][..], format!("/p/{number}").as_bytes()].concat();
+            let refusal = |number| Refusal {
+                kind: AttemptKind::Write,
+                cause: Cause::Misplaced,
+                target: target(number),
+                count: 1,
+            };
+            (from..from + count).map(refusal).collect()
+        };
+        let mut misplaced = Misplaced::default();
+        misplaced.add(&refusals(0, WAITING_MAX));
+        misplaced
+            .0
+            .iter_mut()
+            .for_each(|object| object.is_said = true);
+        misplaced.add(&refusals(WAITING_MAX, 12));
+        assert_eq!(misplaced.0.len(), WAITING_MAX);
+        let new = misplaced.0.iter().filter(|object| !object.is_said);
+        assert_eq!(new.count(), 12);
+        assert_eq!(misplaced.0[0].path, Path::new("/p/12"));
+    }
 
     /// What a first process that was taken over might report.
     #[test]

@@ -1,11 +1,14 @@
-//! In the broker: the modes, groups and access lists of a session's roots, which no call changes.
+//! In the broker: the modes, groups and access lists of a session's roots and of granted trees, which no call changes.
 //!
 //! A command that closes a root (`chmod 0 .`) would keep the next session from opening; one that opens it would let other users of the
 //! machine in, to what is hidden from the command itself. In the namespaced tier nothing supervises `chmod`, so what a call has changed is
 //! given back when it has ended, in both tiers. What the user changes while no command runs is the user's.
 //!
-//! *Does not*: tell what the user changes while a command runs from what the command does; cover directories below the roots.
+//! Directories granted for writing are covered like the roots, as long as somebody holds them.
+//!
+//! *Does not*: tell what the user changes while a command runs from what the command does; cover directories below these.
 
+use crate::leases::HeldPath;
 use broker_protocol::{Finding, FindingKind};
 use executor_layers::leased_mounts::open_without_links;
 use executor_layers::spec::SandboxSpec;
@@ -20,13 +23,16 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
 
 /// The access lists of a directory: its own, and the one that new files in it get.
 const LISTS: [&CStr; 2] = [c"system.posix_acl_access", c"system.posix_acl_default"];
+/// Number of directories above which those are forgotten that nobody holds any more, even while commands run.
+const COVERED_MAX: usize = 256;
 /// Bits of a mode that `chmod` changes.
 const BITS: libc::mode_t = 0o7777;
 
-/// The roots of a session.
+/// The roots of a session, and the directories granted for writing.
 #[derive(Debug)]
 pub struct RootModes(Vec<Root>);
 
@@ -35,6 +41,8 @@ struct Root {
     path: PathBuf,
     directory: OwnedFd,
     is: RootMode,
+    /// What keeps it granted, if it is none of the session's own.
+    held: Option<Weak<HeldPath>>,
     /// When its metadata had last changed: if it has not since, nothing below has.
     changed: (i64, i64),
 }
@@ -66,8 +74,24 @@ impl RootModes {
         )
     }
 
+    /// Covers a directory that is granted for writing, as it is now, as long as somebody holds it.
+    pub fn cover(&mut self, held: &Rc<HeldPath>) {
+        if self.0.len() >= COVERED_MAX {
+            self.0.retain(Root::is_held);
+        }
+        if let Ok(root) = Root::of(held.leased().path()) {
+            self.0
+                .retain(|known| known.held.is_none() || known.path != root.path);
+            self.0.push(Root {
+                held: Some(Rc::downgrade(held)),
+                ..root
+            });
+        }
+    }
+
     /// Takes them as they are now: no command has run since the last check.
     pub fn take(&mut self) {
+        self.0.retain(Root::is_held);
         for root in &mut self.0 {
             if let Ok(Some((is, changed))) = root.now() {
                 (root.is, root.changed) = (is, changed);
@@ -93,12 +117,19 @@ impl Root {
             path: path.to_owned(),
             directory,
             is,
+            held: None,
             changed: (i64::MIN, 0),
         };
         if let Some((is, changed)) = root.now()? {
             (root.is, root.changed) = (is, changed);
         }
         Ok(root)
+    }
+
+    fn is_held(&self) -> bool {
+        self.held
+            .as_ref()
+            .is_none_or(|held| held.strong_count() > 0)
     }
 
     fn by_descriptor(&self) -> Result<CString> {
@@ -182,7 +213,8 @@ impl Root {
     }
 
     fn finding(&self, state: String) -> Finding {
-        let why = "A command changed who may use this root of the session.";
+        let why =
+            "A command changed who may use this directory, a root of the session or granted to it.";
         Finding::new(FindingKind::RootMode, self.path.to_string_lossy(), why).with_state(state)
     }
 }

@@ -334,6 +334,13 @@ impl TrackedSecrets {
         findings
     }
 
+    /// Whether a reference that decides what is tracked has changed since the last check, as with each commit.
+    pub fn have_references_changed(&self) -> bool {
+        let now = self.repository.state(&self.tracked.shared);
+        // The index comes first.
+        now.get(1..) != self.seen.get(1..)
+    }
+
     /// What must be watched so that every change of what is tracked is noticed.
     pub fn watched(&self) -> Vec<PathBuf> {
         let git = |path: &Vec<u8>| {

@@ -7,7 +7,7 @@ use super::other_repositories::{AskIndexes, OtherRepositories};
 use super::quarantine::lock_of;
 use super::repository_changes::RepositoryChanges;
 use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
-use broker_protocol::Finding;
+use broker_protocol::{Finding, FindingKind};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
@@ -32,6 +32,8 @@ pub struct RepositoryWatch {
     changes: RepositoryChanges,
     /// Whether there was a look before: a session of one call needs no watches.
     is_used: bool,
+    /// Whether it was reported which settings of the user's git commits are made without.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl RepositoryWatch {
             all,
             changes,
             is_used: false,
+            is_told: false,
         }
     }
 
@@ -92,6 +95,7 @@ impl RepositoryWatch {
         }
         findings.extend(locks.finding());
         let last = self.all.len();
+        findings.extend(self.commit_settings(spec));
         if let Some(tracked) = self.tracked.as_mut().filter(|_| self.changes.has(last)) {
             let before = tracked.watched();
             findings.extend(tracked.update(spec, alone, ask));
@@ -116,6 +120,25 @@ impl RepositoryWatch {
                 .forget(|place| watched.contains(&place) && is_restored);
         }
         findings
+    }
+
+    /// What commits of commands are made without, once, when the first may have been made.
+    fn commit_settings(&mut self, spec: &SandboxSpec) -> Option<Finding> {
+        let mut keys = spec.without_effect.iter();
+        let first = keys.next()?;
+        let has_changed = self.changes.has(self.all.len());
+        let tracked = self.tracked.as_ref().filter(|_| has_changed);
+        if self.is_told || !tracked.is_some_and(TrackedSecrets::have_references_changed) {
+            return None;
+        }
+        self.is_told = true;
+        let why = "Your git's settings say this, and git in the sandbox does not know it: what commands commit or tag is not signed \
+                   for you, and hooks of yours do not run.";
+        let advice =
+            "before you push, sign such commits or run your hooks on them outside the sandbox";
+        let mut found = Finding::new(FindingKind::CommitSetting, *first, why).with_advice(advice);
+        keys.for_each(|key| found.add_object(*key));
+        Some(found)
     }
 
     /// Watches those in which something has happened, before they are looked at; returns the places of those that are watched.
@@ -148,7 +171,7 @@ impl RepositoryWatch {
     fn restore(&mut self, spec: &SandboxSpec) -> bool {
         let changes = &self.changes;
         let is_due = |place: &usize| changes.has(*place);
-        if !(0..self.all.len() - 1).any(|place| is_due(&place)) {
+        if !(0..self.all.len() - 1).any(|place| is_due(&place)) && !self.others.are_kept() {
             return true;
         }
         let memory = spec
@@ -173,6 +196,7 @@ impl RepositoryWatch {
                 .iter_mut()
                 .try_for_each(KeptRepository::restore);
         }
+        self.others.restore();
         true
     }
 }
