@@ -35,8 +35,6 @@ pub struct Config {
     pub executor: Option<Box<dyn Dial>>,
     /// The tools.
     pub registry: Registry,
-    /// The longest time limit that the policy allows for a command, in seconds.
-    pub timeout_max_s: u32,
     /// Access to the web; without it, no web tool works.
     pub web: Option<WebClient>,
     /// How much of a result is shown to the model.
@@ -60,7 +58,6 @@ impl Config {
             greeting: None,
             executor: None,
             registry: Registry::default(),
-            timeout_max_s: limit::TIMEOUT_S,
             web: None,
             profile: &WHOLE,
             redactor,
@@ -76,7 +73,6 @@ pub(crate) struct Engine {
     pub web: Option<WebClient>,
     pub profile: &'static Profile,
     pub scope: Option<Scope>,
-    pub timeout_max_s: u32,
     pub single_call: bool,
     pub directory: Option<ZonePath>,
     pub hub: Rc<Hub>,
@@ -114,7 +110,6 @@ impl Engine {
             web: config.web,
             profile: config.profile,
             scope: config.open.scope.clone(),
-            timeout_max_s: config.timeout_max_s,
             single_call: config.single_call,
             directory: config.directory,
             hub: Rc::new(Hub {

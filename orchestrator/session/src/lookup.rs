@@ -70,7 +70,6 @@ impl Engine {
                     roots,
                     directory,
                     paths_from,
-                    timeout_max_s: self.timeout_max_s,
                 };
                 let planned = tool
                     .plan(input, &context)

@@ -17,8 +17,6 @@ pub struct PlanContext<'a> {
     pub directory: Option<&'a ZonePath>,
     /// The base of relative paths: the project root if `None`.
     pub paths_from: Option<&'a ZonePath>,
-    /// The policy's longest time limit for a command, in seconds; a larger number may mean milliseconds.
-    pub timeout_max_s: u32,
 }
 
 impl PlanContext<'_> {
