@@ -30,8 +30,13 @@ impl Call<'_> {
     /// `fchmodat2` and its relatives.
     pub fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
         let object = self.marked(target)?;
-        if is(&fstat(&object)?, libc::S_IFLNK) {
+        let stat = fstat(&object)?;
+        if is(&stat, libc::S_IFLNK) {
             return Err(Errno::EOPNOTSUPP);
+        }
+        // A directory passes its group on. A program would run with it.
+        if mode & u64::from(libc::S_ISGID) != 0 && !is(&stat, libc::S_IFDIR) {
+            return Err(Errno::EPERM);
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         fchmodat(
