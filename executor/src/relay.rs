@@ -549,6 +549,9 @@ impl Finished {
         let timeout_s = self.plan.timeout_s;
         let (output, spill) = self.plan.output.finish();
         let stderr = self.plan.stderr.map(|apart| {
+        if self.made_foreign_calls() {
+            denied.push(policy.denied_foreign_calls());
+        }
             let (output, spill) = apart.finish();
             Box::new(Stderr { output, spill })
         });
@@ -568,6 +571,23 @@ impl Finished {
 
 /// Why a cell with a failed layer has run nothing.
 pub fn unconfined(layer: &str, errno: i32) -> String {
+    /// Whether its program, or the last process of a shell, ended as the filters end one that makes calls of another interface.
+    fn made_foreign_calls(&self) -> bool {
+        match self.end {
+            Ok(Ended::Signalled(signal)) => signal == libc::SIGSYS,
+            Ok(Ended::Exited(code)) => code == 128 + libc::SIGSYS,
+            Ok(
+                Ended::TimedOut
+                | Ended::Idle
+                | Ended::Cancelled
+                | Ended::Limited(_)
+                | Ended::NotStarted(_)
+                | Ended::NoDirectory(_),
+            )
+            | Err(_) => false,
+        }
+    }
+
     let error = io::Error::from_raw_os_error(errno);
     format!("nothing was run: the layer {layer} cannot be put up: {error}")
 }

@@ -10,7 +10,8 @@ use crate::secrets::SecretMode;
 use crate::source::{Origin, SourceKind};
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
+    AttemptKind, Barrier, Denial, Layer, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone,
+    limit,
 };
 use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
@@ -165,6 +166,15 @@ impl EffectivePolicy {
 
     /// The denial of more time without output than was asked for.
     pub fn denied_idle_time(&self) -> Denial {
+    /// The denial of system calls that only programs for another kind of machine make.
+    pub fn denied_foreign_calls(&self) -> Denial {
+        let why = "A process was killed by SIGSYS, as for a system call of 32-bit programs or of another foreign interface. A cell \
+                   runs programs for 64 bits only: build or install this one for them.";
+        let by = Barrier::Layer(Layer::Seccomp, None);
+        let target = "calls of a 32-bit program";
+        Denial::new(AttemptKind::SystemCall, target, by, why, Remedy::Nothing)
+    }
+
         let why = "The command printed nothing for the requested idle time.";
         let remedy = Remedy::Option("a longer `idle_timeout` (--idle-timeout)".into());
         Denial::new(

@@ -296,7 +296,11 @@ impl ViewSource {
         let in_zone = [&spec.project, &spec.central]
             .iter()
             .any(|zone| view.path.starts_with(zone));
-        if let Some((content, mode)) = small_setting(view).filter(|_| !in_zone) {
+        if let Some((mut content, mode)) = small_setting(view).filter(|_| !in_zone) {
+            if view.path == Path::new("/etc/hosts") && spec.has(Layer::UtsNamespace) {
+                // Programs look up the name of their host, which is not the machine's.
+                content.extend(format!("\n127.0.0.1 {}\n", namespaces::HOST_NAME).bytes());
+            }
             return Ok(Self::Copy(content, mode));
         }
         let step = || format!("copy the mounts of {}", view.path.display());
