@@ -262,6 +262,7 @@ pub fn opening(world: &World) -> Open {
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     }
 }
 

@@ -98,6 +98,9 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     views
         .iter()
         .try_for_each(|(view, source)| root.view(&view.path, source))?;
+    spec.names
+        .iter()
+        .try_for_each(|name| root.link(name, &spec.project))?;
     root.checked_file()?;
     root.close_ways(spec)?;
     enter(base)?;

@@ -503,6 +503,7 @@ fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
     };
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
     };

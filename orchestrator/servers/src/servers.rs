@@ -871,6 +871,7 @@ impl Cell {
             throw_away: false,
             reveal: Vec::new(),
             answer_s: None,
+            names: Vec::new(),
         };
         Self {
             program,

@@ -172,6 +172,11 @@ impl Engine {
 
     /// Counts a violation. If the limit is reached, cancels every other call.
     pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
+    /// Other paths of the project root.
+    pub fn names(&self) -> &[String] {
+        &self.open.names
+    }
+
         let count = self.violations.get() + 1;
         self.violations.set(count);
         if self.fatal_violations().is_some() {

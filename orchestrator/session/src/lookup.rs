@@ -68,6 +68,7 @@ impl Engine {
                 let paths_from = directory.filter(|_| self.single_call);
                 let context = PlanContext {
                     roots,
+                    names: self.names(),
                     directory,
                     paths_from,
                 };

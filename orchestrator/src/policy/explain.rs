@@ -29,11 +29,15 @@ pub fn explain(
         open, directory, ..
     } = options.open(0)?;
     let Open {
-        project, central, ..
+        project,
+        central,
+        names,
+        ..
     } = open;
     let roots = Roots { project, central };
     let context = PlanContext {
         roots: &roots,
+        names: &names,
         directory: directory.as_ref(),
         paths_from: directory.as_ref(),
     };

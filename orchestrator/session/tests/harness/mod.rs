@@ -114,6 +114,7 @@ pub fn config() -> Config {
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config {

@@ -21,6 +21,7 @@ fn try_plan(tool: &str, input: Value) -> Result<Plan, Failed> {
     let roots = roots();
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
     };
@@ -319,6 +320,7 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
     let roots = roots();
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
     };
