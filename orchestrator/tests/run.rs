@@ -6,7 +6,8 @@ mod fake_broker;
 
 use broker_protocol::{
     AttemptKind, Barrier, Bash, Captured, Command, Denial, Denials, Ended, ErrorKind, Failed,
-    FromBroker, Layer, Outcome, Ran, Refused, Remedy, Request, Signal, Stdin, ToBroker,
+    FromBroker, Layer, LeftRunning, Outcome, Ran, Refused, Remedy, Request, Signal, Stdin,
+    ToBroker,
 };
 use fake_broker::{Broker, PATIENCE, Peer};
 use nix::sys::signal::{self, kill};
@@ -382,7 +383,7 @@ fn output_that_cannot_be_written_is_reported_once() {
 }
 
 #[test]
-fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
+fn the_first_interrupt_is_for_the_command_the_second_ends_it_and_the_third_at_once() {
     let (started, start) = std::sync::mpsc::channel();
     let broker = Broker::start(move |peer| {
         peer.open();
@@ -408,7 +409,8 @@ fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
         peer.ended(call, Ended::Cancelled, b"");
     });
     let mut child = broker.lazaret("run").args(["sleep", "9"]).spawn().unwrap();
-    for signal in [signal::SIGINT, signal::SIGTERM, signal::SIGINT] {
+    let interrupt = signal::SIGINT;
+    for signal in [interrupt, signal::SIGTERM, interrupt, interrupt] {
         start.recv_timeout(PATIENCE).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     }
@@ -428,6 +430,8 @@ fn catches(process: u32, signal: signal::Signal) -> bool {
 
 #[test]
 fn an_interrupt_before_there_is_a_session_is_for_us() {
+        started.send(()).unwrap();
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
     let (reached, reach) = std::sync::mpsc::channel();
     let broker = Broker::start(move |peer| {
         while peer.receive().is_some() {
@@ -487,6 +491,7 @@ fn on_a_terminal_keys_pass_untouched_and_its_mode_comes_back() {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
+                leftover: broker_protocol::LeftRunning::default(),
     let pty = nix::pty::openpty(&size, None).unwrap();
     let (raw, is_raw) = std::sync::mpsc::channel();
     let broker = Broker::start(move |peer| {

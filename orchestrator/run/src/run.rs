@@ -54,7 +54,8 @@ Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
 125 lazaret failed, or no session opens (a policy that is wrong, a path that
 cannot be granted); 126 the policy refused the command, or it is not executable;
 127 not found.
-The first Ctrl-C goes to the command, the second one kills it.
+The first Ctrl-C goes to the command, the second one ends it: SIGTERM, and two
+seconds later, or with the third Ctrl-C, SIGKILL.
 
 On a terminal, a command that fails after it was refused a host of the internet is
 followed by a question: allow it once, for this session or always (in your policy
@@ -441,7 +442,6 @@ impl Run {
         Request::Bash(Bash {
             command,
             directory,
-            // A person who works in a shell must not be thrown out of it: on a terminal, `None` means no limit.
             timeout_s: self.timeout,
             idle_timeout_s: self.idle_timeout,
             stdin,
@@ -466,11 +466,12 @@ impl Run {
         out: &mut Out,
         raw: Option<&Raw>,
     ) -> Result<Arc<CallResult>, Failed> {
+        let mut is_lost = false;
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
                     let is_written = out.write(*stderr, bytes).await;
-                    if !is_written {
+                    if !is_written && !std::mem::replace(&mut is_lost, true) {
                         call.handle.cancel();
                     }
                 }
@@ -513,6 +514,9 @@ impl Run {
     }
 
     fn report_end(&self, result: &CallResult) {
+        if let Some(left) = result.left_running().filter(|_| self.caller.is_person()) {
+            print::note(&left.to_string());
+        }
         if let Some(problem) = self.problem(result) {
             print::problem(problem);
             self.remedy(result.ended).into_iter().for_each(print::note);

@@ -21,7 +21,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Mutex, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 /// What a session is started with.
 pub struct Config {
@@ -68,6 +67,9 @@ impl Config {
     }
 }
 
+/// Cancels a call without time for its command to end by itself.
+pub(crate) type EndCall = Box<dyn Fn()>;
+
 pub(crate) struct Engine {
     pub registry: RefCell<Registry>,
     pub web: Option<WebClient>,
@@ -80,8 +82,8 @@ pub(crate) struct Engine {
     pub outside: Semaphore,
     /// Held while a state file is read and replaced.
     pub state: Mutex<()>,
-    /// Cancels each call in progress, by its number.
-    pub under_way: RefCell<HashMap<u64, CancellationToken>>,
+    /// How each call in progress is ended, by its number.
+    pub under_way: RefCell<HashMap<u64, EndCall>>,
     numbers: Arc<AtomicU64>,
     max_violations: Option<u32>,
     violations: Cell<u32>,
@@ -170,13 +172,13 @@ impl Engine {
             .map(|_| violations)
     }
 
-    /// Counts a violation. If the limit is reached, cancels every other call.
-    pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
     /// Other paths of the project root.
     pub fn names(&self) -> &[String] {
         &self.open.names
     }
 
+    /// Counts a violation. If the limit is reached, cancels every other call.
+    pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
         let count = self.violations.get() + 1;
         self.violations.set(count);
         if self.fatal_violations().is_some() {
@@ -185,7 +187,7 @@ impl Engine {
             under_way
                 .iter()
                 .filter(|(number, _)| **number != call)
-                .for_each(|(_, token)| token.cancel());
+                .for_each(|(_, end)| end());
         }
         SecurityEvent::new(tool, message, count, self.max_violations)
     }

@@ -261,6 +261,7 @@ pub fn ran(ended: Ended, output: &[u8]) -> Done {
             stderr: None,
             timeout_s: None,
             profile: None,
+            leftover: broker_protocol::LeftRunning::default(),
         }),
         None,
     )
