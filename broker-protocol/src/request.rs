@@ -377,6 +377,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         })
     }
 
@@ -400,6 +401,7 @@ mod tests {
                 stdin,
                 background,
                 split: true,
+                attended: false,
                 ..bash
             });
             assert_eq!(request.check().is_ok(), fits, "{request:?}");

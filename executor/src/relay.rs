@@ -535,10 +535,9 @@ impl Finished {
         match self.end {
             Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
             Ok(Ended::TimedOut) => {
-                self.plan
-                    .timeout_s
-                    .iter()
-                    .for_each(|seconds| denied.push(policy.denied_time(*seconds)));
+                self.plan.timeout_s.iter().for_each(|seconds| {
+                    denied.push(policy.denied_time(*seconds, self.plan.attended))
+                });
             }
             Ok(Ended::Idle) => denied.push(policy.denied_idle_time()),
             Ok(
@@ -549,9 +548,9 @@ impl Finished {
                 | Ended::NoDirectory(_),
             )
             | Err(_) => {}
+        }
         if self.made_foreign_calls() {
             denied.push(policy.denied_foreign_calls());
-        }
         }
         refused.into_iter().for_each(|denial| denied.push(denial));
         denied.add_unnamed(self.unnamed);
@@ -571,6 +570,7 @@ impl Finished {
         }
         denied
     }
+
     /// Whether its program, or the last process of a shell, ended as the filters end one that makes calls of another interface.
     fn made_foreign_calls(&self) -> bool {
         match self.end {
@@ -587,7 +587,6 @@ impl Finished {
             | Err(_) => false,
         }
     }
-
 
     /// Limits that a failed command reached without being killed for them: its own calls failed.
     /// Derived from figures only, never from its output.
@@ -630,8 +629,8 @@ impl Finished {
                 spill,
                 stderr,
                 timeout_s,
-                leftover: named_processes(&self.leftover),
                 profile,
+                leftover: named_processes(&self.leftover),
             }),
             self.usage,
         )
@@ -644,11 +643,11 @@ fn named_processes(leftover: &Leftover) -> LeftRunning {
     LeftRunning {
         count: leftover.count,
         names: leftover.names.iter().map(text).collect(),
-}
     }
+}
+
 /// Why a cell with a failed layer has run nothing.
 pub fn unconfined(layer: &str, errno: i32) -> String {
-
     let error = io::Error::from_raw_os_error(errno);
     format!("nothing was run: the layer {layer} cannot be put up: {error}")
 }

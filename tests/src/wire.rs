@@ -284,5 +284,6 @@ pub fn shell(command: &str) -> Bash {
         live: false,
         background: false,
         split: false,
+        attended: false,
     }
 }

@@ -62,8 +62,7 @@ followed by a question: allow it once, for this session or always (in your polic
 file, see `lazaret policy allow`), and run it again?";
 
 /// What gives a command more time.
-const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
-                            `timeout_s` counts, and on a terminal no limit";
+const TIME_IS_OVER: &str = "for more time: a larger --timeout or none, or a larger `attended_timeout_s` in `limits` of the profile";
 
 /// What runs a command line.
 const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
@@ -74,8 +73,7 @@ const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables need
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// Time limit in seconds, up to the profile's `timeout_max_s` (600 as shipped) [default: the profile's `timeout_s` (60 as
-    /// shipped); on a terminal, none]
+    /// Time limit in seconds [default: the profile's `attended_timeout_s`, none as shipped; on a terminal, none]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
     timeout: Option<u32>,
     /// End the command after this many seconds without output
@@ -254,6 +252,7 @@ impl Run {
         // The executor reports a wrong policy.
         let policy = options.files().resolve(profile).ok();
         if let Some(max) = policy
+            .filter(|policy| policy.limits.attended_timeout_s.is_some())
             .and_then(|policy| policy.limits.timeout_max_s)
             .filter(|max| *max < asked)
         {
@@ -448,6 +447,7 @@ impl Run {
             live: !self.json,
             background: false,
             split: false,
+            attended: self.caller.is_person(),
         })
     }
 

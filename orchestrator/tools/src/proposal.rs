@@ -351,6 +351,7 @@ fn bash_input(bash: &Bash) -> Value {
         live,
         background,
         split,
+        attended,
     } = bash;
     json!({
         "command": command_input(command),
@@ -367,6 +368,7 @@ fn bash_input(bash: &Bash) -> Value {
         "live": live,
         "background": background,
         "split": split,
+        "attended": attended,
     })
 }
 
@@ -548,6 +550,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         };
         let proposal = Proposal::new(&Request::Bash(bash), None);
         assert_eq!(
@@ -567,6 +570,7 @@ mod tests {
             live: true,
             background: true,
             split: true,
+            attended: false,
         };
         let about = Proposal::new(&Request::Bash(bash), None).about.join("\n");
         for field in [
