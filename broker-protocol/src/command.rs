@@ -13,7 +13,7 @@ pub struct Bash {
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,
     /// Time limit in seconds, 1 to [`limit::TIMEOUT_S`]; the policy's default if absent, and never above its
-    /// maximum. For a call with a terminal, absent means no limit, except that of the session's scope.
+    /// maximum. For an attended call, absent means no limit, except that of the session's scope and the policy's for such calls.
     pub timeout_s: Option<u32>,
     /// Ends the call after this many seconds without output.
     pub idle_timeout_s: Option<u32>,
@@ -27,6 +27,9 @@ pub struct Bash {
     /// Whether standard output and error are separate in the outcome, each up to half of what is
     /// kept. Not with a terminal, which has one stream, nor in the background, which has one log.
     pub split: bool,
+    /// Whether a person has started it and can end it: the policy's time limits for the calls of a model do not count. A call with a
+    /// terminal is always attended. This is the client's word, and grants nothing that a background call does not have.
+    pub attended: bool,
 }
 
 /// A command line.

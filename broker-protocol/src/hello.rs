@@ -2,7 +2,7 @@
 
 use crate::digest::Digest;
 use crate::lease::check_paths;
-use crate::limit::TooLarge;
+use crate::limit::{self, TooLarge, at_most};
 use crate::network::{Network, NetworkRequest};
 use crate::scope::{Scope, Trust};
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,9 @@ pub struct Open {
     /// Seconds that a question of the session waits for its answer where the policy sets no time; at most
     /// [`limit::ANSWER_MAX_S`](crate::limit::ANSWER_MAX_S). Absent: [`limit::ANSWER_S`](crate::limit::ANSWER_S).
     pub answer_s: Option<u32>,
+    /// Other absolute paths of the project root, through links, under which commands find it too. At most
+    /// [`limit::PROJECT_NAMES`](crate::limit::PROJECT_NAMES); one that leads elsewhere is ignored.
+    pub names: Vec<String>,
 }
 
 impl Open {
@@ -119,6 +122,8 @@ impl Open {
         self.scope.as_ref().map_or(Ok(()), Scope::check)?;
         check_paths(&self.read, &self.write)?;
         check_paths(&self.reveal, &[])?;
+        at_most("names", self.names.len(), limit::PROJECT_NAMES, "paths")?;
+        check_paths(&self.names, &[])?;
         self.network.as_ref().map_or(Ok(()), NetworkRequest::check)
     }
 

@@ -47,9 +47,9 @@ pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, Networ
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
     Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer,
-    Failed, FileAnswer, FileReply, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind,
-    Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr, Truncated,
-    Undone, Unsearched, Usage, Walked, Written,
+    Failed, FileAnswer, FileReply, Grepped, Hunk, InPart, LeftRunning, Limit, Listed, ListedEntry,
+    ListedKind, Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr,
+    Truncated, Undone, Unsearched, Usage, Walked, Written,
 };
 pub use request::{
     BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead,

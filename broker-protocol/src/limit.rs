@@ -32,6 +32,8 @@ pub const ANSWER_S: u32 = 30;
 pub const ANSWER_MAX_S: u32 = 3600;
 /// Seconds that a question of `chat` or of the page of `serve` waits: for a person, who may be away from the screen.
 pub const ANSWER_OF_PERSON_S: u32 = 600;
+/// Other paths of its project root that a session names.
+pub const PROJECT_NAMES: usize = 4;
 /// Calls in progress at once on one connection.
 pub const CALLS: usize = 64;
 /// Bytes of live output a call may send before the client gives more credit.
@@ -46,6 +48,8 @@ pub const BACKGROUND: usize = 16;
 pub const BACKGROUND_LISTED: usize = 64;
 /// Bytes of a background process's output that one answer holds.
 pub const LOG: u32 = 64 * 1024;
+/// Processes left running by a command that are counted; one that leaves more has left that many or more.
+pub const LEFT_RUNNING: u8 = 64;
 /// Bytes of a service's name.
 pub const SERVICE_NAME: usize = 64;
 /// Variables that a service receives besides those of the session.

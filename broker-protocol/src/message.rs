@@ -72,7 +72,8 @@ pub enum ToBroker {
         /// How many bytes.
         bytes: u32,
     },
-    /// Cancels a call: its process tree is killed, and its outcome reports that.
+    /// Cancels a call, and its outcome reports that. The processes of a command get SIGTERM, and after two seconds what is left is
+    /// killed; cancelled again, at once.
     Cancel {
         /// Which call.
         call: CallId,

@@ -39,6 +39,17 @@ pub struct Ran {
     pub timeout_s: Option<u32>,
     /// A profile that would provide a program missing from this cell.
     pub profile: Option<String>,
+    /// The processes that its program has left running when it ended by itself.
+    pub leftover: LeftRunning,
+}
+
+/// Processes that were still running when the program of a command had ended; they were killed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftRunning {
+    /// How many; [`limit::LEFT_RUNNING`] means that many or more.
+    pub count: u8,
+    /// The names of the first ones. The program has chosen them.
+    pub names: Vec<String>,
 }
 
 /// What a command printed to standard error.

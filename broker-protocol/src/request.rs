@@ -418,6 +418,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         })
     }
 
@@ -441,6 +442,7 @@ mod tests {
                 stdin,
                 background,
                 split: true,
+                attended: false,
                 ..bash
             });
             assert_eq!(request.check().is_ok(), fits, "{request:?}");

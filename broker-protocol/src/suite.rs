@@ -107,6 +107,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         };
         for framework in Framework::ALL {
             let suite = bash(framework.command());

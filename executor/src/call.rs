@@ -7,8 +7,8 @@ use crate::poll::{Token, Waited};
 use crate::pool::Started;
 use crate::relay::{Command, Finished};
 use broker_protocol::{
-    CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, Outcome, Ran,
-    Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
+    CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
+    Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
 use nix::poll::PollFlags;
 use std::time::Instant;
@@ -272,6 +272,7 @@ impl Call {
                 stderr: None,
                 timeout_s: None,
                 profile: None,
+                leftover: LeftRunning::default(),
             }),
             CallState::Asked(_)
             | CallState::Running(_)

@@ -240,7 +240,12 @@ pub fn open(
         None
     };
     let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.1).into_iter().collect();
-    let build = || build_in_a_tier(&policy, abi, (&zones, tracer.clone()), user);
+    let session = SessionPaths {
+        zones: &zones,
+        names: &request.names,
+        tracer: tracer.as_deref(),
+    };
+    let build = || build_in_a_tier(&policy, abi, session, user);
     let (sandbox, refusal) = match build() {
         Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
             changed.push(central_root::set_aside(&zones.1).map_err(|_| error)?);
@@ -553,23 +558,32 @@ fn throw_away(
     Ok(tracer)
 }
 
+/// The paths of a session that do not depend on its tier.
+#[derive(Clone, Copy)]
+struct SessionPaths<'p> {
+    zones: &'p (PathBuf, PathBuf),
+    /// Other paths of the project, as the client names them.
+    names: &'p [String],
+    tracer: Option<&'p Path>,
+}
+
 /// Builds a sandbox in the namespaced tier, or in the flat one where the machine denies this user namespaces; then returns what it denies.
 fn build_in_a_tier(
     policy: &EffectivePolicy,
     abi: u32,
-    (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
+    paths: SessionPaths,
     user: &User,
 ) -> Result<(Sandbox, Option<String>), OpenError> {
-    let is_thrown_away = tracer.is_some();
+    let is_thrown_away = paths.tracer.is_some();
     // Known before anything is built, the projects are walked once.
     if !is_thrown_away
         && probe::may_refuse_namespaces()
         && let Err(refusal) = probe::namespaces()
     {
-        let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
+        let built = build_until_pinned(policy, Tier::Flat, abi, paths, user)?;
         return Ok((built, Some(refusal)));
     }
-    match build_until_pinned(policy, Tier::Namespaced, abi, (zones, tracer.clone()), user) {
+    match build_until_pinned(policy, Tier::Namespaced, abi, paths, user) {
         // A throw-away session needs mounts.
         Err(OpenError::Layer {
             step,
@@ -584,7 +598,7 @@ fn build_in_a_tier(
             refused: Some(_),
             ..
         }) => {
-            let built = build_until_pinned(policy, Tier::Flat, abi, (zones, tracer), user)?;
+            let built = build_until_pinned(policy, Tier::Flat, abi, paths, user)?;
             Ok((built, Some(format!("{step}: {source}"))))
         }
         built => Ok((built?, None)),
@@ -600,11 +614,11 @@ fn build_until_pinned(
     policy: &EffectivePolicy,
     tier: Tier,
     abi: u32,
-    in_zones: (&(PathBuf, PathBuf), Option<PathBuf>),
+    paths: SessionPaths,
     user: &User,
 ) -> Result<Sandbox, OpenError> {
     for _ in 1..BUILDS_MAX {
-        match build(policy, tier, abi, in_zones.clone(), user) {
+        match build(policy, tier, abi, paths, user) {
             Err(OpenError::Layer {
                 layer: Layer::ProtectedNames,
                 source,
@@ -613,16 +627,17 @@ fn build_until_pinned(
             built => return built,
         }
     }
-    build(policy, tier, abi, in_zones, user)
+    build(policy, tier, abi, paths, user)
 }
 
 fn build(
     policy: &EffectivePolicy,
     tier: Tier,
     abi: u32,
-    (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
+    paths: SessionPaths,
     user: &User,
 ) -> Result<Sandbox, OpenError> {
+    let zones = paths.zones;
     // Checked before anything is created; the cgroup is checked later, when it has been tried.
     let layers = machine::layers(tier, abi, &user.ablation);
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
@@ -651,8 +666,9 @@ fn build(
         spec.link(linked);
     }
     spec.show_image(shown);
-    if let Some(tracer) = tracer {
-        spec.trace(tracer);
+    spec.name_project(paths.names);
+    if let Some(tracer) = paths.tracer {
+        spec.trace(tracer.to_owned());
     }
     if spec.policy.central == Access::Write {
         undo_directory::make(&spec.central);

@@ -37,6 +37,8 @@ pub struct CommandPlan {
     pub background: bool,
     /// Whether it is a service, which lives as long as the session: its output is neither stored nor limited.
     pub service: bool,
+    /// Whether a person has started it.
+    pub attended: bool,
     pub timeout_s: Option<u32>,
     pub idle_timeout_s: Option<u32>,
     /// Leases of paths for its cell, until that is made.
@@ -119,6 +121,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         live: bash.live && !bash.background,
         background: bash.background,
         service: false,
+        attended: bash.attended || matches!(bash.stdin, Stdin::Terminal(_)),
         timeout_s,
         idle_timeout_s: bash.idle_timeout_s,
         leases: None,
@@ -153,6 +156,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
         live: true,
         background: false,
         service: true,
+        attended: false,
         timeout_s: spec.policy.scope_timeout("bash"),
         idle_timeout_s: None,
         leases: None,
@@ -218,12 +222,14 @@ impl CommandPlan {
     }
 }
 
-/// The time limit of a command. At a terminal it has none unless it requests one: a person can end it. In the
-/// background it has none either: it ends with the session. A scope's limit for commands applies to both.
+/// The time limit of a command. One that a person has started has none unless the person or the policy sets one for it. In the
+/// background it has none unless it requests one: it ends with the session. A scope's limit for commands applies to both.
 fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
-    let endless = bash.background || matches!(bash.stdin, Stdin::Terminal(_));
+    let is_at_terminal = matches!(bash.stdin, Stdin::Terminal(_));
     match bash.timeout_s.or_else(|| policy.scope_timeout("bash")) {
-        None if endless => None,
+        // Nobody is thrown out of a shell.
+        None if bash.background || is_at_terminal => None,
+        asked if bash.attended || is_at_terminal => policy.attended_timeout(asked),
         asked => policy.timeout(asked),
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::plan::CommandPlan;
 use broker_protocol::{
-    Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, Limit, Outcome, Ran, Stderr,
-    Stdin, Usage, limit,
+    Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, LeftRunning, Limit, Outcome, Ran,
+    Stderr, Stdin, Usage, limit,
 };
-use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
 use executor_cell::project::describe_refusals;
 use executor_cell::report::{End, Message, Report};
+use executor_cell::{CellHandle, Leftover};
 use executor_layers::spec::SandboxSpec;
 use executor_supervisor::{MESSAGES_MAX, Refusal, named};
 use executor_sys::file;
@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// How long the processes of a command may take to end by themselves when the broker ends it: git removes its locks, a server its socket.
+const GRACE: Duration = Duration::from_secs(2);
 /// How long a cell may take to kill its processes before the broker kills it.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum bytes read after a command's processes are dead: the largest pipe of an ordinary user
@@ -51,12 +53,16 @@ pub struct Command {
     usage: Usage,
     /// Why the broker ended the command, if it did.
     ended: Option<Ended>,
+    /// Whether it has printed more than it may: the rest is dropped.
+    is_mute: bool,
     /// Why its cell is lost although it reports, if so.
     fault: Option<&'static str>,
     /// Number of signals sent.
     signals: u32,
     /// The refusals that its cell has reported.
     refusals: Vec<Refusal>,
+    /// What the cell has reported as left running by the program.
+    leftover: Option<Leftover>,
     report: Option<Result<Report, io::ErrorKind>>,
     after_report: usize,
 }
@@ -66,6 +72,8 @@ struct Clocks {
     wall: Option<Instant>,
     idle: Option<Duration>,
     last_output: Instant,
+    /// When the cell must kill what has not ended by itself.
+    sweep: Option<Instant>,
     /// When the broker kills the cell.
     kill: Option<Instant>,
 }
@@ -99,6 +107,8 @@ pub struct Finished {
     pub unnamed: u64,
     /// Whether it has failed, and left no room in the session's private storage.
     pub scratch_full: bool,
+    /// What its program has left running.
+    pub leftover: Leftover,
 }
 
 impl Command {
@@ -125,6 +135,7 @@ impl Command {
                 wall: plan.timeout_s.map(|limit| now + seconds(limit)),
                 idle: plan.idle_timeout_s.map(seconds),
                 last_output: now,
+                sweep: None,
                 kill: None,
             },
             plan,
@@ -133,9 +144,11 @@ impl Command {
             account: Account::open(limits, capacity),
             usage: Usage::default(),
             ended: None,
+            is_mute: false,
             fault: None,
             signals: 0,
             refusals: Vec::new(),
+            leftover: None,
             report: None,
             after_report: 0,
         }
@@ -196,26 +209,21 @@ impl Command {
     /// When the next timeout is due.
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
-        let running = self.report.is_none() && self.ended.is_none();
         let account = self.account.as_ref().map(Account::due);
-        let watched = if running {
-            [self.clocks.wall, idle, account]
-        } else {
-            [None; 3]
+        let watched = match (&self.report, self.ended) {
+            (None, None) => [self.clocks.wall, idle, account],
+            // What it does with the time that it is given counts.
+            (None, Some(_)) => [self.clocks.sweep, self.clocks.kill, account],
+            (Some(_), _) => [None; 3],
         };
-        watched
-            .into_iter()
-            .chain([self.clocks.kill])
-            .flatten()
-            .min()
+        watched.into_iter().flatten().min()
     }
 
     /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) {
         let over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        if over(self.clocks.kill) {
-            self.clocks.kill = None;
-            self.cell.kill();
+        if self.ended.is_some() {
+            self.tick_ended(now);
         } else if over(self.clocks.wall) {
             self.end(Ended::TimedOut);
         } else if over(self.clocks.idle.map(|idle| self.clocks.last_output + idle)) {
@@ -225,29 +233,60 @@ impl Command {
         }
     }
 
+    /// Handles the timeouts of a command that the broker has ended.
+    fn tick_ended(&mut self, now: Instant) {
+        let over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if over(self.clocks.kill) {
+            self.clocks.kill = None;
+            self.cell.kill();
+        } else if over(self.clocks.sweep) {
+            self.sweep();
+        } else if over(self.account.as_ref().map(Account::due)) {
+            self.check_account(now);
+        }
+    }
+
     fn check_account(&mut self, now: Instant) {
         let pidfd = self.cell.pidfd.as_fd();
-        if self.ended.is_none()
-            && let Some(limit) = self
-                .account
-                .as_mut()
-                .and_then(|account| account.check(pidfd, now))
-        {
-            self.end(Ended::Limited(limit));
+        let exceeded = self
+            .account
+            .as_mut()
+            .and_then(|account| account.check(pidfd, now));
+        if let Some(limit) = exceeded {
+            // Each moment more costs the machine.
+            self.end_at_once(Ended::Limited(limit));
+        }
+    }
+
+    /// Ends the command: its processes may end by themselves, and what has not in time is killed by the cell, which then reports.
+    /// Ending it again kills at once.
+    pub fn end(&mut self, why: Ended) {
+        if self.report.is_some() || self.ended.is_some() {
+            return self.end_at_once(why);
+        }
+        self.ended = Some(why);
+        self.clocks.sweep = Some(Instant::now() + GRACE);
+        // If the cell takes no more, it is stuck; if it is gone, its closed socket shows it.
+        if self.cell.terminate().is_err() {
+            self.sweep();
         }
     }
 
     /// Ends the command: the cell kills everything in it and reports.
-    pub fn end(&mut self, why: Ended) {
+    pub fn end_at_once(&mut self, why: Ended) {
         if self.report.is_some() {
             // It has ended by itself; a client that cancels it need not take the rest of its output.
             self.live = false;
             return;
         }
-        if self.ended.is_some() {
-            return;
+        self.ended.get_or_insert(why);
+        if self.clocks.kill.is_none() {
+            self.sweep();
         }
-        self.ended = Some(why);
+    }
+
+    fn sweep(&mut self) {
+        (self.account, self.clocks.sweep) = (None, None);
         self.clocks.kill = Some(Instant::now() + SWEEP_TIMEOUT);
         self.cell.end();
     }
@@ -348,8 +387,7 @@ impl Command {
                 return None;
             }
         };
-        self.take_output(stderr, &buffer[..length]);
-        if !live {
+        if !self.take_output(stderr, &buffer[..length]) || !live {
             return None;
         }
         self.credit -= length as u32;
@@ -357,7 +395,17 @@ impl Command {
         Some((self.sequence - 1, buffer[..length].to_vec()))
     }
 
-    fn take_output(&mut self, stderr: bool, bytes: &[u8]) {
+    /// Takes a piece of output; false if it is over the limit, and dropped.
+    fn take_output(&mut self, stderr: bool, bytes: &[u8]) -> bool {
+        if self.report.is_some() {
+            self.after_report += bytes.len();
+            if self.after_report > 2 * LAST_BYTES {
+                (self.stdout, self.stderr) = (None, None);
+            }
+        }
+        if self.is_mute {
+            return false;
+        }
         self.clocks.last_output = Instant::now();
         match &mut self.plan.stderr {
             Some(apart) if stderr => apart.push(bytes),
@@ -371,14 +419,10 @@ impl Command {
         *counter += bytes.len() as u64;
         let total = self.usage.stdout_bytes + self.usage.stderr_bytes;
         if self.output_max.is_some_and(|max| total > max) {
+            self.is_mute = true;
             self.end(Ended::Limited(Limit::Output));
         }
-        if self.report.is_some() {
-            self.after_report += bytes.len();
-            if self.after_report > 2 * LAST_BYTES {
-                (self.stdout, self.stderr) = (None, None);
-            }
-        }
+        true
     }
 
     fn receive_report(&mut self) {
@@ -391,8 +435,11 @@ impl Command {
                 Ok(Message::Refused(refusal)) if self.refusals.len() < MESSAGES_MAX => {
                     self.refusals.push(refusal);
                 }
+                Ok(Message::Leftover(leftover)) if self.leftover.is_none() => {
+                    self.leftover = Some(leftover);
+                }
                 // It is no cell of ours any more.
-                Ok(Message::Refused(_)) => {
+                Ok(Message::Refused(_) | Message::Leftover(_)) => {
                     self.cell.kill();
                     break Some(Err(io::ErrorKind::InvalidData));
                 }
@@ -416,11 +463,13 @@ impl Command {
             plan,
             ended,
             refusals,
+            leftover,
             report,
             mut usage,
             kept,
             ..
         } = self;
+        let leftover = leftover.unwrap_or_default();
         let broken = |message: &str| {
             Err(Broken {
                 message: message.to_owned(),
@@ -438,6 +487,7 @@ impl Command {
                 refusals,
                 unnamed: 0,
                 scratch_full: false,
+                leftover,
             };
         };
         let CpuAndMemory {
@@ -468,6 +518,7 @@ impl Command {
             refusals,
             unnamed,
             scratch_full,
+            leftover,
         }
     }
 }
@@ -484,10 +535,9 @@ impl Finished {
         match self.end {
             Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
             Ok(Ended::TimedOut) => {
-                self.plan
-                    .timeout_s
-                    .iter()
-                    .for_each(|seconds| denied.push(policy.denied_time(*seconds)));
+                self.plan.timeout_s.iter().for_each(|seconds| {
+                    denied.push(policy.denied_time(*seconds, self.plan.attended))
+                });
             }
             Ok(Ended::Idle) => denied.push(policy.denied_idle_time()),
             Ok(
@@ -498,6 +548,9 @@ impl Finished {
                 | Ended::NoDirectory(_),
             )
             | Err(_) => {}
+        }
+        if self.made_foreign_calls() {
+            denied.push(policy.denied_foreign_calls());
         }
         refused.into_iter().for_each(|denial| denied.push(denial));
         denied.add_unnamed(self.unnamed);
@@ -516,6 +569,23 @@ impl Finished {
                 .for_each(|denial| denied.push_new(denial));
         }
         denied
+    }
+
+    /// Whether its program, or the last process of a shell, ended as the filters end one that makes calls of another interface.
+    fn made_foreign_calls(&self) -> bool {
+        match self.end {
+            Ok(Ended::Signalled(signal)) => signal == libc::SIGSYS,
+            Ok(Ended::Exited(code)) => code == 128 + libc::SIGSYS,
+            Ok(
+                Ended::TimedOut
+                | Ended::Idle
+                | Ended::Cancelled
+                | Ended::Limited(_)
+                | Ended::NotStarted(_)
+                | Ended::NoDirectory(_),
+            )
+            | Err(_) => false,
+        }
     }
 
     /// Limits that a failed command reached without being killed for them: its own calls failed.
@@ -560,9 +630,19 @@ impl Finished {
                 stderr,
                 timeout_s,
                 profile,
+                leftover: named_processes(&self.leftover),
             }),
             self.usage,
         )
+    }
+}
+
+/// Leftover processes for the client: bytes that the program has chosen, as text.
+fn named_processes(leftover: &Leftover) -> LeftRunning {
+    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+    LeftRunning {
+        count: leftover.count,
+        names: leftover.names.iter().map(text).collect(),
     }
 }
 

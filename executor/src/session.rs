@@ -11,6 +11,7 @@ use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
+use crate::relay::Command;
 use crate::repository_question::{answerer, indexes_below};
 use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
@@ -168,12 +169,21 @@ impl Session {
 
     /// Ends a call. One that has ended in the meantime is already answered.
     pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
+        self.cancel_with(id, Command::end)
+    }
+
+    /// The same without time for its command to end by itself.
+    pub fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
+        self.cancel_with(id, Command::end_at_once)
+    }
+
+    fn cancel_with(&mut self, id: CallId, end: fn(&mut Command, Ended)) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
         match &mut call.state {
             CallState::Running(command) => {
-                command.end(Ended::Cancelled);
+                end(command, Ended::Cancelled);
                 self.relay(id, usize::MAX);
             }
             CallState::Waiting => {

@@ -61,7 +61,7 @@ impl Session {
             .collect();
         running
             .iter_mut()
-            .for_each(|command| command.end(Ended::Cancelled));
+            .for_each(|command| command.end_at_once(Ended::Cancelled));
         let until = Instant::now() + LAST_SWEEP;
         let mut refusals = Vec::new();
         for command in running {

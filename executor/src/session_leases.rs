@@ -109,7 +109,7 @@ impl Session {
         let ended = self.approvals.leases.take_ended();
         for (lease, how) in &ended {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;
-            // A running command keeps its granted paths until it ends.
+            // A running command keeps its granted paths until it ends, so it gets no time for that.
             let has = |call: &&Call| call.leases.contains(&lease.lease);
             let calls: Vec<_> = self
                 .calls
@@ -117,7 +117,9 @@ impl Session {
                 .filter(has)
                 .map(|call| call.id)
                 .collect();
-            calls.into_iter().try_for_each(|call| self.cancel(call))?;
+            calls
+                .into_iter()
+                .try_for_each(|call| self.cancel_at_once(call))?;
         }
         Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
     }

@@ -16,6 +16,9 @@ pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
         print::json(&ResultLine::for_model(None, result))?;
     } else {
         print::findings(result.findings());
+        if let Some(left) = result.left_running() {
+            print::note(&left.to_string());
+        }
         print::result(&render(
             result.tool(),
             &result.text,

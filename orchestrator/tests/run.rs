@@ -6,7 +6,8 @@ mod fake_broker;
 
 use broker_protocol::{
     AttemptKind, Barrier, Bash, Captured, Command, Denial, Denials, Ended, ErrorKind, Failed,
-    FromBroker, Layer, Outcome, Ran, Refused, Remedy, Request, Signal, Stdin, ToBroker,
+    FromBroker, Layer, LeftRunning, Outcome, Ran, Refused, Remedy, Request, Signal, Stdin,
+    ToBroker,
 };
 use fake_broker::{Broker, PATIENCE, Peer};
 use nix::sys::signal::{self, kill};
@@ -59,6 +60,7 @@ fn words_go_as_they_are_and_streams_come_apart() {
             assert_eq!(words(&bash), [&b"printf"[..], b"%s", b"a b", b"--", b""]);
             assert_eq!((&bash.stdin, bash.live), (&Stdin::Null, true));
             assert_eq!((bash.timeout_s, bash.idle_timeout_s), (None, None));
+            assert!(bash.attended);
             peer.output(call, false, b"out");
             peer.output(call, true, b"err");
             peer.ended(call, Ended::Exited(42), b"outerr");
@@ -79,7 +81,7 @@ fn each_end_has_its_code_and_says_what_the_command_cannot() {
     let limit = "lazaret: the command ran into its time limit of 10 s and was killed\n";
     let remedy = said.strip_prefix(limit).unwrap();
     assert!(
-        ["--timeout", "`timeout_s`", "`timeout_max_s`"]
+        ["--timeout", "`attended_timeout_s`"]
             .iter()
             .all(|key| remedy.contains(key)),
         "{said}"
@@ -142,19 +144,41 @@ fn each_end_has_its_code_and_says_what_the_command_cannot() {
 }
 
 #[test]
-fn a_shorter_time_limit_than_asked_for_is_reported() {
-    let ended = |peer: &mut Peer, call, _| peer.ended(call, Ended::Exited(0), b"");
-    let (code, _, said) = run(&["--timeout", "5000", "x"], ended);
-    assert_eq!(code, Some(0));
-    assert!(
-        said.contains("--timeout 5000: ") && said.contains("at most 600 s (`timeout_max_s`"),
-        "{said}"
-    );
-    assert_eq!(run(&["--timeout", "600", "x"], ended).2, "");
-    assert_eq!(
-        run(&["--profile", "claude", "--timeout", "5000", "x"], ended).2,
-        ""
-    );
+fn a_time_limit_is_what_a_person_asks_for() {
+    let (code, _, said) = run(&["--timeout", "5000", "x"], |peer, call, bash| {
+        assert_eq!((bash.timeout_s, bash.attended), (Some(5000), true));
+        peer.ended(call, Ended::Exited(0), b"");
+    });
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn processes_left_running_are_named() {
+    let left = |peer: &mut Peer, call, _| {
+        let leftover = LeftRunning {
+            count: 2,
+            names: vec!["node".into(), "x\x1b[2J".into()],
+        };
+        peer.done(
+            call,
+            Outcome::Ran(Ran {
+                ended: Ended::Exited(0),
+                output: Captured::default(),
+                spill: None,
+                stderr: None,
+                timeout_s: None,
+                profile: None,
+                leftover,
+            }),
+        );
+    };
+    let line = "lazaret: 2 processes were still running at the end of the command and killed: node, x\\u{1b}[2J\n";
+    let (code, _, said) = run(&["x"], left);
+    assert_eq!((code, said.as_str()), (Some(0), line));
+    let (_, json, said) = run(&["--json", "x"], left);
+    let result: Value = serde_json::from_str(&json).unwrap();
+    let names = &result["metadata"]["leftRunning"]["names"];
+    assert_eq!((said.as_str(), names[0].as_str()), ("", Some("node")));
 }
 
 /// A denial with an escape sequence in its target.
@@ -382,7 +406,7 @@ fn output_that_cannot_be_written_is_reported_once() {
 }
 
 #[test]
-fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
+fn the_first_interrupt_is_for_the_command_the_second_ends_it_and_the_third_at_once() {
     let (started, start) = std::sync::mpsc::channel();
     let broker = Broker::start(move |peer| {
         peer.open();
@@ -405,10 +429,13 @@ fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
         );
         started.send(()).unwrap();
         assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
+        started.send(()).unwrap();
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
         peer.ended(call, Ended::Cancelled, b"");
     });
     let mut child = broker.lazaret("run").args(["sleep", "9"]).spawn().unwrap();
-    for signal in [signal::SIGINT, signal::SIGTERM, signal::SIGINT] {
+    let interrupt = signal::SIGINT;
+    for signal in [interrupt, signal::SIGTERM, interrupt, interrupt] {
         start.recv_timeout(PATIENCE).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     }
@@ -464,6 +491,7 @@ fn json_is_one_object_with_everything() {
                 stderr: None,
                 timeout_s: Some(600),
                 profile: None,
+                leftover: broker_protocol::LeftRunning::default(),
             }),
         );
     });

@@ -175,7 +175,6 @@ fn bare(program: &BpfProgram) -> BpfProgram {
 
 /// What an action of a list is to the kernel (`linux/seccomp.h`).
 fn action(filter: &Value, name: &str) -> u32 {
-    const ERRNO: u32 = 0x0005_0000;
     let action = &filter["main"][name];
     let number = |kind: &str| {
         action[kind]
@@ -275,7 +274,11 @@ fn tidy(program: &[sock_filter]) -> BpfProgram {
         .collect()
 }
 
-/// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64.
+/// The last call of seccompiler's tables (`mseal`, Linux 6.10).
+const LAST: u32 = 462;
+
+/// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64. A call that nobody here knows is
+/// absent, as on an older kernel: libraries then do without.
 fn foreign(arch: &str) -> BpfProgram {
     let (own, has_x32) = match arch {
         "x86_64" => (0xc000_003e, true),
@@ -293,7 +296,10 @@ fn foreign(arch: &str) -> BpfProgram {
             bpf(GREATER_OR_EQUAL, 0, 1, X32_BIT),
             bpf(RETURN, 0, 0, KILL_PROCESS),
         ]);
+    } else {
+        program.push(bpf(LOAD, 0, 0, NUMBER));
     }
+    program.extend([bpf(GREATER, 0, 1, LAST), bpf(RETURN, 0, 0, ERRNO | ENOSYS)]);
     program
 }
 
@@ -345,6 +351,9 @@ const ALLOW: u32 = 0x7fff_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
 /// x32 calls have the number of an x86_64 call with this bit set (`arch/x86/include/uapi/asm/unistd.h`).
 const X32_BIT: u32 = 0x4000_0000;
+/// `SECCOMP_RET_ERRNO`, to which the error is added.
+const ERRNO: u32 = 0x0005_0000;
+const ENOSYS: u32 = 38;
 /// `SECCOMP_RET_TRACE` with no data: no tracer is meant, and seccompiler has no word for the next.
 const TRACE: u32 = 0x7ff0_0000;
 /// `SECCOMP_RET_USER_NOTIF`.

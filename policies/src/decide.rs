@@ -387,6 +387,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         })
     }
 

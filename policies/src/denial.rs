@@ -10,7 +10,8 @@ use crate::secrets::SecretMode;
 use crate::source::{Origin, SourceKind};
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
+    AttemptKind, Barrier, Denial, Layer, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone,
+    limit,
 };
 use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
@@ -141,12 +142,14 @@ impl EffectivePolicy {
         self.denied_by_key(target, limit.name(), why, example)
     }
 
-    /// The denial of more wall time than `seconds`.
-    pub fn denied_time(&self, seconds: u32) -> Denial {
+    /// The denial of more wall time than `seconds`; `attended`: to a command that a person has started.
+    pub fn denied_time(&self, seconds: u32, attended: bool) -> Denial {
         let why = format!("The command exceeded its time limit of {seconds} s.");
-        let max = self
-            .timeout(Some(limit::TIMEOUT_S))
-            .unwrap_or(limit::TIMEOUT_S);
+        let max = match attended {
+            true => self.attended_timeout(Some(limit::TIMEOUT_S)),
+            false => self.timeout(Some(limit::TIMEOUT_S)),
+        };
+        let max = max.unwrap_or(limit::TIMEOUT_S);
         if seconds < max {
             let by = Barrier::Limit("timeout_s".into());
             let remedy = Remedy::Option(format!("a `timeout` (--timeout) of up to {max} s"));
@@ -161,6 +164,15 @@ impl EffectivePolicy {
             return Denial::new(AttemptKind::Use, "time", Barrier::Rule(by), why, remedy);
         }
         self.denied_by_key("time", "timeout_max_s", why, SECONDS)
+    }
+
+    /// The denial of system calls that only programs for another kind of machine make.
+    pub fn denied_foreign_calls(&self) -> Denial {
+        let why = "A process was killed by SIGSYS, as for a system call of 32-bit programs or of another foreign interface. A cell \
+                   runs programs for 64 bits only: build or install this one for them.";
+        let by = Barrier::Layer(Layer::Seccomp, None);
+        let target = "calls of a 32-bit program";
+        Denial::new(AttemptKind::SystemCall, target, by, why, Remedy::Nothing)
     }
 
     /// The denial of more time without output than was asked for.
@@ -544,12 +556,12 @@ why = 'Licences stay.'
             memory.contains("more than 256 MiB together") && memory.contains("extends = 'tight'"),
             "{memory}"
         );
-        let short = policy.denied_time(60);
+        let short = policy.denied_time(60, false);
         assert!(
             matches!(&short.remedy, Remedy::Option(text) if text.contains("up to 90 s")),
             "{short}"
         );
-        let long = policy.denied_time(90);
+        let long = policy.denied_time(90, false);
         assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
         // What is to be written is a policy.
         let Remedy::Policy(line) = policy.denied_use(Limit::Memory).remedy else {

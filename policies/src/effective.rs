@@ -134,6 +134,17 @@ impl EffectivePolicy {
         shortest.map(|seconds| seconds.max(1))
     }
 
+    /// The same for a command that a person has started. Where the policy sets no limit for those, any that is asked for is less.
+    pub fn attended_timeout(&self, asked: Option<u32>) -> Option<u32> {
+        let scope = self.scope_timeout("bash");
+        let Some(default) = self.limits.attended_timeout_s else {
+            return [asked, scope].into_iter().flatten().min();
+        };
+        let wanted = asked.or(scope).unwrap_or(default);
+        let longest = [self.limits.timeout_max_s, scope].into_iter().flatten();
+        longest.chain([wanted]).min()
+    }
+
     /// The grants that file tools read too: programs, libraries, toolchains. What is granted of `/etc` are settings, which
     /// programs need and nobody else: a file tool that asks for `/etc/passwd` tries to leave the roots, whatever a cell may read.
     pub fn readable(&self) -> impl Iterator<Item = &Grant> {
@@ -502,6 +513,17 @@ mod tests {
             (endless.timeout(None), endless.timeout(Some(7000))),
             (None, Some(7000))
         );
+    }
+
+    #[test]
+    fn a_person_has_the_time_limit_that_is_set_for_one() {
+        let mut policy = policy();
+        let limits = |policy: &EffectivePolicy| {
+            [None, Some(5), Some(7000)].map(|asked| policy.attended_timeout(asked))
+        };
+        assert_eq!(limits(&policy), [None, Some(5), Some(7000)]);
+        policy.limits.attended_timeout_s = Some(30);
+        assert_eq!(limits(&policy), [Some(30), Some(5), Some(600)]);
     }
 
     #[test]

@@ -49,6 +49,9 @@ limits! {
     timeout_s: Option<u32> = "seconds_or_none",
     /// Most wall seconds a command may ask for; `None`: any number, or no limit at all.
     timeout_max_s: Option<u32> = "seconds_or_none",
+    /// The same as `timeout_s` for a command that a person has started (`lazaret run`). A file that sets only `timeout_s` sets both.
+    /// `None`: no limit, and any that is asked for.
+    attended_timeout_s: Option<u32> = "seconds_or_none",
     /// Bytes of a command's output kept in its result, half from the beginning and half from the end; at most
     /// [`CAPTURE_MAX`].
     capture: u64 = "capture",
@@ -108,7 +111,10 @@ impl Limit for Option<u64> {
 impl LimitsTable {
     /// Takes over the keys of `later`.
     pub(crate) fn set(&mut self, later: &LimitsTable) {
-        for (own, later) in self.fields().into_iter().zip(later.clone().fields()) {
+        let mut later = later.clone();
+        // Who writes a limit for all commands means a person's too.
+        later.attended_timeout_s = later.attended_timeout_s.or(later.timeout_s);
+        for (own, later) in self.fields().into_iter().zip(later.fields()) {
             *own = later.or(*own);
         }
     }
@@ -145,7 +151,9 @@ impl LimitsTable {
             });
         }
         for ceiling in ceilings {
-            for (own, ceiling) in self.fields().into_iter().zip(ceiling.clone().fields()) {
+            let mut ceiling = ceiling.clone();
+            ceiling.attended_timeout_s = ceiling.attended_timeout_s.or(ceiling.timeout_max_s);
+            for (own, ceiling) in self.fields().into_iter().zip(ceiling.fields()) {
                 let lowered = [own.flatten(), ceiling.flatten()]
                     .into_iter()
                     .flatten()

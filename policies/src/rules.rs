@@ -496,6 +496,7 @@ mod tests {
                 live: false,
                 background: false,
                 split: false,
+                attended: false,
             });
             let (steps, _) = steps::of(|| judge(&rules, &Facts::of(&request)));
             assert!(

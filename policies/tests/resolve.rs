@@ -244,6 +244,25 @@ fn the_default_time_is_not_over_the_longest() {
 }
 
 #[test]
+fn a_time_limit_for_all_commands_is_one_for_a_persons_too() {
+    let limit = |text: &str| {
+        let profile = format!("[profile.a]\nextends = 'default'\n{text}");
+        resolve(&[user(&profile)], "a")
+            .unwrap()
+            .limits
+            .attended_timeout_s
+    };
+    assert_eq!(limit(""), None);
+    assert_eq!(limit("limits = { timeout_max_s = 900 }"), None);
+    assert_eq!(limit("limits = { timeout_s = 30 }"), Some(30));
+    assert_eq!(
+        limit("limits = { timeout_s = 30, attended_timeout_s = 'none' }"),
+        None
+    );
+    assert_eq!(limit("[ceiling]\ntimeout_max_s = 300"), Some(300));
+}
+
+#[test]
 fn a_profile_may_have_no_time_limit_and_a_ceiling_sets_one() {
     let endless = "[profile.a.limits]\ntimeout_s = 'none'\ntimeout_max_s = 'none'\n";
     let times = |files: &[Source]| {

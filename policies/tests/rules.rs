@@ -74,6 +74,7 @@ fn bash(command: Command) -> Request {
         live: false,
         background: false,
         split: false,
+        attended: false,
     })
 }
 

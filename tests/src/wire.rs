@@ -262,6 +262,7 @@ pub fn opening(world: &World) -> Open {
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     }
 }
 
@@ -283,5 +284,6 @@ pub fn shell(command: &str) -> Bash {
         live: false,
         background: false,
         split: false,
+        attended: false,
     }
 }

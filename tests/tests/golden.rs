@@ -380,6 +380,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     };
     let scoped = Open {
         scope: Some(scope()),
@@ -528,6 +529,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
             "bash, streams apart",
             call(Request::Bash(Bash {
                 split: true,
+                attended: false,
                 ..streamed()
             })),
         ),
@@ -744,6 +746,7 @@ fn bash(command: Command, stdin: Stdin) -> Bash {
         live: false,
         background: false,
         split: false,
+        attended: false,
     }
 }
 
@@ -959,6 +962,7 @@ fn ran(ended: Ended) -> Ran {
         stderr: None,
         timeout_s: None,
         profile: None,
+        leftover: broker_protocol::LeftRunning::default(),
     }
 }
 

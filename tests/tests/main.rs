@@ -10,9 +10,11 @@ mod approval;
 mod bounds;
 mod chat;
 mod clients;
+mod compatibility;
 mod containers;
 mod denials;
 mod end_to_end;
+mod endings;
 mod escapes;
 mod findings;
 mod gc;
@@ -54,9 +56,11 @@ fn main() -> std::process::ExitCode {
             bounds::tests(),
             chat::tests(),
             clients::tests(),
+            compatibility::tests(),
             containers::tests(),
             denials::tests(),
             end_to_end::tests(),
+            endings::tests(),
             escapes::tests(),
             findings::tests(),
             gc::tests(),

@@ -8,7 +8,8 @@
 //! cell is left and that its own state is unchanged, it takes the next order, up to [`USES_MAX`] in all.
 
 use crate::children;
-use crate::order::{self, CellPlan};
+use crate::leftover::Leftover;
+use crate::order::{self, CellPlan, Steering};
 use crate::process_state::ProcessState;
 use crate::report::{End, Message, Report};
 use crate::spawn::Spawner;
@@ -29,7 +30,7 @@ use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_yield;
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::statvfs::statvfs;
@@ -112,6 +113,30 @@ enum Sweep {
     Descendants,
 }
 
+impl Sweep {
+    /// Asks all processes of the cell to end, those too that are stopped.
+    fn terminate(self) {
+        match self {
+            Sweep::All => {
+                for signal in [libc::SIGTERM, libc::SIGCONT] {
+                    // ESRCH: nothing is left.
+                    let _ = process::kill_all(signal);
+                }
+            }
+            Sweep::Descendants => children::terminate_all(),
+        }
+    }
+
+    /// Kills them.
+    fn kill(self) {
+        match self {
+            // ESRCH: nothing is left.
+            Sweep::All => drop(process::kill_all(libc::SIGKILL)),
+            Sweep::Descendants => children::kill_all(),
+        }
+    }
+}
+
 /// The state of one call, apart from its processes.
 struct Cell<'c> {
     slot: &'c Slot<'c>,
@@ -123,6 +148,8 @@ struct Cell<'c> {
     streams: Vec<OwnedFd>,
     /// The refusals of its supervisor.
     refusals: Refusals,
+    /// What its program has left running, if it ended by itself.
+    leftover: Leftover,
     /// By everything that was reaped.
     used: CpuAndMemory,
 }
@@ -224,6 +251,10 @@ impl<'a> Slot<'a> {
             for refusal in cell.refusals.list() {
                 let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
             }
+            if cell.leftover.count > 0 {
+                let leftover = Message::leftover(&cell.leftover);
+                let _ = message::send(self.socket.as_fd(), &leftover, &[]);
+            }
             // The broker may be gone: then nobody is left to read it.
             if message::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !reusable {
                 break;
@@ -278,6 +309,7 @@ impl<'a> Slot<'a> {
                 unused_listener: None,
                 streams: Vec::new(),
                 refusals,
+                leftover: Leftover::default(),
                 used,
             },
         ))
@@ -337,12 +369,20 @@ impl Cell<'_> {
         started
     }
 
-    /// Reaps children, forwards signals and answers supervised calls, until the program or the broker ends the call.
+    /// Reaps children, forwards signals and answers supervised calls, until the program or the broker ends the call. When the broker
+    /// asks all processes to end, this waits for each of them: a shell ends before what it has started.
     fn watch(&mut self, program: Pid) -> End {
-        let mut ended = true;
+        let (mut ended, mut end, mut terminates) = (true, None, false);
         loop {
-            if ended && let Some(end) = self.reap(program) {
-                return end;
+            if ended {
+                let (now, is_last) = self.reap(program);
+                end = end.or(now);
+                if let Some(end) = end.filter(|_| is_last || !terminates) {
+                    if !is_last {
+                        self.leftover = Leftover::find();
+                    }
+                    return end;
+                }
             }
             let Ok(ready) = self.wait() else {
                 return End::Signalled(libc::SIGKILL);
@@ -351,24 +391,41 @@ impl Cell<'_> {
             if ended {
                 while let Ok(Some(_)) = self.slot.child_ends.read_signal() {}
             }
-            if ready.ordered && !order::forward_signal(self.slot.socket, program) {
-                return End::Signalled(libc::SIGKILL);
-            }
-            match &mut self.supervisor {
-                // No process that could call is left.
-                _ if ready.deserted => {
-                    self.supervisor.iter().for_each(Supervisor::tidy);
-                    self.refusals = self
-                        .supervisor
-                        .as_ref()
-                        .map(Supervisor::take_refusals)
-                        .unwrap_or_default();
-                    self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
+            if ready.ordered {
+                match order::receive_steering(self.slot.socket) {
+                    Some(Steering::Signal(_)) if end.is_some() => {}
+                    Some(Steering::Signal(signal)) => {
+                        // The program is the leader of its own session and group; an error means that it has just ended.
+                        let _ = kill(Pid::from_raw(-program.as_raw()), signal);
+                    }
+                    Some(Steering::Terminate) => {
+                        terminates = true;
+                        self.slot.sweep.terminate();
+                    }
+                    Some(Steering::End) => return end.unwrap_or(End::Signalled(libc::SIGKILL)),
+                    None => {}
                 }
-                Some(supervisor) if ready.called => supervisor.answer(),
-                Some(supervisor) => supervisor.retry(),
-                None => {}
             }
+            self.supervise(&ready);
+        }
+    }
+
+    /// Answers a supervised call, if there is one.
+    fn supervise(&mut self, ready: &Ready) {
+        match &mut self.supervisor {
+            // No process that could call is left.
+            _ if ready.deserted => {
+                self.supervisor.iter().for_each(Supervisor::tidy);
+                self.refusals = self
+                    .supervisor
+                    .as_ref()
+                    .map(Supervisor::take_refusals)
+                    .unwrap_or_default();
+                self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
+            }
+            Some(supervisor) if ready.called => supervisor.answer(),
+            Some(supervisor) => supervisor.retry(),
+            None => {}
         }
     }
 
@@ -406,22 +463,27 @@ impl Cell<'_> {
         })
     }
 
-    /// Reaps every child that has ended; `Some` when the program was among them.
-    fn reap(&mut self, program: Pid) -> Option<End> {
-        while let Ok(Some(change)) = process::wait_any(false) {
+    /// Reaps every child that has ended; returns the program's end if it was among them, and whether no child is left.
+    fn reap(&mut self, program: Pid) -> (Option<End>, bool) {
+        let mut end = None;
+        loop {
+            let change = match process::wait_any(false) {
+                Ok(Some(change)) => change,
+                Ok(None) => return (end, false),
+                Err(_) => return (end, true),
+            };
             children::detach(&change);
             self.add(&change);
             match change.state {
                 ChildState::Exited(code) if change.pid == program.as_raw() => {
-                    return Some(End::Exited(code));
+                    end = Some(End::Exited(code));
                 }
                 ChildState::Killed(signal) if change.pid == program.as_raw() => {
-                    return Some(End::Signalled(signal));
+                    end = Some(End::Signalled(signal));
                 }
                 ChildState::Exited(_) | ChildState::Killed(_) | ChildState::Stopped(_) => {}
             }
         }
-        None
     }
 
     /// Kills all processes left in the cell, and waits until they are gone.
@@ -433,11 +495,7 @@ impl Cell<'_> {
             process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)))
         };
         while next(false) != Err(Errno::ECHILD) {
-            match sweep {
-                // ESRCH: nothing is left.
-                Sweep::All => drop(process::kill_all(libc::SIGKILL)),
-                Sweep::Descendants => children::kill_all(),
-            }
+            sweep.kill();
             let _ = next(true);
         }
     }

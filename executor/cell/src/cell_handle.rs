@@ -34,6 +34,14 @@ impl CellHandle {
         order::send_signal(self.socket.as_fd(), signal)
     }
 
+    /// Asks all its processes to end by themselves.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
+    pub fn terminate(&self) -> io::Result<()> {
+        order::send_terminate(self.socket.as_fd())
+    }
+
     /// Closes the direction for orders: the cell kills all its processes, reports and exits.
     pub fn end(&self) {
         // If the cell is gone, its missing report shows it.

@@ -31,6 +31,18 @@ pub fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
 }
 
+/// Asks every descendant of this process to end, stopped ones too.
+pub fn terminate_all() {
+    let mut left = proc::children(std::process::id() as i32);
+    while let Some(pid) = left.pop() {
+        left.extend(proc::children(pid));
+        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+            // A process that has just ended needs no signal: the error is ignored.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
 /// Kills the children of this process that are not in `known`, with their descendants; returns whether there were any.
 pub fn kill_unknown(known: &[i32]) -> bool {
     let mut unknown = proc::children(std::process::id() as i32);

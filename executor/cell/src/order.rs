@@ -1,12 +1,11 @@
-//! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and signals, of one byte each.
+//! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and what steers a running program, one byte each.
 
 use broker_protocol::{Variable, frame, limit};
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, recv};
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::fs::File;
@@ -21,6 +20,18 @@ const MESSAGE_MAX: usize = 64 * 1024;
 /// The message sent instead of a longer order, whose descriptor follows those of the program. It is
 /// not a signal number, and shorter than any order.
 const LONG: [u8; 2] = [0, 0];
+/// The byte that asks all processes of a cell to end. It is not a signal number.
+const TERMINATE: u8 = u8::MAX;
+
+/// What the broker wants of a cell whose program runs.
+pub(crate) enum Steering {
+    /// Its program gets this signal.
+    Signal(Signal),
+    /// All its processes get a chance to end by themselves.
+    Terminate,
+    /// It kills them. Also if the broker is gone.
+    End,
+}
 
 /// One call's work: everything that the session's spec leaves open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,18 +106,20 @@ pub(crate) fn receive(
     }
 }
 
-/// Forwards one signal to `program`; false when the broker is gone.
-pub(crate) fn forward_signal(socket: &OwnedFd, program: Pid) -> bool {
-    let mut number = [0];
-    match message::receive(socket.as_fd(), &mut number) {
-        Ok((1, _)) => {
-            if let Ok(signal) = Signal::try_from(i32::from(number[0])) {
-                // The program is the leader of its own session and group; an error means that it has just ended.
-                let _ = kill(Pid::from_raw(-program.as_raw()), signal);
-            }
-            true
-        }
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-        Ok(_) => false,
+/// Asks all processes of a cell to end.
+pub(crate) fn send_terminate(cell: BorrowedFd) -> io::Result<()> {
+    message::send(cell, &[TERMINATE], &[])
+}
+
+/// Receives what the broker wants of a running program, if anything.
+pub(crate) fn receive_steering(socket: &OwnedFd) -> Option<Steering> {
+    let mut byte = [0];
+    match (message::receive(socket.as_fd(), &mut byte), byte) {
+        (Ok((1, _)), [TERMINATE]) => Some(Steering::Terminate),
+        (Ok((1, _)), [number]) => Signal::try_from(i32::from(number))
+            .ok()
+            .map(Steering::Signal),
+        (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => None,
+        (Ok(_) | Err(_), _) => Some(Steering::End),
     }
 }

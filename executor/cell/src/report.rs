@@ -1,6 +1,7 @@
 //! What a cell's first process reports to the broker when a call is over: a message of fixed size,
-//! and before it one for each refusal and each name taken away.
+//! and before it one for each refusal and each name taken away, and one about what was left running.
 
+use crate::leftover::Leftover;
 use broker_protocol::Layer;
 use executor_supervisor::Refusal;
 use executor_sys::process::CpuAndMemory;
@@ -10,6 +11,8 @@ use executor_sys::process::CpuAndMemory;
 pub enum Message {
     /// Something that was refused.
     Refused(Refusal),
+    /// What the program has left running; at most one for each call.
+    Leftover(Leftover),
     /// The last message of a call.
     Report(Report),
 }
@@ -18,12 +21,17 @@ pub enum Message {
 pub const MESSAGE_MAX: usize = executor_supervisor::MESSAGE_MAX;
 /// First byte of a refusal; those of a report are smaller.
 const REFUSED: u8 = b'r';
+/// First byte of a message about leftover processes.
+const LEFTOVER: u8 = b'l';
+
+const _: () = assert!(crate::leftover::LEFTOVER_MAX < MESSAGE_MAX);
 
 impl Message {
     /// Decodes a message; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [REFUSED, refusal @ ..] => Refusal::decode(refusal).map(Self::Refused),
+            [LEFTOVER, leftover @ ..] => Leftover::decode(leftover).map(Self::Leftover),
             _ => Report::decode(bytes).map(Self::Report),
         }
     }
@@ -31,6 +39,11 @@ impl Message {
     /// Encodes a refusal as a message.
     pub fn refused(refusal: &Refusal) -> Vec<u8> {
         [&[REFUSED], &*refusal.encode()].concat()
+    }
+
+    /// Encodes leftover processes as a message.
+    pub fn leftover(leftover: &Leftover) -> Vec<u8> {
+        [&[LEFTOVER], &*leftover.encode()].concat()
     }
 }
 

@@ -168,6 +168,7 @@ mod tests {
         Limits {
             timeout_s: Some(1),
             timeout_max_s: Some(1),
+            attended_timeout_s: None,
             capture: 1,
             spill: 1,
             output: None,

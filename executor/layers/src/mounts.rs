@@ -98,6 +98,9 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     views
         .iter()
         .try_for_each(|(view, source)| root.view(&view.path, source))?;
+    spec.names
+        .iter()
+        .try_for_each(|name| root.link(name, &spec.project))?;
     root.checked_file()?;
     root.close_ways(spec)?;
     enter(base)?;
@@ -296,7 +299,11 @@ impl ViewSource {
         let in_zone = [&spec.project, &spec.central]
             .iter()
             .any(|zone| view.path.starts_with(zone));
-        if let Some((content, mode)) = small_setting(view).filter(|_| !in_zone) {
+        if let Some((mut content, mode)) = small_setting(view).filter(|_| !in_zone) {
+            if view.path == Path::new("/etc/hosts") && spec.has(Layer::UtsNamespace) {
+                // Programs look up the name of their host, which is not the machine's.
+                content.extend(format!("\n127.0.0.1 {}\n", namespaces::HOST_NAME).bytes());
+            }
             return Ok(Self::Copy(content, mode));
         }
         let step = || format!("copy the mounts of {}", view.path.display());

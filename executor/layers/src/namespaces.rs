@@ -21,6 +21,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 
+/// The name of a session's host. Its `/etc/hosts` has it too.
+pub(crate) const HOST_NAME: &str = "lazaret";
+
 /// Namespaces, their `clone` flags, and their names below `/proc/self/ns`. In the order in which
 /// they are entered: the user namespace gives the right to enter the others.
 pub const FLAGS: [(Layer, c_int, &str); 7] = [
@@ -90,7 +93,7 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     }
     if layers.has(Layer::UtsNamespace) {
         let step = || "sethostname".into();
-        sethostname("lazaret").at_privileged(Layer::UtsNamespace, Privilege::HostName, step)?;
+        sethostname(HOST_NAME).at_privileged(Layer::UtsNamespace, Privilege::HostName, step)?;
     }
     if layers.has(Layer::NetworkNamespace) {
         let step = || "bring up the loopback interface".into();

@@ -18,7 +18,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
@@ -44,6 +44,8 @@ pub struct SandboxSpec {
     pub linked: Option<LinkedRepository>,
     /// What a cell sees outside its scratch space, parents before children.
     pub views: Vec<View>,
+    /// Other paths of the project, through links: of the machine, or in a tree of the session's own.
+    pub names: Vec<PathBuf>,
     /// Directories of the session's private, empty storage.
     pub scratch: Scratch,
     /// Protected names that exist, for the tier that can pin them.
@@ -145,6 +147,7 @@ impl SandboxSpec {
             central,
             linked: None,
             views: views.needed(),
+            names: Vec::new(),
             scratch,
             pins: Vec::new(),
             objects: ProtectedObjects::default(),
@@ -190,6 +193,31 @@ impl SandboxSpec {
             );
         }
         self.tracer = Some(tracer);
+    }
+
+    /// Adds other paths of the project, as far as they lead there and lie in nothing that cells see of the machine.
+    pub fn name_project(&mut self, names: &[String]) {
+        let leads = |name: &&Path| name.canonicalize().is_ok_and(|real| real == self.project);
+        let is_plain = |name: &&Path| {
+            let mut parts = name.components();
+            parts.next() == Some(Component::RootDir)
+                && parts.all(|part| matches!(part, Component::Normal(_)))
+                && !["/proc", "/dev", "/sys"]
+                    .iter()
+                    .any(|own| name.starts_with(own))
+        };
+        let places = [&self.scratch.home, &self.scratch.tmp].into_iter();
+        let places: Vec<&Path> = places.map(PathBuf::as_path).collect();
+        let is_free = |name: &&Path| {
+            let views = self.views.iter().map(|view| view.path.as_path());
+            views.clone().all(|view| !name.starts_with(view))
+                && views
+                    .chain(places.iter().copied())
+                    .all(|seen| !seen.starts_with(name))
+        };
+        let names = names.iter().map(Path::new);
+        let free = names.filter(is_plain).filter(is_free).filter(leads);
+        self.names = free.map(Path::to_owned).collect();
     }
 
     /// Shows these parts of an image.

@@ -8,7 +8,6 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat, stat};
 use policies::Access;
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -35,12 +34,12 @@ pub struct Areas {
     areas: Vec<(PathBuf, Area, Access)>,
     /// Where package managers keep their downloads.
     caches: PathBuf,
-    /// The directory that replaces `/dev/shm`, if one does.
-    shared: Option<PathBuf>,
     /// The paths that can be read outside the areas, if the session does not have its own tree.
     views: HashSet<PathBuf>,
-    /// The machine's `/tmp`, and the directory that replaces it, where cells see the machine's tree.
-    tmp: Option<(PathBuf, PathBuf)>,
+    /// The machine's `/tmp` and `/dev/shm`, each with the directory that replaces it, where cells see the machine's tree.
+    replaced: Vec<(PathBuf, PathBuf)>,
+    /// Other paths of the project, through links.
+    names: Vec<PathBuf>,
     /// The directories of `/` in which the roots lie, where cells see the machine's tree.
     around: Vec<PathBuf>,
     /// Whether the session has its own tree, whose mounts decide what is outside.
@@ -91,7 +90,12 @@ impl Areas {
             .map(|path| resolved(path))
             .collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
-        let tmp = (!own_root).then(|| (resolved(Path::new("/tmp")), resolved(&spec.scratch.tmp)));
+        let tmp = (!own_root).then(|| ("/tmp", spec.scratch.tmp.clone()));
+        let replaced = tmp
+            .into_iter()
+            .chain(spec.scratch.shared().map(|own| ("/dev/shm", own)));
+        let replaced =
+            replaced.map(|(machine, own)| (resolved(Path::new(machine)), resolved(&own)));
         let roots = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);
         let around = roots.into_iter().filter(|_| !own_root).filter_map(|root| {
             let around = root
@@ -102,9 +106,9 @@ impl Areas {
         Self {
             areas,
             caches,
-            shared,
             views,
-            tmp,
+            replaced: replaced.collect(),
+            names: spec.names.clone(),
             around: around.collect(),
             own_root,
         }
@@ -177,26 +181,18 @@ impl Areas {
         (unpacked && *access == Access::Write).then_some(root.as_path())
     }
 
-    /// The path that a program means: names for shared memory and semaphores are in `/dev/shm`.
-    /// This grants nothing, as the file that is found is checked like any other.
-    pub(crate) fn map_shared_memory<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
-        let below = path
-            .strip_prefix(b"/dev/shm")
-            .filter(|rest| matches!(rest, [] | [b'/', ..]));
-        match (&self.shared, below) {
-            (Some(shared), Some(rest)) if !self.is_visible(Path::new(OsStr::from_bytes(path))) => {
-                [shared.as_os_str().as_bytes(), rest].concat().into()
-            }
-            _ => path.into(),
-        }
+    /// Whether a path is in the machine's `/tmp` or `/dev/shm` and invisible to a cell: programs mean their own.
+    pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
+        self.replaced
+            .iter()
+            .any(|(machine, _)| path.starts_with(machine))
+            && !self.is_visible(path)
+            && !self.is_named(path)
     }
 
-    /// Whether a path is in the machine's `/tmp` and invisible to a cell: programs mean their own `/tmp`.
-    pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
-        self.tmp
-            .as_ref()
-            .is_some_and(|(machine, _)| path.starts_with(machine))
-            && !self.is_visible(path)
+    /// Whether a path begins with another path of the project, which a link of the machine's leads to.
+    fn is_named(&self, path: &Path) -> bool {
+        self.names.iter().any(|name| path.starts_with(name))
     }
 
     /// Whether a path is closed and lies beside a root or beside a directory above one. A program that searches upwards for its settings
@@ -205,29 +201,29 @@ impl Areas {
     pub(crate) fn is_missing(&self, path: &Path) -> bool {
         let beside = self.around.iter().any(|around| path.starts_with(around));
         let plain = || !path.components().any(|part| part == Component::ParentDir);
-        beside && plain() && !self.is_visible(path) && !self.leads_to_visible(path)
+        let seen = || self.is_visible(path) || self.is_named(path) || self.leads_to_visible(path);
+        beside && plain() && !seen()
     }
 
     /// Whether something that may be seen lies below a path.
     fn leads_to_visible(&self, path: &Path) -> bool {
         let areas = self.areas.iter().map(|(root, ..)| root);
-        areas.chain(&self.views).any(|seen| seen.starts_with(path))
+        let seen = areas.chain(&self.views).chain(&self.names);
+        seen.into_iter().any(|seen| seen.starts_with(path))
     }
 
-    /// Whether this is the directory that replaces `/tmp`.
+    /// Whether this is the directory that replaces `/tmp` or `/dev/shm`.
     pub(crate) fn is_private_tmp(&self, real: &Path) -> bool {
-        self.tmp
-            .as_ref()
-            .is_some_and(|(_, private)| private == real)
+        self.replaced.iter().any(|(_, private)| private == real)
     }
 
-    /// The session's own directory, if `directory` is the machine's `/tmp` and `name` does not lead to what a
+    /// The session's own directory, if `directory` is the machine's `/tmp` or `/dev/shm` and `name` does not lead to what a
     /// cell may see. This grants nothing, as the file that is found is checked like any other.
     pub(crate) fn private_tmp(&self, directory: &Path, name: &[u8]) -> Option<&Path> {
         let (machine, private) = self
-            .tmp
-            .as_ref()
-            .filter(|(machine, _)| machine == directory)?;
+            .replaced
+            .iter()
+            .find(|(machine, _)| machine == directory)?;
         let path = machine.join(OsStr::from_bytes(name));
         let own = name == b"."
             || name != b".." && !self.is_visible(&path) && !self.leads_to_visible(&path);

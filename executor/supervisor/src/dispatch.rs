@@ -63,6 +63,7 @@ impl Call<'_> {
             libc::SYS_setsockopt if (fd(b), fd(c)) == (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 self.linger(fd(a), d, fd(e))
             }
+            libc::SYS_ptrace => self.attach(fd(b)),
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
@@ -71,7 +72,7 @@ impl Call<'_> {
     }
 
     /// Refuses a call that the first process could make, but its program may not.
-    fn refuse(&self, name: &str) -> Errno {
+    pub(crate) fn refuse(&self, name: &str) -> Errno {
         self.note(AttemptKind::SystemCall, Cause::Process, name.as_bytes());
         Errno::EPERM
     }

@@ -75,9 +75,8 @@ impl Search<'_> {
         let how = OpenHow::new()
             .flags(flags)
             .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let path = self.rules.areas.map_shared_memory(path);
-        let path = Path::new(OsStr::from_bytes(&path));
-        // Links in the machine's `/tmp` are other people's.
+        let path = Path::new(OsStr::from_bytes(path));
+        // Links there are other people's.
         if self.rules.areas.is_hidden_tmp(path) {
             return None;
         }
@@ -106,7 +105,6 @@ impl Search<'_> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let path = &*self.rules.areas.map_shared_memory(path);
         let slash = path.ends_with(b"/");
         let mut left = names(path);
         let mut at = match self.directory_of(from, path) {

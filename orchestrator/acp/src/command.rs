@@ -116,7 +116,6 @@ impl Acp {
         });
         let config = Config {
             registry: Registry::under(Some(policy)),
-            timeout_max_s: timeout_s,
             directory: opening.directory,
             executor: Some(Box::new(endpoint)),
             // An agent may write a file that it has not read here: its editor may have shown it the file.

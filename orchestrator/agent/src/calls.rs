@@ -9,7 +9,7 @@ use crate::packs::FINISH;
 use crate::run::{Progress, Run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots, limit};
+use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -484,9 +484,9 @@ fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
     };
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
-        timeout_max_s: limit::TIMEOUT_S,
     };
     match Tool::find(tool)?.plan(input.clone(), &context).ok()?.plan {
         Plan::Request(request) => {

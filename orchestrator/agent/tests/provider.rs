@@ -152,6 +152,7 @@ fn run(
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     };
     let secret = Secret {
         name: "KEY".into(),

@@ -148,6 +148,7 @@ fn inside(program: &Path, targets: String) -> Bash {
         live: false,
         background: false,
         split: false,
+        attended: false,
     }
 }
 

@@ -107,6 +107,7 @@ fn nothing() -> Bash {
         live: false,
         background: false,
         split: false,
+        attended: false,
     }
 }
 

@@ -74,6 +74,7 @@ impl CellRunner {
             throw_away: false,
             reveal: Vec::new(),
             answer_s: None,
+            names: Vec::new(),
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

@@ -5,14 +5,14 @@
 //! directory above one.
 
 use crate::caller::Caller;
-use broker_protocol::{Failed, Zone, ZonePath};
+use broker_protocol::{Failed, Zone, ZonePath, limit};
 use nix::unistd::Uid;
 use orchestrator_records::state_directory::{home, variable};
 use policies::leases::system_at;
 use policies::{directories, source};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Length of the longest path, as `PATH_MAX` in `linux/limits.h`, plus the text around it.
 const PATH_MAX: usize = 4096 + 16;
@@ -206,6 +206,38 @@ fn unknown_project(why: &str) -> Failed {
     Failed::invalid(format!(
         "cannot tell which project this is: {why}; name it with LAZARET_PROJECT"
     ))
+}
+
+/// Other paths of the project at `root`, through links: as it was `named`, as the shell names the working directory, and as the home
+/// is named. The executor believes none that leads elsewhere.
+pub fn other_names(root: &Path, named: Option<&Path>) -> Vec<String> {
+    let here = variable("PWD").map(PathBuf::from);
+    let named = named.map(|named| here.as_deref().unwrap_or(root).join(named));
+    let around = here.iter().flat_map(|here| here.ancestors());
+    let home = home();
+    let at_home = fs::canonicalize(&home).ok();
+    let at_home = at_home.and_then(|real| Some(home.join(root.strip_prefix(real).ok()?)));
+    let all = named
+        .as_deref()
+        .into_iter()
+        .chain(around)
+        .chain(at_home.as_deref());
+    let is_other = |path: &&Path| {
+        let is_plain = !path.components().any(|part| part == Component::ParentDir);
+        path.is_absolute() && is_plain && *path != root
+    };
+    let leads = |path: &&Path| fs::canonicalize(path).is_ok_and(|real| real == root);
+    let mut names: Vec<String> = Vec::new();
+    for path in all.filter(is_other).filter(leads) {
+        let name = path.components().collect::<PathBuf>().into_os_string();
+        if let Ok(name) = name.into_string()
+            && !names.contains(&name)
+            && names.len() < limit::PROJECT_NAMES
+        {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// Whether this can be a project: a directory of the user's own that neither is nor contains a home.

@@ -3,7 +3,7 @@
 use crate::endpoint::Endpoint;
 use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
-use crate::project::Project;
+use crate::project::{Project, other_names};
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
 use clap::Args;
 use orchestrator_records::runlog::RunLog;
@@ -349,7 +349,9 @@ impl SessionOptions {
                 central_root(&project.root, state_of, &self.projects()?)
             }
         };
+        let names = other_names(&project.root, self.project.as_deref());
         let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
+        let open = Open { names, ..open };
         Ok(Opening {
             open,
             directory: project.directory,
@@ -430,6 +432,7 @@ impl SessionOptions {
             throw_away: false,
             reveal,
             answer_s: None,
+            names: Vec::new(),
         })
     }
 

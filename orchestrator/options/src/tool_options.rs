@@ -1,7 +1,7 @@
 //! Which tools exist and how much of their results is shown: the options of the commands that call tools.
 
 use crate::session_options::Opening;
-use broker_protocol::{Failed, Open, limit};
+use broker_protocol::{Failed, Open};
 use clap::{Args, ValueEnum};
 use orchestrator_session::Config;
 use orchestrator_text::known::redactor;
@@ -49,10 +49,6 @@ impl ToolOptions {
             Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
             Err(error) => (Err(error), None),
         };
-        let timeout_max_s = policy
-            .as_ref()
-            .and_then(|policy| policy.limits.timeout_max_s)
-            .unwrap_or(limit::TIMEOUT_S);
         let Opening {
             open, directory, ..
         } = opening;
@@ -62,7 +58,6 @@ impl ToolOptions {
         };
         Ok(Config {
             registry: registry(&self.disable, policy)?,
-            timeout_max_s,
             web: Some(WebClient::new(hosts, SearchEngines::from_environment())),
             profile,
             directory,

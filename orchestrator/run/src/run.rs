@@ -54,15 +54,15 @@ Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
 125 lazaret failed, or no session opens (a policy that is wrong, a path that
 cannot be granted); 126 the policy refused the command, or it is not executable;
 127 not found.
-The first Ctrl-C goes to the command, the second one kills it.
+The first Ctrl-C goes to the command, the second one ends it: SIGTERM, and two
+seconds later, or with the third Ctrl-C, SIGKILL.
 
 On a terminal, a command that fails after it was refused a host of the internet is
 followed by a question: allow it once, for this session or always (in your policy
 file, see `lazaret policy allow`), and run it again?";
 
 /// What gives a command more time.
-const TIME_IS_OVER: &str = "for more time: --timeout S, up to `timeout_max_s` in `limits` of the profile; without the option, its \
-                            `timeout_s` counts, and on a terminal no limit";
+const TIME_IS_OVER: &str = "for more time: a larger --timeout or none, or a larger `attended_timeout_s` in `limits` of the profile";
 
 /// What runs a command line.
 const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
@@ -73,8 +73,7 @@ const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables need
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// Time limit in seconds, up to the profile's `timeout_max_s` (600 as shipped) [default: the profile's `timeout_s` (60 as
-    /// shipped); on a terminal, none]
+    /// Time limit in seconds [default: the profile's `attended_timeout_s`, none as shipped; on a terminal, none]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
     timeout: Option<u32>,
     /// End the command after this many seconds without output
@@ -253,6 +252,7 @@ impl Run {
         // The executor reports a wrong policy.
         let policy = options.files().resolve(profile).ok();
         if let Some(max) = policy
+            .filter(|policy| policy.limits.attended_timeout_s.is_some())
             .and_then(|policy| policy.limits.timeout_max_s)
             .filter(|max| *max < asked)
         {
@@ -441,13 +441,13 @@ impl Run {
         Request::Bash(Bash {
             command,
             directory,
-            // A person who works in a shell must not be thrown out of it: on a terminal, `None` means no limit.
             timeout_s: self.timeout,
             idle_timeout_s: self.idle_timeout,
             stdin,
             live: !self.json,
             background: false,
             split: false,
+            attended: self.caller.is_person(),
         })
     }
 
@@ -466,11 +466,12 @@ impl Run {
         out: &mut Out,
         raw: Option<&Raw>,
     ) -> Result<Arc<CallResult>, Failed> {
+        let mut is_lost = false;
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
                     let is_written = out.write(*stderr, bytes).await;
-                    if !is_written {
+                    if !is_written && !std::mem::replace(&mut is_lost, true) {
                         call.handle.cancel();
                     }
                 }
@@ -513,6 +514,9 @@ impl Run {
     }
 
     fn report_end(&self, result: &CallResult) {
+        if let Some(left) = result.left_running().filter(|_| self.caller.is_person()) {
+            print::note(&left.to_string());
+        }
         if let Some(problem) = self.problem(result) {
             print::problem(problem);
             self.remedy(result.ended).into_iter().for_each(print::note);

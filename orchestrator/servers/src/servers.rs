@@ -872,6 +872,7 @@ impl Cell {
             throw_away: false,
             reveal: Vec::new(),
             answer_s: None,
+            names: Vec::new(),
         };
         Self {
             program,

@@ -5,7 +5,7 @@ use crate::caller::{Caller, Steering};
 use crate::command::CallOrder;
 use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
-use crate::engine::Engine;
+use crate::engine::{EndCall, Engine};
 use crate::event::Event;
 use crate::executor::Connection;
 use crate::lookup::{Found, PlannedCall, Work, shown_name};
@@ -25,6 +25,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 /// The target of a call, after the lookup.
@@ -67,7 +68,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
         engine
             .under_way
             .borrow_mut()
-            .insert(number, context.cancel.clone());
+            .insert(number, end_call(context.cancel.clone(), steering.clone()));
         let caller = Caller::new(
             &engine,
             number,
@@ -87,6 +88,15 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
         conclude(&engine, &caller, result).await;
     };
     made.instrument(span).await;
+}
+
+/// Ends the call at once, for the session.
+fn end_call(cancel: CancellationToken, steering: Rc<Steering>) -> EndCall {
+    Box::new(move || {
+        cancel.cancel();
+        steering.cancel();
+        steering.cancel_again();
+    })
 }
 
 /// Makes the call and announces it.

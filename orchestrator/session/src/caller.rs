@@ -213,6 +213,7 @@ impl Steering {
             match word {
                 Steer::Input(chunk) => self.queue(Input::Chunk(chunk)),
                 Steer::EndInput => self.queue(Input::End),
+                Steer::CancelAgain => self.cancel_again(),
                 Steer::Signal(signal) => self.main().await.signal(signal),
                 Steer::Resize { rows, columns } => self.main().await.resize(rows, columns),
                 Steer::Approve {
@@ -246,6 +247,14 @@ impl Steering {
     /// Cancels the requests in progress; those that start later see the cancellation themselves.
     pub fn cancel(&self) {
         self.controls.borrow().iter().for_each(Control::cancel);
+    }
+
+    /// The same without time for commands to end by themselves, if they were cancelled before.
+    pub fn cancel_again(&self) {
+        self.controls
+            .borrow()
+            .iter()
+            .for_each(Control::cancel_again);
     }
 
     fn queue(&self, input: Input) {

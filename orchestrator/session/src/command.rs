@@ -54,6 +54,8 @@ pub(crate) struct CallOrder {
 pub(crate) enum Steer {
     Input(StdinChunk),
     EndInput,
+    /// Its command gets no more time to end by itself.
+    CancelAgain,
     Signal(Signal),
     Resize {
         rows: u16,

@@ -21,7 +21,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Mutex, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 /// What a session is started with.
 pub struct Config {
@@ -35,8 +34,6 @@ pub struct Config {
     pub executor: Option<Box<dyn Dial>>,
     /// The tools.
     pub registry: Registry,
-    /// The longest time limit that the policy allows for a command, in seconds.
-    pub timeout_max_s: u32,
     /// Access to the web; without it, no web tool works.
     pub web: Option<WebClient>,
     /// How much of a result is shown to the model.
@@ -60,7 +57,6 @@ impl Config {
             greeting: None,
             executor: None,
             registry: Registry::default(),
-            timeout_max_s: limit::TIMEOUT_S,
             web: None,
             profile: &WHOLE,
             redactor,
@@ -71,12 +67,14 @@ impl Config {
     }
 }
 
+/// Cancels a call without time for its command to end by itself.
+pub(crate) type EndCall = Box<dyn Fn()>;
+
 pub(crate) struct Engine {
     pub registry: RefCell<Registry>,
     pub web: Option<WebClient>,
     pub profile: &'static Profile,
     pub scope: Option<Scope>,
-    pub timeout_max_s: u32,
     pub single_call: bool,
     pub directory: Option<ZonePath>,
     pub hub: Rc<Hub>,
@@ -84,8 +82,8 @@ pub(crate) struct Engine {
     pub outside: Semaphore,
     /// Held while a state file is read and replaced.
     pub state: Mutex<()>,
-    /// Cancels each call in progress, by its number.
-    pub under_way: RefCell<HashMap<u64, CancellationToken>>,
+    /// How each call in progress is ended, by its number.
+    pub under_way: RefCell<HashMap<u64, EndCall>>,
     numbers: Arc<AtomicU64>,
     max_violations: Option<u32>,
     violations: Cell<u32>,
@@ -114,7 +112,6 @@ impl Engine {
             web: config.web,
             profile: config.profile,
             scope: config.open.scope.clone(),
-            timeout_max_s: config.timeout_max_s,
             single_call: config.single_call,
             directory: config.directory,
             hub: Rc::new(Hub {
@@ -175,6 +172,11 @@ impl Engine {
             .map(|_| violations)
     }
 
+    /// Other paths of the project root.
+    pub fn names(&self) -> &[String] {
+        &self.open.names
+    }
+
     /// Counts a violation. If the limit is reached, cancels every other call.
     pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
         let count = self.violations.get() + 1;
@@ -185,7 +187,7 @@ impl Engine {
             under_way
                 .iter()
                 .filter(|(number, _)| **number != call)
-                .for_each(|(_, token)| token.cancel());
+                .for_each(|(_, end)| end());
         }
         SecurityEvent::new(tool, message, count, self.max_violations)
     }

@@ -8,7 +8,7 @@ use broker_protocol::{
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
-use orchestrator_tools::metadata::{Changed, Details, Metadata};
+use orchestrator_tools::metadata::{Changed, Details, LeftProcesses, Metadata};
 use orchestrator_tools::violation::SecurityEvent;
 use orchestrator_web::image::Image;
 use orchestrator_web::relay::Decision;
@@ -200,6 +200,11 @@ impl CallResult {
             Details::Command { timeout, .. } => timeout,
             _ => None,
         }
+    }
+
+    /// The processes that the command has left running.
+    pub fn left_running(&self) -> Option<&LeftProcesses> {
+        self.metadata.left_running.as_ref()
     }
 
     /// The policy profile that would show the program which the cell did not have.

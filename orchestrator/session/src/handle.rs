@@ -166,7 +166,7 @@ impl Session {
         put_back(&self.commands, result);
     }
 
-    /// Cancels all calls in progress, of all front ends.
+    /// Cancels all calls in progress, of all front ends: the session ends, and their commands get no time for that.
     pub fn cancel_all(&self) {
         // If the task is gone, no call is in progress.
         let _ = self.commands.send(Command::CancelAll);
@@ -224,8 +224,11 @@ impl CallHandle {
         self.number
     }
 
-    /// Requests the end of the call, which arrives as its result.
+    /// Requests the end of the call, which arrives as its result. Requested again, its command gets no more time to end by itself.
     pub fn cancel(&self) {
+        if self.cancel.is_cancelled() {
+            self.steer(Steer::CancelAgain);
+        }
         self.cancel.cancel();
     }
 

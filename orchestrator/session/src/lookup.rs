@@ -68,9 +68,9 @@ impl Engine {
                 let paths_from = directory.filter(|_| self.single_call);
                 let context = PlanContext {
                     roots,
+                    names: self.names(),
                     directory,
                     paths_from,
-                    timeout_max_s: self.timeout_max_s,
                 };
                 let planned = tool
                     .plan(input, &context)

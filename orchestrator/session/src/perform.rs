@@ -34,7 +34,15 @@ pub(crate) async fn perform(
         }
     };
     let notes = planned.times.notes(&result.metadata.details).into_iter();
-    for note in notes.chain(Planned::note(&planned.without_effect)) {
+    // A caller that takes output as it is reads the metadata.
+    let left = result.metadata.left_running.as_ref();
+    let left = left
+        .filter(|_| !caller.context.raw)
+        .map(|left| format!("[{left}; a process that must go on needs `background`]"));
+    for note in notes
+        .chain(left)
+        .chain(Planned::note(&planned.without_effect))
+    {
         result.push_line(&note);
     }
     result

@@ -74,11 +74,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
             }
             Command::LowerTrust(trust) => engine.lower_trust(trust),
             Command::PutBack(found) => engine.found.put_back(found),
-            Command::CancelAll => engine
-                .under_way
-                .borrow()
-                .values()
-                .for_each(|token| token.cancel()),
+            Command::CancelAll => engine.under_way.borrow().values().for_each(|end| end()),
         }
     }
 }

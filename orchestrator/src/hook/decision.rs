@@ -203,6 +203,7 @@ fn request(command: &str, directory: Option<ZonePath>) -> Request {
         live: false,
         background: false,
         split: false,
+        attended: false,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::policy::decision::{decision, refused, verdict_name};
 use crate::policy::sessions::policy;
-use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, limit};
+use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_terminal::print;
@@ -29,14 +29,17 @@ pub fn explain(
         open, directory, ..
     } = options.open(0)?;
     let Open {
-        project, central, ..
+        project,
+        central,
+        names,
+        ..
     } = open;
     let roots = Roots { project, central };
     let context = PlanContext {
         roots: &roots,
+        names: &names,
         directory: directory.as_ref(),
         paths_from: directory.as_ref(),
-        timeout_max_s: policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S),
     };
     let calls = match decidable(tool, input, &context, &policy.web) {
         Ok(calls) => calls,

@@ -50,6 +50,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         "limits": {
             "timeout_s": limits.timeout_s,
             "timeout_max_s": limits.timeout_max_s,
+            "attended_timeout_s": limits.attended_timeout_s,
             "capture": limits.capture,
             "spill": limits.spill,
             "output": limits.output,

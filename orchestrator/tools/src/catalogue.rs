@@ -11,7 +11,6 @@ use crate::schema::Schema;
 use crate::subagent::{SUBAGENT, Subagent};
 use crate::timeouts::AskedTimes;
 use broker_protocol::{Request, Risk};
-use orchestrator_web::request::TIMEOUT_MAX_S;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
@@ -169,12 +168,7 @@ impl Tool {
         let mut times = AskedTimes::default();
         let without_effect = self.translate(&mut input)?;
         if let Value::Object(fields) = &mut input {
-            let own_max = if self.category == Category::Web {
-                TIMEOUT_MAX_S
-            } else {
-                context.timeout_max_s
-            };
-            times = AskedTimes::take(fields, own_max)?;
+            times = AskedTimes::take(fields)?;
         }
         self.input.schema.check(&input)?;
         let plan = (self.input.plan)(input, context)?;

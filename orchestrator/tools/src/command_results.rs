@@ -1,6 +1,6 @@
 //! Renders the outcome of a command as text and data.
 
-use crate::metadata::{Details, Metadata, SavedOutput, StderrText, Truncation};
+use crate::metadata::{Details, LeftProcesses, Metadata, SavedOutput, StderrText, Truncation};
 use crate::profile::{Ends, Profile};
 use crate::subject::Subject;
 use broker_protocol::{Captured, Ended, Failed, Ran, Roots, Zone, ZonePath};
@@ -37,6 +37,7 @@ pub fn ran(
             spill,
         }
     });
+    let left_running = LeftProcesses::of(&ran.leftover, redactor);
     let spill = ran
         .spill
         .as_ref()
@@ -51,6 +52,7 @@ pub fn ran(
         truncated,
         stderr,
         redacted,
+        left_running,
         ..Metadata::of(subject.tool.clone(), details)
     };
     match ran.ended {

@@ -3,12 +3,15 @@
 use crate::denials;
 use crate::findings;
 use crate::test_report::Counts;
-use broker_protocol::{CallId, Denials, Findings, Roots, Spill, Usage};
+use broker_protocol::{CallId, Denials, Findings, LeftRunning, Roots, Spill, Usage, limit};
 use orchestrator_text::diff::FileDiff;
+use orchestrator_text::escape;
+use orchestrator_text::redact::Redactor;
 use orchestrator_text::truncate::note;
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::fmt;
 
 /// The metadata of a call.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -38,6 +41,9 @@ pub struct Metadata {
     /// Standard error of a command that keeps its streams apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<StderrText>,
+    /// The processes that a command left running; they were killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_running: Option<LeftProcesses>,
     /// How many unsafe characters and sequences were removed from the text.
     #[serde(skip_serializing_if = "is_zero")]
     pub stripped: u64,
@@ -59,6 +65,41 @@ pub struct Metadata {
     /// Metadata of this particular tool.
     #[serde(flatten)]
     pub details: Details,
+}
+
+/// Processes that were still running when the program of a command had ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftProcesses {
+    /// How many; [`limit::LEFT_RUNNING`] means that many or more.
+    pub count: u8,
+    /// The names of the first ones, chosen by the program, without secrets and unsafe characters.
+    pub names: Vec<String>,
+}
+
+impl LeftProcesses {
+    /// The processes of `left`, if there are any.
+    pub fn of(left: &LeftRunning, redactor: &Redactor) -> Option<Self> {
+        let name = |name: &String| escape::one_line(&redactor.text(name));
+        (left.count > 0).then(|| Self {
+            count: left.count,
+            names: left.names.iter().map(name).collect(),
+        })
+    }
+}
+
+impl fmt::Display for LeftProcesses {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let count = match self.count {
+            1 => "1 process was".to_owned(),
+            limit::LEFT_RUNNING => format!("{} or more processes were", limit::LEFT_RUNNING),
+            count => format!("{count} processes were"),
+        };
+        let names = self.names.join(", ");
+        write!(
+            f,
+            "{count} still running at the end of the command and killed: {names}"
+        )
+    }
 }
 
 /// [`Usage`] in JSON.

@@ -8,18 +8,19 @@ use broker_protocol::{
 };
 use orchestrator_web::request::WebRequest;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// The context in which an input is interpreted, besides its schema.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
     /// Locations of the two zones.
     pub roots: &'a Roots,
+    /// Other absolute paths of the project root, through links.
+    pub names: &'a [String],
     /// The working directory of commands that name none; `None` for the project root.
     pub directory: Option<&'a ZonePath>,
     /// The base of relative paths: the project root if `None`.
     pub paths_from: Option<&'a ZonePath>,
-    /// The policy's longest time limit for a command, in seconds; a larger number may mean milliseconds.
-    pub timeout_max_s: u32,
 }
 
 impl PlanContext<'_> {
@@ -34,7 +35,19 @@ impl PlanContext<'_> {
         match self.paths_from.filter(|_| !named) {
             // A directory of a zone, written as text, parses back to itself.
             Some(from) => ZonePath::new(from.zone(), &format!("{}/{text}", from.relative())),
-            None => self.roots.parse(text),
+            None => self.roots.parse(&self.in_project(text)),
+        }
+    }
+
+    /// The text with the project's own path in place of another one that leads there.
+    fn in_project<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let below = |name: &String| {
+            let rest = text.strip_prefix(name.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+        };
+        match self.names.iter().find_map(below) {
+            Some(rest) => format!("{}{rest}", self.roots.project).into(),
+            None => text.into(),
         }
     }
 

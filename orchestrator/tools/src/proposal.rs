@@ -358,6 +358,7 @@ fn bash_input(bash: &Bash) -> Value {
         live,
         background,
         split,
+        attended,
     } = bash;
     json!({
         "command": command_input(command),
@@ -374,6 +375,7 @@ fn bash_input(bash: &Bash) -> Value {
         "live": live,
         "background": background,
         "split": split,
+        "attended": attended,
     })
 }
 
@@ -556,6 +558,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         };
         let proposal = Proposal::new(&Request::Bash(bash), None);
         assert_eq!(
@@ -575,6 +578,7 @@ mod tests {
             live: true,
             background: true,
             split: true,
+            attended: false,
         };
         let about = Proposal::new(&Request::Bash(bash), None).about.join("\n");
         for field in [

@@ -262,6 +262,7 @@ mod tests {
             stderr: None,
             timeout_s: Some(10),
             profile: None,
+            leftover: broker_protocol::LeftRunning::default(),
         }
     }
 

@@ -24,20 +24,15 @@ pub struct AskedTime {
 }
 
 impl AskedTimes {
-    /// Reads the time limits of `input`, whose fields have their canonical names, and replaces them with seconds. A number above
-    /// `max_s` that ends with three zeros means milliseconds.
+    /// Reads the time limits of `input`, whose fields have their canonical names, and replaces them with seconds. Only a field that
+    /// is named so counts milliseconds: a guess from the number would end a command a thousand times too early.
     ///
     /// # Errors
     /// [`FieldError::Twice`] if a limit is given in both units.
-    pub fn take(input: &mut Map<String, Value>, max_s: u32) -> Result<Self, FieldError> {
+    pub fn take(input: &mut Map<String, Value>) -> Result<Self, FieldError> {
         Ok(Self {
-            timeout: take(input, "timeout", &["timeoutMs", "timeout_ms"], max_s)?,
-            idle: take(
-                input,
-                "idle_timeout",
-                &["idleTimeoutMs", "idle_timeout_ms"],
-                max_s,
-            )?,
+            timeout: take(input, "timeout", &["timeoutMs", "timeout_ms"])?,
+            idle: take(input, "idle_timeout", &["idleTimeoutMs", "idle_timeout_ms"])?,
         })
     }
 
@@ -82,7 +77,6 @@ fn take(
     input: &mut Map<String, Value>,
     name: &str,
     milliseconds: &[&str],
-    max_s: u32,
 ) -> Result<Option<AskedTime>, FieldError> {
     let in_ms = milliseconds
         .iter()
@@ -102,13 +96,7 @@ fn take(
     let Some(number) = input.get(name).and_then(Value::as_u64) else {
         return Ok(None);
     };
-    let is_ms = number > max_s.into() && number % 1000 == 0;
-    Ok(Some(set(
-        input,
-        name,
-        number,
-        if is_ms { number / 1000 } else { number },
-    )))
+    Ok(Some(set(input, name, number, number)))
 }
 
 fn set(input: &mut Map<String, Value>, name: &str, number: u64, seconds: u64) -> AskedTime {
@@ -125,22 +113,24 @@ mod tests {
         let Value::Object(mut input) = input else {
             panic!()
         };
-        let times = AskedTimes::take(&mut input, 600);
+        let times = AskedTimes::take(&mut input);
         (Value::Object(input), times)
     }
 
     #[test]
-    fn milliseconds_are_seconds_where_a_number_cannot_be_seconds() {
+    fn only_fields_named_so_count_milliseconds() {
         for (input, want) in [
             (json!({"timeout": 600}), json!({"timeout": 600})),
             (json!({"timeout": 900}), json!({"timeout": 900})),
             (json!({"timeout": 3601}), json!({"timeout": 3601})),
-            (json!({"timeout": 30_000}), json!({"timeout": 30})),
+            (json!({"timeout": 1000}), json!({"timeout": 1000})),
+            (json!({"timeout": 30_000}), json!({"timeout": 30_000})),
+            (json!({"timeout_ms": 1000}), json!({"timeout": 1})),
             (
                 json!({"timeoutMs": 1500, "idleTimeoutMs": 200}),
                 json!({"timeout": 2, "idle_timeout": 1}),
             ),
-            (json!({"idle_timeout": 5000}), json!({"idle_timeout": 5})),
+            (json!({"idle_timeout": 5000}), json!({"idle_timeout": 5000})),
             (json!({"timeout": u64::MAX}), json!({"timeout": u64::MAX})),
         ] {
             assert_eq!(take(input).0, want);
@@ -166,11 +156,15 @@ mod tests {
             ["[timeout: 600 s is in force, 900 s were asked for]"]
         );
         assert_eq!(
-            notes(json!({"timeout": 30_000}), 30),
+            notes(json!({"timeoutMs": 30_000}), 30),
             ["[timeout: 30 s; 30000 was read as milliseconds]"]
         );
         assert_eq!(
-            notes(json!({"timeout": 900_000, "idle_timeout": 5000}), 600),
+            notes(json!({"timeout": 30_000}), 600),
+            ["[timeout: 600 s is in force, 30000 s were asked for]"]
+        );
+        assert_eq!(
+            notes(json!({"timeoutMs": 900_000, "idleTimeoutMs": 5000}), 600),
             [
                 "[timeout: 600 s is in force, 900 s were asked for; 900000 was read as milliseconds]",
                 "[idle_timeout: 5 s; 5000 was read as milliseconds]"

@@ -182,6 +182,7 @@ impl Why {
             live: true,
             background: false,
             split: false,
+            attended: false,
         })
     }
 

@@ -270,6 +270,7 @@ fn command(marker: &str, chance: &mut Chance) -> Bash {
         live,
         background,
         split,
+        attended: chance.below(6) == 0,
     }
 }
 

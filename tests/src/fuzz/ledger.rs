@@ -407,6 +407,7 @@ mod tests {
             throw_away: false,
             reveal: Vec::new(),
             answer_s: None,
+            names: Vec::new(),
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call {

@@ -321,29 +321,34 @@ fn a_command_with_the_fields_of_other_systems(place: Place) {
         ("a\nx\n", &json!(10))
     );
     // Seconds here, milliseconds there: never more than the policy's maximum, and the result says what it was.
-    for (timeout, idle, want, note) in [
+    for (field, timeout, want, note) in [
         (
+            "timeout",
             9999,
-            5000,
             600,
             "[timeout: 600 s is in force, 9999 s were asked for",
         ),
         (
-            30_000,
+            "timeout",
+            1000,
+            600,
+            "[timeout: 600 s is in force, 1000 s were asked for",
+        ),
+        (
+            "timeout_ms",
             30_000,
             30,
             "[timeout: 30 s; 30000 was read as milliseconds",
         ),
         (
-            120_000,
+            "timeoutMs",
             120_000,
             120,
             "[timeout: 120 s; 120000 was read as milliseconds",
         ),
-        (700, 700, 600, "[timeout: 600 s"),
+        ("timeout", 700, 600, "[timeout: 600 s"),
     ] {
-        let input =
-            json!({"command": "pwd", "cwd": "src", "timeout": timeout, "idleTimeout": idle});
+        let input = json!({"command": "pwd", "cwd": "src", field: timeout, "idleTimeout": 5000});
         let answer = session.call("shell", input);
         assert!(
             answer.success().contains("/src\n") && answer.success().contains(note),

@@ -239,6 +239,7 @@ fn a_command_is_not_for_the_file_worker() {
         live: false,
         background: false,
         split: false,
+        attended: false,
     };
     assert_eq!(
         kind(Ground::new().answer(Request::Bash(bash))),

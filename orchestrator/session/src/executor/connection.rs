@@ -272,6 +272,8 @@ struct Slot {
     input_room: Notify,
     /// The leases that it ever had, by number, and whether each has ended.
     leased: RefCell<BTreeMap<u64, (Lease, bool)>>,
+    /// Whether its end was requested.
+    cancelled: Cell<bool>,
     ended: Cell<bool>,
 }
 
@@ -286,6 +288,7 @@ impl Default for Slot {
             input: Cell::new(limit::INPUT_WINDOW),
             input_room: Notify::new(),
             leased: RefCell::default(),
+            cancelled: Cell::new(false),
             ended: Cell::new(false),
         }
     }
@@ -726,9 +729,18 @@ pub struct Control {
 }
 
 impl Control {
-    /// Requests its end.
+    /// Requests its end, once.
     pub fn cancel(&self) {
-        self.send(|call| ToBroker::Cancel { call });
+        if !self.slot.cancelled.replace(true) {
+            self.send(|call| ToBroker::Cancel { call });
+        }
+    }
+
+    /// Requests its end at once, if it was cancelled before.
+    pub fn cancel_again(&self) {
+        if self.slot.cancelled.get() {
+            self.send(|call| ToBroker::Cancel { call });
+        }
     }
 
     /// Sends a signal to its main process.

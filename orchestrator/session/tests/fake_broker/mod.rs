@@ -211,5 +211,6 @@ fn ran(ended: Ended, output: &[u8]) -> Outcome {
         stderr: None,
         timeout_s: Some(10),
         profile: None,
+        leftover: broker_protocol::LeftRunning::default(),
     })
 }

@@ -114,6 +114,7 @@ pub fn config() -> Config {
         throw_away: false,
         reveal: Vec::new(),
         answer_s: None,
+        names: Vec::new(),
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config {
@@ -260,6 +261,7 @@ pub fn ran(ended: Ended, output: &[u8]) -> Done {
             stderr: None,
             timeout_s: None,
             profile: None,
+            leftover: broker_protocol::LeftRunning::default(),
         }),
         None,
     )

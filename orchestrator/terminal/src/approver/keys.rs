@@ -238,6 +238,7 @@ mod tests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         });
         let challenge = Challenge {
             digest: Digest([0; 32]),

@@ -21,9 +21,9 @@ fn try_plan(tool: &str, input: Value) -> Result<Plan, Failed> {
     let roots = roots();
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
-        timeout_max_s: 600,
     };
     Tool::find(tool)
         .unwrap()
@@ -240,7 +240,7 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
                 "dangerouslyDisableSandbox": true}),
             (
                 "bash",
-                json!({"command": "make", "timeout": 120, "background": false}),
+                json!({"command": "make", "timeout": 120_000, "background": false}),
             ),
             &["dangerouslyDisableSandbox"][..],
         ),
@@ -321,9 +321,9 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
     let roots = roots();
     let context = PlanContext {
         roots: &roots,
+        names: &[],
         directory: None,
         paths_from: None,
-        timeout_max_s: 600,
     };
     for (tool, input, (ours, want), without_effect) in cases {
         let planned = Tool::find(tool)
@@ -592,11 +592,11 @@ fn a_time_limit_above_the_most_is_the_most() {
             (Some(86_400), Some(86_400))
         );
     }
-    let input = json!({"command": "x", "timeout": 30_000, "idleTimeoutMs": 1500});
+    let input = json!({"command": "x", "timeout": 1000, "idleTimeoutMs": 1500});
     let Request::Bash(bash) = request("shell", input) else {
         panic!()
     };
-    assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(30), Some(2)));
+    assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(1000), Some(2)));
     // For a background command, other agents use 0 for no time limit.
     let none = |background| json!({"command": "x", "background": background, "timeout": 0});
     assert!(matches!(request("bash", none(true)), Request::Bash(bash) if bash.timeout_s.is_none()));

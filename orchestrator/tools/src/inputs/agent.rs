@@ -196,6 +196,7 @@ impl ToolInput for RunTests {
             live: false,
             background: false,
             split: false,
+            attended: false,
         };
         Ok(Plan::Tests { framework, command })
     }

@@ -75,6 +75,7 @@ impl ToolInput for Bash {
             live: false,
             background: self.background,
             split: self.split,
+            attended: false,
         })))
     }
 }

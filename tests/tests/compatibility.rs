@@ -1,0 +1,233 @@
+//! What ordinary programs expect of a machine is there in a cell, and opens nothing: shared memory, setgid directories, errors of an older
+//! kernel, the host's own name, a project behind a link, a tracer of its own process.
+
+use broker_protocol::{Bash, Open, Request, Tier};
+use lazaret_tests::suite::Test;
+use lazaret_tests::wire::{Broker, opening, shell};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        shared_memory_is_the_sessions_own,
+        directories_get_the_setgid_bit_and_files_do_not,
+        unknown_system_calls_are_absent,
+        a_32_bit_program_is_named,
+        the_hosts_name_resolves,
+        a_project_works_under_both_names,
+        a_name_that_leads_elsewhere_is_no_name,
+        leaks_are_found_by_tracing_the_own_process
+    ]
+}
+
+fn shared_memory_is_the_sessions_own(place: Place) {
+    let world = World::new(place);
+    let outside = format!(
+        "/dev/shm/lazaret-outside-{}",
+        lazaret_tests::world::unique()
+    );
+    std::fs::write(&outside, "host").unwrap();
+    let script = format!(
+        "echo own > /dev/shm/a && stat -c %s /dev/shm/a && ls -l /dev/shm | grep -c ' a$' && test -f /dev/shm/a
+         cd /dev/shm && cat a && test ! -e {outside}; echo $?
+         python3 -c 'from multiprocessing import shared_memory as s; m = s.SharedMemory(create=True, size=9); m.close(); m.unlink(); print(m.size)'"
+    );
+    let finished = run(&mut world.cell(&script), LIMIT);
+    std::fs::remove_file(&outside).unwrap();
+    let said = finished.success();
+    assert!(said.starts_with("4\n1\nown\n0\n"), "{said}");
+    assert!(!Path::new("/dev/shm/a").exists());
+}
+
+fn directories_get_the_setgid_bit_and_files_do_not(place: Place) {
+    let world = World::new(place);
+    let script = "mkdir d && chmod g+s d && mkdir d/e && install -d -m 2775 f && stat -c %A d d/e f
+        touch file; chmod g+s file || echo refused
+        python3 -c 'import os; os.fchmod(os.open(\"file\", os.O_RDWR), 0o2755)' 2> /dev/null || echo refused
+        python3 -c 'import os; os.fchmod(os.open(\"d\", os.O_RDONLY), 0o2700)' && stat -c %a d
+        chmod u+s d 2> /dev/null || echo refused
+        chmod g+s /usr 2> /dev/null || echo refused
+        git init -q --shared=group r 2> /dev/null; stat -c %A r/.git/objects
+        stat -c %a file";
+    let said = run(&mut world.cell(script), LIMIT).success();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[..3]
+            .iter()
+            .all(|mode| mode.to_lowercase().as_bytes()[6] == b's'),
+        "{said}"
+    );
+    assert_eq!(
+        lines[3..8],
+        ["refused", "refused", "2700", "refused", "refused"],
+        "{said}"
+    );
+    assert!(lines[8].to_lowercase().as_bytes()[6] == b's', "{said}");
+    assert_eq!(lines[9], "644");
+}
+
+fn unknown_system_calls_are_absent(place: Place) {
+    let world = World::new(place);
+    let script = "python3 -c '
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (463, 470, 999, 321):
+    libc.syscall(number, 0, 0, 0, 0, 0, 0); print(ctypes.get_errno())'";
+    let want = if cfg!(target_arch = "x86_64") {
+        "38\n38\n38\n1\n"
+    } else {
+        "38\n38\n38\n38\n"
+    };
+    assert_eq!(run(&mut world.cell(script), LIMIT).success(), want);
+}
+
+/// An ELF file for i386 whose one segment exits with 7.
+fn program_of_32_bits() -> Vec<u8> {
+    const BASE: u32 = 0x0804_8000;
+    const HEADERS: u32 = 52 + 32;
+    let code = [0xb8, 1, 0, 0, 0, 0xbb, 7, 0, 0, 0, 0xcd, 0x80];
+    let mut file = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let (half, word) = (u16::to_le_bytes, u32::to_le_bytes);
+    file.extend([half(2), half(3)].concat());
+    file.extend([1, BASE + HEADERS, 52, 0, 0].map(word).concat());
+    file.extend([52, 32, 1, 40, 0, 0].map(half).concat());
+    let size = HEADERS + code.len() as u32;
+    file.extend([1, 0, BASE, BASE, size, size, 5, 0x1000].map(word).concat());
+    file.extend(code);
+    file
+}
+
+fn a_32_bit_program_is_named(place: Place) {
+    let world = World::new(place);
+    let program = world.put_program("old", program_of_32_bits());
+    // The control: this machine runs it.
+    let control = run(&mut world.host(&program), LIMIT);
+    if control.code() != 7 {
+        return;
+    }
+    let mut session = Session::open(&world);
+    for line in ["./old", "true; ./old"] {
+        let answer = session.bash(line);
+        assert!(!answer.ok());
+        let target = &answer.result["metadata"]["denied"][0]["what"]["target"];
+        assert_eq!(*target, "calls of a 32-bit program", "{}", answer.result);
+    }
+    assert!(session.bash("exit 3").result["metadata"]["denied"].is_null());
+}
+
+fn the_hosts_name_resolves(place: Place) {
+    let world = World::new(place);
+    let script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'; getent hosts localhost | wc -l";
+    let control = run(world.host("bash").args(["-c", script]), LIMIT).text();
+    let said = run(&mut world.cell(script), LIMIT).text();
+    match place.tier {
+        Tier::Namespaced => assert_eq!(said, "127.0.0.1\n1\n"),
+        Tier::Flat => assert_eq!(said.starts_with("127."), control.starts_with("127.")),
+    }
+}
+
+fn at(world: &World, project: &Path, words: &[&str]) -> std::process::Command {
+    let mut command = world.program("lazaret");
+    command.args(&words[..1]).arg("--project").arg(project);
+    command
+        .arg("--central")
+        .arg(&world.central)
+        .args(&words[1..]);
+    command
+}
+
+fn a_project_works_under_both_names(place: Place) {
+    let world = World::new(place);
+    world.put("f", "content");
+    let way = world.home.join("way");
+    symlink(&world.project, &way).unwrap();
+    let (link, real) = (way.display(), world.project.display());
+    let script =
+        format!("cat {link}/f {real}/f && echo more > {link}/g && cat {real}/g && cd {link} && ls");
+    let said = run(
+        &mut at(&world, &way, &["run", "--", "bash", "-c", &script]),
+        LIMIT,
+    )
+    .success();
+    assert!(said.starts_with("contentcontentmore\n"), "{said}");
+    let call = |tool: &str, input: Value| {
+        let finished = run(
+            &mut at(&world, &way, &["call", "--json", tool, &input.to_string()]),
+            LIMIT,
+        );
+        serde_json::from_str::<Value>(&finished.text()).unwrap()
+    };
+    for path in [format!("{link}/f"), format!("{real}/f"), "f".to_owned()] {
+        let result = call("file_read", json!({"path": path}));
+        assert_eq!(
+            (&result["result"], &result["status"]),
+            (&json!("content"), &json!("success")),
+            "{path}"
+        );
+    }
+    let written = call(
+        "file_write",
+        json!({"path": format!("{link}/new"), "content": "x"}),
+    );
+    assert_eq!(written["status"], "success", "{written}");
+    let said = call("bash", json!({"command": "cat new", "cwd": way}));
+    assert_eq!(said["result"], "x", "{said}");
+}
+
+/// A client that names something else as the project's path makes nothing of it.
+fn a_name_that_leads_elsewhere_is_no_name(place: Place) {
+    let world = World::new(place);
+    let other = world.home.join("other");
+    symlink(&world.outside, &other).unwrap();
+    let text = |path: &Path| path.display().to_string();
+    let around = format!("{}/../x", text(&world.project));
+    for names in [
+        ["/usr/lib", "/", "relative"],
+        [&text(&other), &around, "/etc/hosts"],
+    ] {
+        let opening = Open {
+            names: names.map(str::to_owned).into(),
+            ..opening(&world)
+        };
+        let (mut broker, _) = Broker::open_by(&world, world.program("lazaret-executor"), opening);
+        let line = format!(
+            "readlink {} /usr/lib /etc/hosts; ls /usr > /dev/null && echo done",
+            other.display()
+        );
+        let bash = Bash {
+            live: true,
+            ..shell(&line)
+        };
+        let done = broker.call(1, Request::Bash(bash));
+        let said = String::from_utf8_lossy(&done.output).into_owned();
+        let outside = text(&world.outside);
+        // The flat tier sees the machine's own link, which opens nothing.
+        assert!(
+            said.replace(&format!("{outside}\n"), "") == "done\n",
+            "{said}"
+        );
+    }
+    let many = Open {
+        names: vec!["/x".to_owned(); 5],
+        ..opening(&world)
+    };
+    assert!(many.check().is_err());
+}
+
+fn leaks_are_found_by_tracing_the_own_process(place: Place) {
+    let world = World::new(place);
+    world.put("leak.c", "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(100); p[0] = 1; p = 0; return 0; }\n");
+    let script = "gcc -fsanitize=leak -o leak leak.c && ./leak";
+    let control = run(world.host("bash").args(["-c", script]), LIMIT);
+    if !control.errors().contains("detected memory leaks") {
+        return;
+    }
+    let finished = run(&mut world.cell(script), LIMIT);
+    assert!(
+        finished.errors().contains("detected memory leaks"),
+        "{}",
+        finished.errors()
+    );
+}

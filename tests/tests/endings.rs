@@ -1,0 +1,231 @@
+//! How a command ends that somebody else ends, and what is said of what it leaves: its processes get SIGTERM and two seconds, whatever
+//! does not use them is killed, and nothing is gained by ignoring the signal.
+
+use lazaret_tests::process::{assert_gone, until, with_marker};
+use lazaret_tests::suite::Test;
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        an_ended_git_leaves_no_lock,
+        what_a_shell_has_started_gets_its_time,
+        a_stopped_process_gets_its_time,
+        who_ignores_the_signal_is_killed_after_two_seconds,
+        who_ignores_the_signal_prints_no_more_than_the_limit,
+        a_second_cancel_kills_at_once,
+        the_end_of_a_session_kills_at_once,
+        processes_left_running_are_named,
+        a_person_has_no_time_limit_unless_it_is_set
+    ]
+}
+
+/// Holds `.git/index.lock` while its editor runs.
+const COMMIT: &str = "touch f; git add f; GIT_EDITOR='sleep SLEEP; true' git commit -qa";
+const DEAF: &str = "trap '' TERM; touch ready; while :; do sleep SLEEP & wait; done";
+
+/// Makes `profiles` the user's policy for commands with this variable.
+fn policy(world: &World, profiles: &str) -> (&'static str, PathBuf) {
+    let folder = world.home.join("settings/lazaret");
+    world.make_folder(&world.home.join("settings"));
+    world.make_folder(&folder);
+    world.write(
+        &folder.join("policy.toml"),
+        format!("version = 1\n{profiles}"),
+    );
+    ("XDG_CONFIG_HOME", world.home.join("settings"))
+}
+
+fn repository(place: Place) -> World {
+    let world = World::new(place);
+    let script = "git init -q .; git config user.name t; git config user.email t@t.invalid";
+    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+    world
+}
+
+/// Starts a command that sleeps under a marker, and waits for a file that it makes.
+fn started(world: &World, session: &mut Session, script: &str, file: &str) -> (String, String) {
+    let marker = long_sleep();
+    let id = session.start_call("bash", json!({"command": script.replace("SLEEP", &marker)}));
+    assert!(until(LIMIT, || world.project.join(file).exists()
+        && !with_marker(&marker).is_empty()));
+    (id, marker)
+}
+
+fn an_ended_git_leaves_no_lock(place: Place) {
+    let world = repository(place);
+    let lock = world.project.join(".git/index.lock");
+    // The control: a git that is killed leaves it.
+    let marker = long_sleep();
+    let killed = format!(
+        "{} & sleep 1; kill -9 $!; wait",
+        COMMIT.replace("SLEEP", &marker)
+    );
+    run(
+        world
+            .host("bash")
+            .args(["-c", &killed.replace("git commit", "exec git commit")]),
+        LIMIT,
+    );
+    until(LIMIT, || lock.exists());
+    assert!(lock.exists());
+    std::fs::remove_file(&lock).unwrap();
+    with_marker(&marker)
+        .iter()
+        .for_each(|process| process.kill());
+    let mut session = Session::open(&world);
+    let (id, marker) = started(&world, &mut session, COMMIT, ".git/index.lock");
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    assert!(!lock.exists());
+    assert_gone(&marker, LIMIT);
+    let line = COMMIT.replace("SLEEP", &long_sleep());
+    let answer = session.call("bash", json!({"command": line, "timeout": 2}));
+    assert_eq!(answer.kind(), "timeout", "{}", answer.result);
+    assert!(!lock.exists());
+}
+
+fn what_a_shell_has_started_gets_its_time(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let script = "bash -c 'trap \"sleep 0.4; touch done; exit\" TERM; touch ready; sleep SLEEP & wait' & wait";
+    let (id, marker) = started(&world, &mut session, script, "ready");
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    assert!(world.project.join("done").exists());
+    assert_gone(&marker, LIMIT);
+}
+
+fn a_stopped_process_gets_its_time(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let script =
+        "sleep SLEEP & bash -c 'trap \"touch done; exit\" TERM; touch ready; kill -STOP $$'; wait";
+    let (id, _) = started(&world, &mut session, script, "ready");
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    assert!(world.project.join("done").exists());
+}
+
+fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let marker = long_sleep();
+    let start = Instant::now();
+    let line = DEAF.replace("SLEEP", &marker);
+    let answer = session.call("bash", json!({"command": line, "timeout": 1}));
+    assert_eq!(answer.kind(), "timeout");
+    let took = start.elapsed();
+    assert!(
+        (Duration::from_secs(3)..LIMIT / 2).contains(&took),
+        "{took:?}"
+    );
+    assert_gone(&marker, LIMIT);
+    assert!(session.bash("echo on").success().contains("on"));
+}
+
+fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
+    let world = World::new(place);
+    let settings = policy(
+        &world,
+        "[profile.mine]\nextends = 'default'\nlimits = { output = '64 KiB', capture = '900 KiB' }\n",
+    );
+    let script = "trap '' TERM; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done";
+    let words = ["--json", "--profile", "mine", "--", "bash", "-c", script];
+    let finished = run(
+        world.lazaret("run").envs([settings.clone()]).args(words),
+        LIMIT,
+    );
+    let result: Value = serde_json::from_str(&finished.text()).unwrap();
+    assert_eq!(result["error"]["kind"], "resource_limit", "{result}");
+    let printed = result["metadata"]["usage"]["stdoutBytes"].as_u64().unwrap();
+    // One read over the limit, and no more.
+    assert!((64 << 10..192 << 10).contains(&printed), "{printed}");
+}
+
+fn a_second_cancel_kills_at_once(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let (id, marker) = started(&world, &mut session, DEAF, "ready");
+    let start = Instant::now();
+    session.cancel(&id);
+    std::thread::sleep(Duration::from_millis(100));
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    assert!(start.elapsed() < Duration::from_millis(1900));
+    assert_gone(&marker, LIMIT);
+}
+
+fn the_end_of_a_session_kills_at_once(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let (id, marker) = started(&world, &mut session, DEAF, "ready");
+    let start = Instant::now();
+    kill(Pid::from_raw(session.pid()), Signal::SIGTERM).unwrap();
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    assert_gone(&marker, LIMIT);
+    assert!(start.elapsed() < Duration::from_millis(1900));
+}
+
+fn processes_left_running_are_named(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let marker = long_sleep();
+    let answer = session.bash(&format!("sleep {marker} & sleep 0.5; echo done"));
+    let left = &answer.result["metadata"]["leftRunning"];
+    assert_eq!(
+        *left,
+        json!({"count": 1, "names": ["sleep"]}),
+        "{}",
+        answer.result
+    );
+    let want = "done\n[1 process was still running at the end of the command and killed: sleep; ";
+    assert!(answer.success().starts_with(want), "{}", answer.result);
+    assert_gone(&marker, LIMIT);
+    let many =
+        format!("for i in $(seq 80); do (exec -a $'a\\e[1m'$i sleep {marker}) & done; sleep 0.5");
+    let left = &session.bash(&many).result["metadata"]["leftRunning"];
+    assert_eq!(left["count"], 64);
+    let names = left["names"].as_array().unwrap();
+    assert!(
+        names.len() == 4
+            && names
+                .iter()
+                .all(|name| !name.as_str().unwrap().contains('\x1b'))
+    );
+    let none = session.bash("sleep 0.1 & wait; echo done");
+    assert_eq!(
+        (none.success(), none.result["metadata"].get("leftRunning")),
+        ("done\n", None)
+    );
+}
+
+fn a_person_has_no_time_limit_unless_it_is_set(place: Place) {
+    let world = World::new(place);
+    let settings = policy(
+        &world,
+        "[profile.short]\nextends = 'default'\nlimits = { timeout_s = 1 }\n",
+    );
+    let limit = |options: &[&str]| {
+        let words = [options, &["--json", "--", "cat"]].concat();
+        let finished = run(
+            world.lazaret("run").envs([settings.clone()]).args(words),
+            LIMIT,
+        );
+        let result: Value = serde_json::from_str(&finished.text()).unwrap();
+        result["metadata"]["timeout"].as_u64()
+    };
+    assert_eq!(limit(&[]), None);
+    assert_eq!(limit(&["--timeout", "5000"]), Some(5000));
+    assert_eq!(limit(&["--profile", "short"]), Some(1));
+    // The model's calls have theirs.
+    let words = ["--json", "bash", r#"{"command": "true"}"#];
+    let call = run(world.lazaret("call").args(words), LIMIT);
+    let result: Value = serde_json::from_str(&call.text()).unwrap();
+    assert_eq!(result["metadata"]["timeout"], 60);
+}
