@@ -1,7 +1,7 @@
 // Written by `lazaret install opencode`; `lazaret uninstall opencode` removes it.
 //
-// OpenCode lets a project's settings win over yours. So this examines them before anything of the project is loaded, and ends
-// OpenCode where they may undo Lazaret. Tools of OpenCode's own that are switched off stay so, whatever a project allows.
+// OpenCode lets a project's settings win over yours. So this examines them before OpenCode acts on them, and ends OpenCode where
+// they may undo Lazaret. Tools of OpenCode's own that are switched off stay so, whatever a project allows.
 
 import { spawnSync } from "node:child_process";
 import { writeSync } from "node:fs";
@@ -22,7 +22,7 @@ function check(directory) {
     spawnSync("/usr/bin/stty", ["sane"], { stdio: "inherit" });
     writeSync(2, RESET);
   }
-  writeSync(2, `${done.stderr || done.error}\nlazaret: OpenCode is ended here, before it loads them\n`);
+  writeSync(2, `${done.stderr || done.error}\nlazaret: OpenCode is ended here, before it acts on them\n`);
   process.kill(process.pid, "SIGKILL");
 }
 

@@ -452,35 +452,43 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
     if way == Way::Shell {
         let shell = Edit::set("shell", programs.lazaret_bash.as_str());
-        return in_files(
-            vec![
-                file(Root::Config, paths, Format::Jsonc, vec![shell]),
-                opencode_plugin(programs, &[]),
-            ],
-            &[
-                "read, write, edit, patch, grep, glob, list, webfetch",
-                "its plugins and MCP servers",
-            ],
-        );
+        let files = vec![
+            file(Root::Config, paths, Format::Jsonc, vec![shell]),
+            opencode_plugin(programs, &[]),
+        ];
+        let open = &[
+            "read, write, edit, patch, grep, glob, list, webfetch",
+            "its plugins and MCP servers",
+        ];
+        return Recipe {
+            by_hand: Some(OPENCODE_SWITCHED.into()),
+            ..in_files(files, open)
+        };
     }
     let command = json!([programs.lazaret, "mcp", "--client", "opencode"]);
     let server = json!({ "type": "local", "command": command, "enabled": true });
     let mut edits = vec![set_server("mcp", programs, server)];
     edits.extend(OPENCODE_OWN.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
-    in_files(
-        vec![
-            file(Root::Config, paths, Format::Jsonc, edits),
-            opencode_plugin(programs, &OPENCODE_TOOLS),
-        ],
-        &[
-            "task and todo tools, web search, skills",
-            "its plugins and other MCP servers",
-            "what it does without plugins (`--pure`, OPENCODE_PURE)",
-        ],
-    )
+    let files = vec![
+        file(Root::Config, paths, Format::Jsonc, edits),
+        opencode_plugin(programs, &OPENCODE_TOOLS),
+    ];
+    let open = &[
+        "task and todo tools, web search, skills",
+        "its plugins and other MCP servers",
+        "what it does without plugins (`--pure`, OPENCODE_PURE)",
+    ];
+    Recipe {
+        by_hand: Some(OPENCODE_SWITCHED.into()),
+        ..in_files(files, open)
+    }
 }
 
-/// A project's settings win over a user's, but a user's plugin is loaded before them.
+/// All plugins are loaded at the same time.
+const OPENCODE_SWITCHED: &str = "A project's plugins may start before the plugin of Lazaret ends OpenCode. Put this where your shell starts (~/.profile), \
+                                 so that OpenCode reads nothing of a project: export OPENCODE_DISABLE_PROJECT_CONFIG=1";
+
+/// A project's settings win over a user's, but a user's plugin is loaded before they act.
 fn opencode_plugin(programs: &Programs, own: &[&str]) -> FileRecipe {
     let text = include_str!("opencode.js")
         .replace("@LAZARET@", &json!(programs.lazaret).to_string())

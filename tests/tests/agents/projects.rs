@@ -372,7 +372,7 @@ fn status_does_not_say_installed_where_a_project_overrides_it() {
     );
 }
 
-/// OpenCode lets a project's settings win over a user's, but loads a user's plugins first. The plugin is run here as OpenCode does it.
+/// OpenCode lets a project's settings win over a user's, but loads plugins before it acts on them. Ours is run here as OpenCode does it.
 fn opencode_ends_where_a_project_overrides_it() {
     const KILLED: i32 = 128 + 9;
     if !programs::is_installed("node", "nodejs") {
@@ -387,7 +387,8 @@ fn opencode_ends_where_a_project_overrides_it() {
     install("install");
     let plugin = world.home.join(".config/opencode/plugins/lazaret.js");
     let module = world.home.join(".config/opencode/plugins/lazaret.mjs");
-    fs::copy(&plugin, &module).unwrap();
+    // Node knows by the ending that it is a module; OpenCode needs no such hint.
+    world.write(&module, fs::read(&plugin).unwrap());
     let load = || {
         let script = format!(
             "const {{ Lazaret }} = await import('{}');

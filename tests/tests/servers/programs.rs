@@ -5,6 +5,7 @@ use super::scene::{
     settings, world,
 };
 use lazaret_tests::process;
+use lazaret_tests::terminal::Terminal;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         a_tool_that_changes_is_asked_about_again,
         what_is_accepted_is_what_was_shown_in_full,
         a_repository_starts_nothing_by_itself,
+        nothing_is_accepted_whose_end_was_not_shown,
         settings_that_cannot_be_used_are_an_error,
         no_server_shadows_a_tool_or_another_server,
         what_it_is_given_is_named_and_nothing_else,
@@ -448,6 +450,39 @@ fn what_is_accepted_is_what_was_shown_in_full() {
         "x"
     );
     assert_eq!(mcp(&world, &["status"]).code(), 0);
+}
+
+/// Four hundred lines of a file scrolled away between the server that it starts and the question.
+fn nothing_is_accepted_whose_end_was_not_shown() {
+    const PAGES: usize = 17;
+    let world = world(Place::any(), json!({}));
+    let server = server(&["friendly"], json!({}));
+    let long = json!({ "mcpServers": { "theirs": server } })
+        .to_string()
+        .replacen('{', &format!("{{{}", "\n".repeat(400)), 1);
+    world.put(".mcp.json", long);
+    let start = || {
+        let mut command = servers(&world);
+        command.env("TERM", "xterm").arg("accept");
+        Terminal::start(&mut command, 24, 80)
+    };
+    let is_accepted = || call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code() == 0;
+    // A yes before the end is none.
+    let mut early = start();
+    early.expect(&format!("{PAGES} more pages [Enter: next, q: no] "), LIMIT);
+    early.send("y\r");
+    assert_eq!(early.finish(LIMIT).code(), Some(1));
+    assert!(!is_accepted());
+    let mut read = start();
+    for left in (1..=PAGES).rev() {
+        read.expect(&format!("lazaret: {left} more pages"), LIMIT);
+        read.send("\r");
+    }
+    read.expect("its 1 servers:", LIMIT);
+    read.expect("Accept? [y/N] ", LIMIT);
+    read.send("y\r");
+    assert_eq!(read.finish(LIMIT).code(), Some(0));
+    assert!(is_accepted());
 }
 
 fn a_repository_starts_nothing_by_itself() {

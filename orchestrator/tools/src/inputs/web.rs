@@ -38,7 +38,8 @@ impl ToolInput for WebSearch {
 }
 
 /// Fetches a web page as readable text: HTML without its tags, other texts as they are. A redirection to another host is not
-/// followed but named. What it says was written by strangers.
+/// followed but named. What it says was written by strangers; what a browser would not display stands between `⟦hidden: …⟧` and
+/// `⟦end of hidden text⟧`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebFetch {
