@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-/// Which caches to remove.
+/// A request: which caches are to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleanup {
     /// The directory whose entries are central roots.
@@ -19,7 +19,7 @@ pub struct Cleanup {
 pub struct Cleaned {
     /// The first [`CLEANED`] caches that were removed, also in part.
     pub removed: Vec<RemovedCache>,
-    /// How many were.
+    /// How many were removed, listed here or not.
     pub count: u64,
     /// Caches that would have been, and which an open session has.
     pub in_use: u64,
@@ -47,7 +47,7 @@ pub const CLEANED: usize = 1024;
 pub struct RemovedCache {
     /// The project, or the directory where an earlier run had put what it did not finish.
     pub project: String,
-    /// Why they were.
+    /// Why nobody needs them any more.
     pub why: Unused,
     /// Files and directories that are gone.
     pub entries: u64,
@@ -55,10 +55,10 @@ pub struct RemovedCache {
     pub bytes: u64,
 }
 
-/// Why caches are removed.
+/// The reasons for which caches are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unused {
-    /// The project is gone.
+    /// The directory of the project is gone.
     Deleted,
     /// No session has used them for so many days.
     Days(u64),

@@ -97,10 +97,8 @@ impl Profiles {
         }
         for program in self.missing(finished, &spec.policy) {
             let path = self.user.variables.get(OsStr::new("PATH"));
-            let Some(found) = path.and_then(|path| found_by(path, &program)) else {
-                continue;
-            };
-            let closed = found.trees.iter().filter(|(_, tree)| !granted(tree));
+            let trees = path.and_then(|path| trees_of(path, &program));
+            let closed = trees.iter().flatten().filter(|(_, tree)| !granted(tree));
             denials.extend(closed.map(|(file, tree)| self.denial(file, tree, spec)));
         }
         denials
@@ -132,14 +130,9 @@ impl Profiles {
     }
 }
 
-/// A program, and the directories that a cell must see to run it.
-struct Found {
-    /// Each with the name of the program that lies in it.
-    trees: Vec<(PathBuf, PathBuf)>,
-}
-
-/// What a shell with this `PATH` would start for `program`, a name without a directory.
-fn found_by(path: &OsStr, program: &str) -> Option<Found> {
+/// The directories that a cell must see to run what a shell with this `PATH` would start for `program`, a name without a directory;
+/// each behind the name of the program that lies in it.
+fn trees_of(path: &OsStr, program: &str) -> Option<Vec<(PathBuf, PathBuf)>> {
     if program.contains('/') {
         return None;
     }
@@ -155,7 +148,7 @@ fn found_by(path: &OsStr, program: &str) -> Option<Found> {
         trees.retain(|(_, directory)| !directory.starts_with(&tree));
         trees.push((real, tree));
     }
-    Some(Found { trees })
+    Some(trees)
 }
 
 /// The directory of what a program belongs to, which a link in a `PATH` leads to: a package of Node, or what its `bin` lies in.
@@ -172,10 +165,19 @@ fn package_of(program: &Path) -> Option<PathBuf> {
         return (end < parts.len()).then(|| parts[..end].iter().collect());
     }
     let directory = program.parent()?;
-    match directory.file_name()?.as_encoded_bytes() {
-        b"bin" | b"sbin" => Some(directory.parent()?.to_owned()),
-        _ => Some(directory.to_owned()),
-    }
+    let prefix = directory.parent()?;
+    // A hidden directory, such as `.cargo`, has settings and tokens beside its programs.
+    let is_hidden = |path: &Path| {
+        path.file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
+    let is_bin = directory.ends_with("bin") || directory.ends_with("sbin");
+    let tree = if is_bin && !is_hidden(prefix) {
+        prefix
+    } else {
+        directory
+    };
+    Some(tree.to_owned())
 }
 
 /// A cell's `PATH` if it sees paths beyond its profile: `granted` tells which.
@@ -240,22 +242,24 @@ mod tests {
         let bin = home.join("bin");
         program(&bin.join("plain"));
         program(&home.join("share/tool/bin/tool"));
+        program(&home.join(".tool/bin/hidden"));
         program(&home.join("lib/node_modules/@vendor/agent/dist/cli.js"));
         for (name, target) in [
             ("tool", "../share/tool/bin/tool"),
             ("agent", "../lib/node_modules/@vendor/agent/dist/cli.js"),
+            ("hidden", "../.tool/bin/hidden"),
             ("gone", "../share/gone"),
         ] {
             symlink(target, bin.join(name)).unwrap();
         }
         fs::write(bin.join("data"), "").unwrap();
         let trees = |name: &str| -> Vec<PathBuf> {
-            let found = found_by(bin.as_os_str(), name);
-            let trees = found.into_iter().flat_map(|found| found.trees);
+            let trees = trees_of(bin.as_os_str(), name).into_iter().flatten();
             trees.map(|(_, tree)| tree).collect()
         };
         assert_eq!(trees("plain"), [bin.clone()]);
         assert_eq!(trees("tool"), [bin.clone(), home.join("share/tool")]);
+        assert_eq!(trees("hidden"), [bin.clone(), home.join(".tool/bin")]);
         let package = home.join("lib/node_modules/@vendor/agent");
         assert_eq!(trees("agent"), [bin.clone(), package]);
         for absent in ["gone", "data", "none", "./plain"] {

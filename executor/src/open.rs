@@ -939,6 +939,10 @@ fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
     if spec.has(Layer::ProtectedNames) {
         spec.ignore_hidden();
     }
+    let online = Reach::of(&spec.policy) == Reach::Online;
+    let roots = (spec.project.as_path(), spec.central.as_path());
+    let pnpm = caches::pnpm_settings(&spec.policy, online, roots);
+    spec.home_files.extend(pnpm);
     match &spec.scratch.host {
         Some(_) => home_files::write(&spec.scratch.home, &spec.home_files),
         None => Ok(()),
@@ -961,7 +965,7 @@ fn build_environment(
     let (rules, ours) = (&policy.environment, &user.variables);
     let reach = Reach::of(policy);
     let mut own = relay::variables(rules, reach, ours, visible);
-    own.retain(|(name, value)| caches::is_of_use((name, value), &zones.0, &scratch.home));
+    own.retain(|(name, value)| caches::is_of_use((name, value), &scratch.home));
     own.extend(caches::variables(
         policy,
         reach == Reach::Online,

@@ -20,7 +20,7 @@ pub struct Budget {
     pub until: Instant,
 }
 
-/// What was removed.
+/// What a removal has taken away so far.
 #[derive(Debug, Default)]
 pub struct Removed {
     pub entries: u64,
@@ -90,7 +90,7 @@ pub fn remove(
 }
 
 enum Pass {
-    /// Nothing was left.
+    /// The directory had no entries left.
     Empty,
     Removed,
     Spent,

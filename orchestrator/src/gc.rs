@@ -129,7 +129,10 @@ mod tests {
         };
         let text = as_text(&cleaned);
         assert_eq!(text.lines().count(), 3, "{text}");
-        assert!(text.starts_with("removed 2 entries, 1 MiB: /p"), "{text}");
+        assert!(
+            text.starts_with("removed 2 entries, 1 MiB: $'/p\\n"),
+            "{text}"
+        );
         assert!(!text.contains('\u{1b}'));
         assert_eq!(as_json(&cleaned)["removed"][0]["why"], "deleted");
     }

@@ -200,18 +200,21 @@ fn package_managers_use_the_users_caches_until_the_project_has_some(place: Place
 fn pnpm_reads_the_users_store_in_a_project_that_it_knows(place: Place) {
     let world = World::new(place);
     let pnpm = world.home.join("pnpm");
-    let store = || {
+    let store = |options: &[&str]| {
         let mut command = world.lazaret("run");
-        let script = "echo $npm_config_store_dir";
-        command.env("PNPM_HOME", &pnpm);
+        let script = "cat ~/.config/pnpm/rc; echo $npm_config_store_dir";
+        command.env("PNPM_HOME", &pnpm).args(options);
         command.args(["--profile", "node", "--", "bash", "-c", script]);
-        run(&mut command, LIMIT).success().trim().to_owned()
+        run(&mut command, LIMIT).success()
     };
-    assert_eq!(store(), "");
+    let setting = |store: &Path| format!("store-dir={}\n\n", store.display());
+    let own = setting(&world.central.join("caches/pnpm"));
+    assert_eq!(store(&[]), own);
     let users = pnpm.join("store");
     world.make_folder(&users.join("v10/projects"));
     symlink(&world.project, users.join("v10/projects/0a")).unwrap();
-    assert_eq!(store(), users.display().to_string());
+    assert_eq!(store(&[]), setting(&users));
+    assert_eq!(store(&["--allow-host", "a.example"]), own);
 }
 
 fn package_managers_do_not_wait_for_a_network_that_is_not_there(place: Place) {

@@ -95,14 +95,41 @@ const YARN_FOLDER: &str = "YARN_GLOBAL_FOLDER";
 const PROJECTS_MAX: usize = 1024;
 
 /// Whether a package manager can use what `value` names as the user's, in a cell whose home is `home`.
-pub fn is_of_use((name, value): (&OsStr, &OsStr), project: &Path, home: &Path) -> bool {
+pub fn is_of_use((name, value): (&OsStr, &OsStr), home: &Path) -> bool {
     let path = Path::new(value);
     match name.to_str() {
-        Some(PNPM_STORE) => is_registered(path, project),
+        // For it there is a file of settings: npm warns of a variable that it does not know.
+        Some(PNPM_STORE) => false,
         // In the cell's own home, all but the cache is its own.
         Some(YARN_FOLDER) => path.starts_with(home),
         Some(_) | None => true,
     }
+}
+
+/// pnpm's settings in the home of cells that can reach a host, or none, where the profile names the user's store: without a network
+/// that, in a project that it knows, and else the project's own. By itself pnpm makes a store in the project, or one that ends with the
+/// session.
+pub fn pnpm_settings(
+    policy: &EffectivePolicy,
+    online: bool,
+    (project, central): (&Path, &Path),
+) -> Option<(&'static str, Vec<u8>)> {
+    let users = Path::new(policy.environment.offline.get(PNPM_STORE)?);
+    let is_writable = policy.central == Access::Write && policy.paths.directories("bash").is_none();
+    let store = if !online && is_registered(users, project) {
+        users.to_owned()
+    } else if is_writable {
+        central.join(CACHES).join("pnpm")
+    } else {
+        return None;
+    };
+    let store = store.to_str()?;
+    let is_plain = |c: char| !c.is_control() && !"\"'`\\;#=${}".contains(c);
+    let line = store
+        .chars()
+        .all(is_plain)
+        .then(|| format!("store-dir={store}\n"))?;
+    Some((".config/pnpm/rc", line.into_bytes()))
 }
 
 /// Whether pnpm has registered `project` in this store. It registers each project before it installs anything, which cannot be done in
