@@ -8,6 +8,8 @@
 //! `commondir`, may only contain `../..`; the worktree's own `.git` may only name such a directory, which must name the
 //! worktree in turn. No settings and hooks can be created in it, so nothing depends on whether the links stay.
 //!
+//! Settings that no cell has made may be written as they are (`settings_locks.rs`), and in no other way.
+//!
 //! The settings of package managers come about in the same way, where a command may make none with other settings.
 //!
 //! `MERGE_RR` lists the files that git's `rerere` reads and writes at the next commit, and any of them may be
@@ -15,6 +17,7 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::created::identity_of;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is};
 use crate::worktrees::is_worktree;
@@ -227,8 +230,76 @@ impl Call<'_> {
     }
 }
 
+impl Call<'_> {
+    /// Handles creating the lock of settings that no cell has made; `None` for any other file.
+    pub fn lock_settings(
+        &self,
+        found: &Found,
+        real: &Path,
+        flags: OFlag,
+    ) -> Result<Option<Answer>> {
+        let writes = flags & OFlag::O_ACCMODE != OFlag::O_RDONLY;
+        let Some(settings) = self.rules.settings_of(real).filter(|_| writes) else {
+            return Ok(None);
+        };
+        let name = settings.file_name().unwrap_or_default();
+        let read = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let settings = openat(&found.parent, name, read, Mode::empty())?;
+        // Without birth times no file would be known again.
+        let text = text_of(&settings, GIT_CONFIG_MAX)?.filter(|_| identity_of(&settings).is_ok());
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let mode = Mode::from_bits_truncate(fstat(&settings)?.st_mode & 0o777);
+        // With `O_EXCL`, nobody gives it a name.
+        let unnamed = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let written = openat(&found.parent, ".", unnamed, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        // It is not recorded as a command's: then commands might change it.
+        self.settings_locks
+            .add(open_own(found, &text, mode)?, &written)?;
+        let close_on_exec = flags.contains(OFlag::O_CLOEXEC);
+        Ok(Some(Answer::Descriptor(written, close_on_exec)))
+    }
+
+    /// Handles the rename of such a lock; `None` for any other rename.
+    ///
+    /// # Errors
+    /// `EACCES` if what the program has written is not what the settings say.
+    pub fn keep_settings(
+        &self,
+        old: &Found,
+        new: &Found,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Option<Answer>> {
+        let is_lock = self
+            .rules
+            .settings_of(from)
+            .is_some_and(|settings| settings == to);
+        let (Some(lock), Some(settings), true) = (&old.object, &new.object, is_lock) else {
+            return Ok(None);
+        };
+        let Some(written) = self.settings_locks.take(lock) else {
+            return Ok(None);
+        };
+        let present = text_of(settings, GIT_CONFIG_MAX)?.ok_or(Errno::EACCES)?;
+        if old.slash || new.slash || text_of(&written, GIT_CONFIG_MAX)? != Some(present) {
+            return Err(Errno::EACCES);
+        }
+        let lock = OsStr::from_bytes(&old.name);
+        unlinkat(&old.parent, lock, UnlinkatFlags::NoRemoveDir)?;
+        Ok(Some(Answer::Value(0)))
+    }
+
+    /// Handles giving such a lock the mode that it has; `None` for any other change.
+    pub fn keep_mode(&self, object: &OwnedFd, mode: Mode) -> Result<Option<Answer>> {
+        let has = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o7777);
+        Ok((has == mode && self.settings_locks.has(object)).then_some(Answer::Value(0)))
+    }
+}
+
 /// Creates a file that no cell has ever had open, and that nobody records.
-pub fn open_own(found: &Found, text: &[u8], mode: Mode) -> Result<File> {
+fn open_own(found: &Found, text: &[u8], mode: Mode) -> Result<File> {
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
     fchmod(&file, mode)?;
@@ -246,7 +317,7 @@ pub fn open_own(found: &Found, text: &[u8], mode: Mode) -> Result<File> {
 }
 
 /// The content of a file, if it is a regular one of at most `max` bytes.
-pub fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
+fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
     if !is(&fstat(object)?, libc::S_IFREG) {
         return Ok(None);
     }
