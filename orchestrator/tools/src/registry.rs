@@ -594,7 +594,7 @@ mod tests {
 
     #[test]
     fn one_registry_holds_tools_of_all_kinds_in_a_stated_order() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::default().with_models();
         registry.add_server("fs").unwrap();
         registry.register(local("zeta")).unwrap();
         registry.register(of_server("fs", "read")).unwrap();
@@ -619,6 +619,26 @@ mod tests {
         registry.remove_server("fs").unwrap();
         assert_eq!(names(&registry, None)[TOOLS.len()..], ["zeta"]);
         assert_eq!(registry.get("read_file").unwrap().name(), "file_read");
+    }
+
+    #[test]
+    fn only_a_front_end_with_models_has_subagents() {
+        let mut registry = Registry::default();
+        assert!(!names(&registry, None).iter().any(|name| name == SUBAGENT));
+        assert!(matches!(
+            registry.get(SUBAGENT),
+            Err(RegistryError::NotSupported { name: SUBAGENT, .. })
+        ));
+        // It can be switched off all the same, and no client takes its name.
+        registry.enable(SUBAGENT, false).unwrap();
+        assert!(registry.register(local(SUBAGENT)).is_err());
+        let with_models = Registry::default().with_models();
+        assert!(
+            names(&with_models, None)
+                .iter()
+                .any(|name| name == SUBAGENT)
+        );
+        assert_eq!(with_models.get(SUBAGENT).unwrap().name(), SUBAGENT);
     }
 
     #[test]
