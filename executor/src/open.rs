@@ -942,7 +942,8 @@ fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
     let online = Reach::of(&spec.policy) == Reach::Online;
     let roots = (spec.project.as_path(), spec.central.as_path());
     let pnpm = caches::pnpm_settings(&spec.policy, online, roots);
-    spec.home_files.extend(pnpm);
+    spec.home_files
+        .extend(pnpm.map(|(name, text)| (name.into(), text)));
     match &spec.scratch.host {
         Some(_) => home_files::write(&spec.scratch.home, &spec.home_files),
         None => Ok(()),
