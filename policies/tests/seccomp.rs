@@ -531,7 +531,6 @@ fn a_flat_cell_connects_in_one_way_only() {
 /// A call that takes a path, or changes metadata, and is not here, is not held in the flat tier.
 #[test]
 fn a_flat_program_is_supervised() {
-    use Answer::Supervised;
     const PATH_ONLY: u64 = libc::O_PATH as u64;
     let program = flat_program();
     for call in [
