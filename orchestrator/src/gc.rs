@@ -130,7 +130,7 @@ mod tests {
         let text = as_text(&cleaned);
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(
-            text.starts_with("removed 2 entries, 1 MiB: $'/p\\n"),
+            text.starts_with("removed 2 entries, 1 MiB: $'/p\\012"),
             "{text}"
         );
         assert!(!text.contains('\u{1b}'));
